@@ -284,7 +284,6 @@ def google_cloud(server: Any) -> Calls:
             CALL_MS,
             lambda k: {"log_filter": 'LOG_ID("app") severity>=ERROR', "max_entries": 5},
         ),
-        "compute_list_instances": (CALL_MS, lambda k: {}),
     }
     if "bigquery_run_query" in tools_of(server):
         server.bigquery.load(

@@ -1,4 +1,4 @@
-"""Reading the texts that worlds wrote."""
+"""Reading of texts that worlds wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
     """Return the match of a text.
 
     Args:
-        match: The match, or None if there is none.
+        match: The match, or None.
         what: What the text should be, in words.
         text: The text.
 

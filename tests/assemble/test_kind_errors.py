@@ -163,7 +163,7 @@ for name in ("torch", "transformers", "jinja2", "openai", "httpx2", "ray", "matp
     sys.modules[name] = None
 modules = {"rl.grpo": "train", "rl.batches": "train",
     "rollout.openai_policy": "endpoint", "rollout.anthropic_policy": "anthropic",
-    "rollout.sampler": "train", "rollout.ray_engine": "ray", "evaluation.plots": "cli",
+    "rollout.models.sampler": "train", "rollout.engines.ray": "ray", "evaluation.plots": "cli",
     "integrations.mcp": "mcp"}
 for module, extra in modules.items():
     try:

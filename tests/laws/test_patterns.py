@@ -29,7 +29,6 @@ REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
 EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
     ("envs/agentlongbench/scoring.py", "_TAG"): "matched up to the last end only",
     ("oracles/teams.py", "_STATE"): "matched up to the last end only",
-    ("office/email/rfc5322.py", "ADDRESS"): "searched in 1,000 characters",
     ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
     ("office/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (

@@ -28,7 +28,6 @@ HARMLESS: Mapping[str, str] = {
     "canvas.users.last_login": "when a user has logged in",
     "canvas.participants*": "which conversations are read",
     "google_cloud.bigquery_jobs*": "the list of queries that were run",
-    "google_cloud.operations*": "the list of operations of Compute Engine",
     "google_sheet.spreadsheets.modified": "when a spreadsheet was changed last",
     INSIGHTS: "insights in the memo",
 }

@@ -8,9 +8,7 @@ from typing import Any
 from agentgym.assemble.registry import register
 
 GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
-"""Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its
-own.
-"""
+"""Operation counts over the paper's range (1 to 350, section 4.1), which it does not list."""
 
 PAPER: Mapping[str, Any] = {
     "max_calls_per_turn": 16,
@@ -20,8 +18,8 @@ PAPER: Mapping[str, Any] = {
     "budget_factor": 2.0,
     "budget_slack": 10,
 }
-"""The rules of the paper: any document can be read, as often as one likes and many in one reply. An
-optimiser learns to guess ids under them.
+"""The paper's rules: any document can be read any number of times and several per reply. Under
+these rules an optimiser learns to guess ids.
 """
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"operations": 1},
@@ -32,7 +30,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
     **{f"n{count}": {"operations": count} for count in GRID},
 }
-"""Presets of each world of LORE: sizes, and the operation counts of the benchmark."""
+"""Presets of each LORE world: sizes, and the operation counts of the benchmark."""
 
 _WITHOUT_DISTRACTORS = {**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}}
 

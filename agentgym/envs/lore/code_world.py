@@ -33,11 +33,11 @@ from agentgym.text.validation import check_int
 from agentgym.world.config import Choice
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
-_MOST_PLAIN = 1_000  # plain values grow with each sum; with more operations they fill the context
+_MOST_PLAIN = 1_000  # plain values grow with each sum and would fill the context
 _TRIES = 100  # about half of all plain tasks have the answer 0, so a hundred in a row never occur
 
+# After this many files names get another letter: four letters give 230,000 names, so few collide.
 _NAMES_PER_LETTER = 50_000
-"""Files after which names get another letter: four letters give 230,000 names, so few collide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class CodeConfig(LoreConfig):
 
     Attributes:
         names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper
-            (`sequential`), so that a name can be guessed before anything tells it.
-        consolidation: What a module returns that is gathered with others before one: the remainder
-            by 100 of that one's value times a number plus another (`wrap`), or its value as in the
-            paper (`plain`). Plain values often cancel, so tasks whose answer is 0 are drawn again,
-            up to 100 times; and they grow long, so there are at most 1,000 operations.
+            (`sequential`), which can be guessed.
+        consolidation: The value of a module that replaces several others: its operand's value times
+            a number plus another, modulo 100 (`wrap`), or its operand's value as in the paper
+            (`plain`). Plain values often cancel, so tasks with the answer 0 are redrawn up to 100
+            times; they also grow long, so there are at most 1,000 operations.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
@@ -72,10 +72,10 @@ class CodeConfig(LoreConfig):
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it: of a conditional what it compares, and of
-    its branches the one that is taken. An optimal policy reads those that are certainly needed, and
-    waits with a branch until both values that are compared are known; what could be told from the
-    bounds of a value counts as open.
+    A file is needed if running the program asks for it: of a conditional, the compared values and
+    the branch taken. An optimal policy reads only files that are certainly needed, and reads a
+    branch only once both compared values are known. Conclusions from the bounds of a value do not
+    count.
     """
 
     Config = CodeConfig
@@ -99,7 +99,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return graph
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return (
             "You look for what a program in Python 3.11 returns. It is spread over files, each of "
             "which is a module with a "
@@ -116,14 +116,14 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """The question and the budget.
+        """Return the question and the budget.
 
-        The name of the program is of no use, but makes the texts of tasks differ.
+        The program's name is irrelevant but makes the task texts differ.
         """
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """The question."""
+        """Return the question."""
         name = letters(Random(self._salt), 8).lower()
         return f"Find what main() in {ROOT} of the program '{name}' returns."
 
@@ -146,7 +146,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return super().read_document(file_id)
 
     def show(self, node: Node) -> str:
-        """The file."""
+        """Return the file."""
         rule, program = node.content, Program("constant", node.content)
         if isinstance(rule, Rule):
             operands = tuple(self.graph.nodes[uid].file for uid in rule.operands)
@@ -158,18 +158,18 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """List the files that running the program asks for, importers first."""
+        """Return the files that running the program asks for, importers first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns of reading, any number of files in one turn, of an agent that
-        reads only certainly needed files.
+        """Count the fewest reading turns, with any number of files per turn, of an agent that reads
+        only certainly needed files.
         """
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """Count the turns of reading until the target is known, if all certainly needed files are
-        read in each.
+        """Count the reading turns until the target is known, if each turn reads all certainly
+        needed files.
 
         Uses the hidden graph. 0 once the target is known.
         """
@@ -184,7 +184,7 @@ _COROUTINES = (
 
 
 def _opaque() -> Callable[[Random, int], str]:
-    """Return a function that names files by random letters, more of them for very many files."""
+    """Return a function that gives files random names, longer ones for very many files."""
     names = set[str]()
 
     def name(rng: Random, before: int) -> str:
@@ -204,18 +204,19 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """Count the rounds until the value of the root is known.
+    """Count the rounds until the root's value is known.
 
-    A conditional takes more than its depth, since its branch is asked for only after the values
-    that it compares are known.
+    A conditional takes more than its depth, because its branch is requested only after the compared
+    values are known.
 
     Args:
-        graph: A task that was grown top-down.
-        read: The documents that were read.
-        known: The documents among them whose values are known.
+        graph: A task grown top-down.
+        read: The documents already read.
+        known: Those of them whose values are known.
     """
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
-    pending, askers = dict[int, int](), dict[int, list[int]]()  # missing operands, and who waits
+    # missing operands, and the nodes that wait for them
+    pending, askers = dict[int, int](), dict[int, list[int]]()
     running, later, rounds = [], [0], 0
     if nodes[0].file in read:
         running, later = later, running
@@ -241,9 +242,9 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
 
 
 def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
-    """Return the operands that a needed module asks for by now.
+    """Return the operands that a needed module has requested so far.
 
-    Of two branches only the one taken is needed: no other imports them.
+    Of two branches only the one taken is needed, because no other module imports them.
     """
     rule = nodes[uid].content
     if not isinstance(rule, Rule):

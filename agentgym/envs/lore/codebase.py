@@ -1,4 +1,4 @@
-"""ReadDocuments from reading modules: their programs, the values that follow, and the modules that
+"""Knowledge from reading modules: their programs, the resulting values, and the modules that
 running them asks for.
 """
 
@@ -40,15 +40,15 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 @dataclass
 class Codebase(ReadDocuments):
-    """Read modules, as programs and the values that follow from them.
+    """The modules read, as programs and the values that follow from them.
 
     Attributes:
         programs: The programs of modules, by file.
-        values: The values that modules return, by file, as far as they follow.
-        imported: The files that are imported and were not read.
-        shared: The files that a redirect imports; others may import them too, while any other file
-            has one importer.
-        ahead: The files that were read before anything imported them.
+        values: The known return values of modules, by file.
+        imported: The imported files that have not been read.
+        shared: The files imported by a redirect; several modules may import them, while every other
+            file has one importer.
+        ahead: The files read before anything imported them.
     """
 
     programs: dict[str, Program] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def begin(cls) -> Self:
-        """Return the knowledge from a task alone."""
+        """Return the knowledge from the task alone."""
         return cls(order={ROOT: None}, imported={ROOT: None})
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Take in a module, and compute the values that follow."""
+        """Read a module and compute the values that follow."""
         program = read_source(text)
         if file in self.read:
             return []
@@ -86,7 +86,7 @@ class Codebase(ReadDocuments):
         return leads
 
     def _add(self, file: str, program: Program) -> None:
-        """Note a program; compute its value and those that waited for it. Each waits for one value
+        """Add a program; compute its value and those that waited for it. Each waits for one value
         at a time.
         """
         self.programs[file] = program
@@ -102,20 +102,20 @@ class Codebase(ReadDocuments):
             self.answer = str(self.values[ROOT])
 
     def _missing(self, file: str) -> list[str]:
-        """List the files whose values running a module asks for, and which are not known."""
+        """Return the unknown files whose values running a module asks for."""
         required = self.programs[file].required_operands(self.values)
         return [operand for operand in required if operand not in self.values]
 
     def unread(self) -> Sequence[str]:
-        """All files that are imported."""
+        """All imported files."""
         return _by_name(self.imported)
 
     def follows(self, file: str) -> bool:
-        """Return whether a file is imported and was not read."""
+        """Report whether a file is imported and unread."""
         return file in self.imported
 
     def useful(self) -> Sequence[str]:
-        """List the files that running the first one certainly asks for."""
+        """Return the files that running the first one certainly asks for."""
         useful, stack, seen = [], [ROOT], {ROOT}
         while stack:
             file = stack.pop()
@@ -128,17 +128,17 @@ class Codebase(ReadDocuments):
         return _by_name(useful)
 
     def _branch(self, file: str) -> str | None:
-        """Return the branch that a conditional takes, if that follows."""
+        """Return the branch that a conditional takes, if known."""
         if self.programs[file].operator != "conditional":
             return None
         _, _, *branch = self.programs[file].required_operands(self.values)
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """List the files whose programs, and those whose values, may still be asked for.
+        """Return the files whose programs, and those whose values, may still be requested.
 
-        These are the dependencies of the first file and of those that may still be imported. The
-        first one is always among the programs.
+        These are the dependencies of the first file and of the files that may still be imported.
+        The first file is always among the programs.
         """
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
@@ -156,7 +156,7 @@ class Codebase(ReadDocuments):
         return _by_name(programs), _by_name(values)
 
     def lines(self, full: bool) -> list[str]:
-        """The programs and values that are still of use, and the files that can be read."""
+        """Return the still useful programs and values, and the files that can be read."""
         programs, values = self._in_use()
         head = f"is {self.answer}" if full else "follows from the values below"
         lines = [
@@ -178,7 +178,7 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Fill a new one from the text."""
+        """Rebuild the knowledge from the text."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls()
         programs = [line.split(" = ", 1) for line in match["programs"].splitlines()]
@@ -198,7 +198,7 @@ class Codebase(ReadDocuments):
         return known
 
     def describe(self, file: str, full: bool) -> str:
-        """Read a file, or work out first which one a conditional asks for."""
+        """Describe reading a file, or first working out which one a conditional asks for."""
         for asker in () if full else self._in_use()[0]:
             if self._branch(asker) == file:
                 return (
@@ -207,7 +207,7 @@ class Codebase(ReadDocuments):
         return f"Read document '{file}'."
 
     def resolve(self, step: str) -> str | None:
-        """Return the file that is named, or the branch that is taken."""
+        """Return the named file, or the branch taken."""
         match = _STEP.fullmatch(step)
         if match is None or match[1]:
             return match and match[1]

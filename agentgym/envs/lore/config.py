@@ -1,4 +1,4 @@
-"""The options that the worlds of LORE share, and their presets."""
+"""The shared options of the LORE worlds."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
-MAX_OPERATIONS = 100_000  # thousands of times the paper's tasks are beyond any context
+MAX_OPERATIONS = 100_000  # the paper's tasks times a thousand exceed any context
 _MAX_ARITY = 10  # longer expressions are hard to read before they are hard to solve
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoreConfig(TurnBudget):
-    """Options of all worlds of LORE.
+    """Options of all LORE worlds.
 
     Attributes:
-        operations: The number of operations in the task (N of the paper).
+        operations: The number of operations in the task (the paper's N).
         difficulty: `standard` or `hard`, which adds operators.
         theta: The number of leaves above which they are gathered behind one document; with `p` it
             sets the depth.
-        p: The probability that they then are, after each operation.
-        min_arity: The fewest operands of a rule.
-        max_arity: The most operands of a rule, at least `min_arity`; an operator may take fewer.
-        weights: The relative frequencies of the operators, by name; all alike if None.
-        max_calls_per_turn: The most calls in one reply.
-        strict_ids: Whether an id that does not follow from what was read is answered like one that
-            does not exist. If not, as in the paper, ids can be guessed.
-        rereads: Whether a document can be read again; if not, that is an error.
-        budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn
-            (`reads`) or as many as a reply may hold (`rounds`).
-        hints: Whether plan and state leave computing to the agent (`plain`) or spell it out
+        p: The probability of gathering them after each operation.
+        min_arity: The minimum number of operands of a rule.
+        max_arity: The maximum number of operands of a rule, at least `min_arity`; an operator may
+            take fewer.
+        weights: The relative frequencies of the operators, by name; all equal if None.
+        max_calls_per_turn: The maximum calls per reply.
+        strict_ids: Whether an id that does not follow from documents already read is answered like
+            a nonexistent one. Otherwise, as in the paper, ids can be guessed.
+        rereads: Whether a document can be read again; otherwise that is an error.
+        budget_by: Whether the turn budget assumes an optimal policy with one call per turn
+            (`reads`) or with as many as a reply may contain (`rounds`).
+        hints: Whether plan and state leave computing to the agent (`plain`) or spell out results
             (`full`).
     """
 
+    # The domain's operators, by difficulty.
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]]
-    """The operators of the domain, by difficulty."""
 
     operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)] = 3
     difficulty: Annotated[str, Choice(DIFFICULTIES)] = "standard"
@@ -73,12 +74,12 @@ class LoreConfig(TurnBudget):
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """Operators of the rules."""
+        """The operators of the rules."""
         return self.operators_of[self.difficulty]
 
     @property
     def shape(self) -> Shape:
-        """Parameters of the growth of the graph."""
+        """The growth parameters of the graph."""
         return Shape(self.operations, self.theta, self.p, self.min_arity, self.max_arity)
 
     @property

@@ -1,4 +1,4 @@
-"""DocumentWorld: find a value in documents whose ids have to be computed (TaskWeaver, section 3 and
+"""DocumentWorld: find a value in documents whose ids must be computed (TaskWeaver, section 3 and
 appendix B.1).
 """
 
@@ -35,10 +35,10 @@ class DocumentConfig(LoreConfig):
     """Options of DocumentWorld.
 
     Attributes:
-        distractor_fields: The number of irrelevant variables in a document of values, on average.
-        distractor_documents: The number of irrelevant documents for each other one in a list of
-            documents, on average. Where there are any, lists name the variables of documents of
-            values, so that rules tell which of these are needed.
+        distractor_fields: The mean number of irrelevant variables in a document of values.
+        distractor_documents: The mean number of irrelevant documents per relevant one in a list of
+            documents. If there are any, lists name the variables of documents of values, so that
+            rules identify the relevant ones.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
@@ -53,7 +53,7 @@ class DocumentConfig(LoreConfig):
 
 
 class DocumentWorld(LoreWorld[DocumentConfig]):
-    """Find the value of a variable in documents whose ids have to be computed from others."""
+    """Find the value of a variable in documents whose ids must be computed from others."""
 
     Config = DocumentConfig
     records: ClassVar[type[Records]] = Records
@@ -70,7 +70,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return grow_bottom_up(rng, config.shape, config.operators, sampler, config.weights)
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return (
             "You look for the value of a variable in a collection of documents, each of which has "
             "an id such as v12%aB or v7%-30. "
@@ -90,7 +90,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         )
 
     def task(self) -> str:
-        """The target, where to start, and the budget."""
+        """Return the target, the first documents, and the budget."""
         start = ", ".join(map(self._entry, self.graph.start))
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
         return (
@@ -99,7 +99,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         )
 
     def restate(self) -> str:
-        """The target; the state has the documents to read."""
+        """Return the target; the state contains the documents to read."""
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
         return f"Find the value of v0.{doubt}"
 
@@ -108,8 +108,8 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return self.records.begin("v0", map(self._entry, self.graph.start))
 
     def _entry(self, uid: int, form: str = "{}") -> str:
-        """Return the id of a document as lists give it: with the variable of a document of values
-        where others may be irrelevant.
+        """Return a document's id as lists show it: with the variable of a document of values if
+        others may be irrelevant.
         """
         node = self.graph.nodes[uid]
         named = self.config.distractor_documents and node.kind == "value"
@@ -121,7 +121,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
 
     def show(self, node: Node) -> str | Content:
-        """The document as text."""
+        """Return the document as text."""
         if node.kind == "index":
             return write_index(self._entry(uid, "'{}'") for uid in node.content)
         if node.kind == "rule":
@@ -130,7 +130,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return write_values(self.style(node), ((node.number, node.content), *node.fields))
 
     def _expression(self, node: Node) -> str:
-        """Return the expression of a rule over the variables of its operands."""
+        """Return a rule's expression over the variables of its operands."""
         names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
         return BY_NAME[node.content.operator].write(node.content.drawn, names)
 
@@ -145,5 +145,5 @@ _FUNCTIONS = (
 
 
 def _field(rng: Random) -> Value:
-    """Draw the value of an irrelevant variable: a text in one of three."""
+    """Draw the value of an irrelevant variable: a text in one of three cases."""
     return text(rng) if below(rng, 3) == 0 else number(rng)

@@ -1,12 +1,12 @@
 """Dependency graphs, grown from the target outward in either direction (TaskWeaver, section 3 and
 algorithm 1).
 
-A node is a document. A leaf is expanded by an operator, whose operands become its children; now and
-then many leaves are gathered behind a new one, which makes the graph deep. Growing `bottom_up`,
-children lead to their parent: the operator computes the parent's id. Growing `top_down`, children
-give their parent's value: the operator computes it.
+A node is a document. An operator expands a leaf, and its operands become the leaf's children; now
+and then many leaves are gathered behind a new one, which deepens the graph. Bottom-up, children
+lead to their parent: the operator computes the parent's id. Top-down, children determine their
+parent's value: the operator computes it.
 
-Nothing here depends on a wording: a domain brings operators, and draws its texts from the finished
+Nothing here depends on a wording: a domain provides operators and draws its texts from the finished
 graph.
 """
 
@@ -25,8 +25,8 @@ Item = TypeVar("Item")
 
 
 def below(rng: Random, limit: int) -> int:
-    """Draw a number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far
-    below 2**53.
+    """Draw a number in [0, limit), five times faster than `Random.randrange`, for limits far below
+    2**53.
     """
     return int(rng.random() * limit)
 
@@ -37,13 +37,13 @@ def among(rng: Random, low: int, high: int) -> int:
 
 
 def shuffled(rng: Random, items: Iterable[Item]) -> list[Item]:
-    """Return the items in a random order."""
+    """Return the items in random order."""
     random = rng.random
     return sorted(items, key=lambda _: random())
 
 
 def deal(rng: Random, items: list[Any], count: int) -> None:
-    """Bring a random choice of `count` items to the front, in a random order."""
+    """Move a random choice of `count` items to the front, in random order."""
     random, size = rng.random, len(items)
     for place in range(count):
         other = place + int(random() * (size - place))
@@ -55,17 +55,16 @@ class Operator:
     """A kind of rule.
 
     Attributes:
-        name: What the option `weights` calls it.
+        name: Its name in the option `weights`.
         operand: The type of its operands: `number` or `text`.
-        least: The fewest operands it takes.
-        most: The most operands it takes.
+        least: The minimum number of operands.
+        most: The maximum number of operands.
         child: Draws the value of an operand (bottom-up).
-        draw: Draws the parameters of the rule for a number of operands: signs, constants, a program.
-        execute: The result, from what `draw` gave and the values of the operands in order.
-        write: The rule in the form that a document shows, from what `draw` gave and the names of
-            the operands in order.
-        needs: Which operands (by place) a lazy evaluation asks for, from what `draw` gave and the
-            values; all if there is none.
+        draw: Draws the rule's parameters for a number of operands: signs, constants, a program.
+        execute: Computes the result from the parameters and the operands' values.
+        write: Formats the rule for a document, from the parameters and the operands' names.
+        needs: Returns the operands, by index, that a lazy evaluation asks for, from the parameters
+            and values; all of them without it.
     """
 
     name: str
@@ -81,9 +80,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of one document: the operator by its name, what was drawn for it, and the uids of its
-    operands in order.
-    """
+    """A document's rule: the operator's name, its parameters, and the uids of its operands."""
 
     operator: str
     drawn: Any
@@ -92,20 +89,19 @@ class Rule:
 
 @dataclass(slots=True)
 class Node:
-    """A document; not changed once its graph is grown.
+    """A document; immutable once its graph is grown.
 
     Attributes:
-        uid: Its place in the order of creation. A parent is older than its children.
+        uid: Its index in order of creation. A parent is older than its children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
-        depth: The edges of the longest chain that leads from it to the root.
-        number: Of a value, the number of its variable; of a rule, that of the prefix of the id it
-            computes.
+        depth: The edges of the longest chain from it to the root.
+        number: The number of a value's variable, or of the prefix of the id that a rule computes.
         content: A value, a `Rule`, or the uids that an index lists.
-        fields: Irrelevant variables that the document tells too, with their values.
+        fields: Irrelevant variables in the document, with values.
         file: The id of the document.
-        children: The uids of what it depends on.
+        children: The uids of its dependencies.
         needed: Whether the target depends on it.
-        note: What the domain decided about it at birth.
+        note: The domain's decision about it at creation.
     """
 
     uid: int
@@ -122,17 +118,17 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A finished task; copies are the graph itself, since it does not change.
+    """A finished task; copies are the same object, because it never changes.
 
     Attributes:
         nodes: The documents by uid; the root is the first.
-        start: The uids of the documents that the task names.
-        answer: What the task asks for.
+        start: The uids of the documents named in the task.
+        answer: The answer to the task.
         top_down: Whether reading starts at the root.
         consolidations: How often leaves were gathered.
         height: The edges of the longest chain of dependencies, from the root to a leaf.
-        needed: How many documents the target depends on.
-        uids: The uid of each document by its id.
+        needed: The number of documents that the target depends on.
+        uids: The uid of each document by id.
     """
 
     nodes: Sequence[Node]
@@ -145,12 +141,12 @@ class Graph:
     uids: Mapping[str, int]
 
     def node(self, file: str) -> Node | None:
-        """The document with an id, if there is one."""
+        """Return the document with an id, if there is one."""
         uid = self.uids.get(file)
         return None if uid is None else self.nodes[uid]
 
     def progress(self, node: Node) -> int:
-        """Return the place of a document on the longest chain of reading, in [0, height]."""
+        """Return a document's position on the longest reading chain, in [0, height]."""
         return node.depth if self.top_down else self.height - node.depth
 
     def __copy__(self) -> Graph:
@@ -162,14 +158,14 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parameters of the growth of a graph.
+    """Growth parameters of a graph.
 
     Attributes:
-        operations: How many leaves are expanded (N of the paper).
-        theta: Leaves are gathered only where there are more than this many.
-        p: The probability of it then, after an expansion.
-        least: The fewest operands of a rule, as far as its operator allows.
-        most: The most operands of a rule, as far as its operator allows.
+        operations: The number of expanded leaves (the paper's N).
+        theta: Leaves are gathered only if there are more than this many.
+        p: The probability of gathering them after an expansion.
+        least: The minimum number of operands of a rule, as far as its operator allows.
+        most: The maximum number of operands of a rule, as far as its operator allows.
     """
 
     operations: int
@@ -180,7 +176,7 @@ class Shape:
 
 
 class Grower(ABC):
-    """The loop of algorithm 1; a direction says what expanding, gathering and finishing are."""
+    """The loop of algorithm 1; subclasses define expanding, gathering and finishing."""
 
     def __init__(
         self,
@@ -204,11 +200,11 @@ class Grower(ABC):
 
     @abstractmethod
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
-        """Make a leaf an inner node, and return its children."""
+        """Turn a leaf into an inner node, and return its children."""
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Put leaves, which come in a random order, behind a new one."""
+        """Put randomly ordered leaves behind a new one."""
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves, and return the remaining ones in order."""
@@ -235,7 +231,7 @@ class Grower(ABC):
         return node
 
     def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
-        """Return the graph, once all ids are given."""
+        """Return the graph, once all ids are assigned."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,
@@ -250,15 +246,15 @@ class Grower(ABC):
 
 
 def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Check that ids differ, and that each document is a leaf or depends on younger ones: all then
-    follow, by induction from the leaves.
+    """Check that ids differ and that each document is a leaf or depends on younger ones, so that
+    everything follows by induction from the leaves.
 
     Args:
         graph: The graph.
-        leaves: The uids of the documents that depend on no other.
+        leaves: The uids of the documents without dependencies.
 
     Raises:
-        AssertionError: A check fails, which is an error of the generator or of an operator.
+        AssertionError: A check fails, which is an error of the generator or an operator.
     """
     ensure(len(graph.uids) == len(graph.nodes), "ids differ")
     ensure(

@@ -1,6 +1,6 @@
 """Growth of graphs in either direction (TaskWeaver, section 3). Bottom-up, children lead to their
-parent, so reading starts at the leaves; top-down, children give their parent's value, so reading
-starts at the root.
+parent, so reading starts at the leaves; top-down, children determine their parent's value, so
+reading starts at the root.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
+# Without i, l and o, which look like other letters or digits, and without x, because X stands for
+# an unknown part; changing the case keeps this property.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
-"""Without i, l and o, whose upper or lower case looks like another letter or a digit, and without
-x, since X stands for what has to be computed; a change of case stays among them. """
 
+# Geometric counts are cut off here, because a single document could otherwise fill an agent's
+# context.
 MOST_IRRELEVANT = 8
-"""The most irrelevant variables of one document: geometric counts are cut off here, since without a
-limit one document could fill the context of an agent.
-"""
 
-# Pairs, since one random number then gives two letters: ids are most of what is drawn.
+# Draw letter pairs: ids dominate the draws, and one number then yields two letters.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 _PREFIX = re.compile(r"v([0-9]+)%")
 _FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
@@ -50,13 +49,13 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Decisions of a bottom-up domain about new documents.
+    """A bottom-up domain's decisions about new documents.
 
     Attributes:
         value: Draws the value of an operand, and a note for its node.
         field: Draws the value of an irrelevant variable.
-        field_rate: The average number of irrelevant variables in a document of values.
-        document_rate: The average number of irrelevant documents for each other one in a list.
+        field_rate: The mean number of irrelevant variables in a document of values.
+        document_rate: The mean number of irrelevant documents per relevant one in a list.
     """
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
@@ -110,9 +109,9 @@ class _BottomUp(Grower):
         return hub
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
-        """Add irrelevant documents to those of a list, in a random order."""
+        """Add irrelevant documents to those of a list, in random order."""
         rate = self.sampler.document_rate
-        if not rate:  # nothing is drawn, so that the options of a domain do not shift each other
+        if not rate:  # no draw, so that a domain's options do not shift each other
             return listed
         count = int(rate * len(listed) + self.rng.random())
         values = [(self.sampler.field(self.rng), None) for _ in range(count)]
@@ -120,8 +119,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        """Deal the numbers of all variables but the root's again, since those of irrelevant
-        documents were drawn last.
+        """Reassign the numbers of all variables except the root's, because irrelevant documents
+        were drawn last.
         """
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
@@ -137,7 +136,7 @@ class _BottomUp(Grower):
     ) -> list[Node]:
         """Add documents of values.
 
-        Where there are irrelevant variables, the order of the numbers does not give them away.
+        With irrelevant variables, the order of the numbers does not reveal the relevant ones.
         """
         rng = self.rng
         extra = self._counts(self.sampler.field_rate, len(values))
@@ -162,7 +161,7 @@ class _BottomUp(Grower):
         """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # Of none nothing is drawn, so that the options of a domain do not shift each other.
+        # No draw for none, so that a domain's options do not shift each other.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -183,25 +182,25 @@ def grow_bottom_up(
     sampler: DocumentSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph in which documents lead to others: the start documents are the leaves, the
-    answer is at the root.
+    """Grow a graph in which documents lead to others: reading starts at the leaves, and the answer
+    is at the root.
 
-    Each expansion makes a document of each operand and one of the rule; any of them may be expanded
-    in turn. The root's variable is v0 and its value eight letters.
+    Each expansion creates a document per operand and one for the rule; any of them may be expanded
+    in turn. The root's variable is v0 and its value has eight letters.
 
     Args:
         rng: The only source of randomness.
-        shape: How much it grows, and how deep.
-        operators: What may be computed.
+        shape: The size and depth of the growth.
+        operators: The possible computations.
         sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all alike if None.
+        weights: The frequency of each operator, by name, with any sum; all equal if None.
     """
     return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _check(graph: Graph, numbers: int) -> None:
     """Check that ids differ and are well-formed, that no number is used twice, and that all ids
-    follow, by induction from the leaves.
+    follow by induction from the leaves.
     """
     used = [node.number for node in graph.nodes if node.kind == "value"]
     used += [number for node in graph.nodes for number, _ in node.fields]
@@ -217,13 +216,14 @@ def _check(graph: Graph, numbers: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """Decisions of a top-down domain about new documents.
+    """A top-down domain's decisions about new documents.
 
     Attributes:
-        name: The id of a document, from how many there were before it; 0 is the root. Ids must
-            differ.
+        name: Returns the id of a document, given the number of earlier ones; 0 is the root. Ids
+            must differ.
         constant: Draws the value of a leaf.
-        redirect: The rule of one operand that gathered leaves get, over what is gathered behind.
+        redirect: The one-operand rule of gathered leaves, over the document that they are gathered
+            behind.
     """
 
     name: Callable[[Random, int], str]
@@ -232,9 +232,9 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grower whose children give their parent's value.
+    """Grower whose children determine their parent's value.
 
-    No evaluation calls a shared document twice: that would take exponential time.
+    No evaluation may call a shared document twice, which would take exponential time.
     """
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
@@ -279,17 +279,17 @@ def grow_top_down(
     sampler: ModuleSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph whose documents have values by their rules: reading starts at the root,
+    """Grow a graph whose documents have values by their rules: reading starts at the root, and
     constants are at the leaves.
 
     `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for.
 
     Args:
         rng: The only source of randomness.
-        shape: How much it grows, and how deep.
-        operators: What may be computed.
+        shape: The size and depth of the growth.
+        operators: The possible computations.
         sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all alike if None.
+        weights: The frequency of each operator, by name, with any sum; all equal if None.
     """
     return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
 
@@ -310,7 +310,7 @@ def _mark_needed(
 ) -> None:
     """Mark the nodes that a lazy evaluation of the root asks for.
 
-    Parents are older, so one pass is enough.
+    Parents are older, so one pass suffices.
     """
     for node in nodes:
         node.needed = node.uid == 0

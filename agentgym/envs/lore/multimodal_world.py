@@ -1,4 +1,4 @@
-"""MultimodalWorld: documents in whose pictures values are counted and rules read (TaskWeaver,
+"""MultimodalWorld: documents with pictures in which values are counted and rules read (TaskWeaver,
 section 3 and appendix B.2).
 """
 
@@ -34,18 +34,18 @@ from agentgym.text.messages import Content, Image, ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.world.config import Share
 
+# More objects could hardly be counted one by one.
 MOST_COUNTED = 12
-"""Most objects to count in a picture: more would hardly be counted one by one."""
+# Changes of a picture labelled neutral: enough to undo a shear; further ones are redundant.
 NEUTRAL_CHANGES = 3
-"""Changes of one picture that are labelled neutral, enough to undo a shear; more are redundant."""
+# Maximum changes of a picture until its document is read again: each costs sharpness.
 MOST_CHANGES = 16
-"""Most changes of a picture until its document is read again: each one costs sharpness."""
 
 _PICTURED = "picture"
 _OTHERS = (
     6,
     18,
-)  # other objects in hard tasks: about as many as are counted, up to three times as many
+)  # other objects in hard tasks, up to three times as many as are counted
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
 _COUNT = "v{} is how many {} the picture shows."
@@ -75,10 +75,10 @@ _READ = re.compile(
 
 @dataclass
 class PictureRecords(Records):
-    """Records that count and read what the descriptions of pictures tell."""
+    """Records that take counts and expressions from the descriptions of pictures."""
 
     def facts(self, text: str) -> Facts:
-        """Read the facts of a document, with a picture or without."""
+        """Read the facts of a document, with or without a picture."""
         if match := _READ.fullmatch(text):
             return Facts(rule=(match[1], match[2]))
         if match := _COUNTED.fullmatch(text):
@@ -94,10 +94,10 @@ class MultimodalConfig(DocumentConfig):
     """Options of MultimodalWorld.
 
     Attributes:
-        render: Whether pictures are pictures (`image`) or described in words (`scene`), for models
-            that see none.
-        counted: The share of the numbers that have to be counted in a picture.
-        pictured: The share of the rules over numbers whose expression is a picture.
+        render: Whether pictures are images (`image`) or described in words (`scene`), for text-only
+            models.
+        counted: The share of numbers that must be counted in a picture.
+        pictured: The share of numeric rules whose expression is a picture.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
@@ -114,9 +114,8 @@ class MultimodalWorld(DocumentWorld):
     """Find the value of a variable in documents with pictures, in which things are counted and
     expressions read.
 
-    What the hints and the scripted policies know of a picture comes from its description
-    (`Image.alt`), which models are not sent. The turn budget is that of the reads, and of one
-    change of each distorted picture.
+    Hints and scripted policies use a picture's description (`Image.alt`), which models do not
+    receive. The turn budget covers the reads, and one change of each distorted picture.
     """
 
     Config = MultimodalConfig
@@ -125,7 +124,7 @@ class MultimodalWorld(DocumentWorld):
 
     @classmethod
     def requirements(cls, config: MultimodalConfig) -> Mapping[str, str]:
-        """Return the extra of pictures, if they are drawn."""
+        """Require the extra for pictures, if they are drawn."""
         alternative = "let MultimodalWorld describe the pictures in words with render='scene'"
         return {"images": alternative} if config.render == "image" else {}
 
@@ -136,7 +135,7 @@ class MultimodalWorld(DocumentWorld):
         super().generate()
 
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph bottom-up, and the documents that have pictures."""
+        """Draw the graph bottom-up, and choose the documents with pictures."""
         config = self.config
         sampler = DocumentSampler(
             self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
@@ -158,23 +157,23 @@ class MultimodalWorld(DocumentWorld):
         return self._number(rng, value) if isinstance(value, int) else (value, None)
 
     def _number(self, rng: Random, value: int) -> tuple[int, str | None]:
-        """Return the number, or draw one to count in its place."""
+        """Return the number, or draw one to count instead."""
         if rng.random() < self.config.counted:
             return among(rng, 1, MOST_COUNTED), _PICTURED
         return value, None
 
     def turns(self) -> int:
-        """Count the turns of reading, and one for each picture that is turned or stretched."""
+        """Count the reading turns, plus one for each rotated or stretched picture."""
         hard = self.config.difficulty == "hard"
         distorted = sum(hard and n.kind == "rule" and n.note is not None for n in self.graph.nodes)
         return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
 
     def may_reread(self, file: str) -> bool:
-        """Return whether a document is shown again: one whose picture was changed always is."""
+        """Report whether a document is shown again; one with a changed picture always is."""
         return file in self._views or super().may_reread(file)
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return (
             "You look for the value of a variable in a collection of documents, each of which has "
             "an id such as v12%aB or v7%-30. "
@@ -201,7 +200,7 @@ class MultimodalWorld(DocumentWorld):
     # Documents.
 
     def show(self, node: Node) -> str | Content:
-        """The document as text, with its picture if it has one."""
+        """Return the document as text, with its picture if it has one."""
         if node.note is None:
             return super().show(node)
         hard = self.config.difficulty == "hard"
@@ -229,7 +228,7 @@ class MultimodalWorld(DocumentWorld):
         return Content(text, (Image(png, alt),))
 
     def _draw(self, node: Node) -> bytes:
-        """Draw the picture of a document; empty where pictures are described in words."""
+        """Draw the picture of a document; empty if pictures are described in words."""
         if self.config.render == "scene":
             return b""
         if node.kind == "rule":
@@ -241,7 +240,7 @@ class MultimodalWorld(DocumentWorld):
         return (draw_distortion(self.style(node)),) if distorted else ()
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
-        """Draw the kind to count in a scene, and all its objects in a random order."""
+        """Draw the kind to count in a scene, and all its objects in random order."""
         style = self.style(node)
         target = list(COLOURS)[below(style, len(COLOURS))], SHAPES[below(style, len(SHAPES))]
         kinds = [target] * node.content
@@ -327,8 +326,8 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """The labels of all worlds of LORE; `redundant` too for changes of a picture that had been
-        changed three times.
+        """Return the labels of all LORE worlds, with `redundant` also for further changes of a
+        picture already changed three times.
         """
         label, before = super().label_calls(), self._changes.copy()
 
@@ -345,5 +344,5 @@ class MultimodalWorld(DocumentWorld):
 
 
 def _irrelevant(rng: Random) -> Value:
-    """Draw the value of an irrelevant variable: like that of an operand."""
+    """Draw the value of an irrelevant variable, distributed like an operand."""
     return STANDARD[below(rng, len(STANDARD))].child(rng)

@@ -1,9 +1,7 @@
-"""The operators of the domains that grow bottom-up: numbers and texts, and the form in which
-documents write them.
+"""The operators of the bottom-up domains: numbers and texts, and their form in documents.
 
-What an operator writes is read back by `evaluate`, which knows the functions below, so a new
-operator is one more `Operator` in `STANDARD` or `HARD`, and a new function one more entry in its
-table.
+`evaluate` reads the expressions of all operators. A new operator is another `Operator` in
+`STANDARD` or `HARD`; a new function is another entry in its table.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ EDITS: Mapping[str, Callable[[str], str]] = {
     "last": lambda text: text[-1:],
     "twice": lambda text: text * 2,
 }
-"""Functions of a text; none makes one empty, since an id needs a suffix."""
+"""Functions of a text; none returns an empty text, because an id needs a suffix."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, **EDITS}
 
@@ -43,17 +41,17 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(rng: Random) -> int:
-    """Draw the value of an operand that is a number: at most two digits, as a model reads them."""
+    """Draw a numeric operand with at most two digits, as a model reads them."""
     return below(rng, 100)
 
 
 def factor(rng: Random) -> int:
-    """Draw the value of an operand of a product, small enough to multiply without a tool."""
+    """Draw a factor small enough to multiply without a tool."""
     return among(rng, 2, 12)
 
 
 def text(rng: Random) -> str:
-    """Draw the value of an operand that is a text: one to three letters."""
+    """Draw a text operand of one to three letters."""
     return letters(rng, among(rng, 1, 3))
 
 
@@ -62,7 +60,7 @@ def _nothing(rng: Random, operands: int) -> None:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    """Draw a plus, then signs of which at least one is a minus: else it would be an addition."""
+    """Draw a plus, then signs with at least one minus; otherwise it would be an addition."""
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -75,7 +73,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    """Draw an edit or none for each operand, but not none for all: that would be a `join`."""
+    """Draw an edit or none for each operand, but at least one; otherwise it would be a `join`."""
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
@@ -95,7 +93,7 @@ def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _function(name: str, function: Callable[..., int]) -> Operator:
-    """Make an operator that calls a function of all its operands."""
+    """Return an operator that calls a function of all its operands."""
     return Operator(
         name,
         "number",
@@ -185,15 +183,15 @@ BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """List the variables of an expression, in order, each once."""
+    """Return the distinct variables of an expression, in order."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 
 def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
-    """Compute the value of an expression that an operator wrote.
+    """Compute the value of an expression written by an operator.
 
     Raises:
-        ValueError: The text is no expression, or a value is missing or of the wrong type.
+        ValueError: The text is not an expression, or a value is missing or has the wrong type.
     """
     try:
         if len(expression) > _MOST_CHARS:

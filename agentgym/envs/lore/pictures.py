@@ -1,8 +1,7 @@
-"""Pictures of objects to count and of expressions to read, and their changes (TaskWeaver, section 3
+"""Pictures of objects to count and expressions to read, and their changes (TaskWeaver, section 3
 and appendix B.2).
 
-They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The
-same arguments give the same bytes.
+Pillow, an extra, is imported when the first picture is drawn. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "brown": (120, 70, 20),
     "gray": (130, 130, 130),
 }
-"""Flat colours of objects; any two, and any one and white, are at least 100 apart in RGB."""
+"""Flat object colours, at least 100 apart from each other and from white in RGB."""
 SHAPES = ("circle", "square", "triangle", "diamond")
 RADII = (11, 17)
-"""Smallest and largest radius of an object in pixels: 30 of the largest fit without touching."""
+"""Smallest and largest object radius in pixels: 30 of the largest fit without touching."""
 GAP = 5
-"""Fewest white pixels between the bounding squares of two objects, and to the border, so that
-objects stay apart when a model scales the picture down.
+"""Minimum white pixels between the bounding squares of objects and to the border, so that objects
+stay separate when a model scales the picture down.
 """
 
 SMALLEST, LARGEST = 16, 2048
-"""Shortest and longest side of a changed picture, in pixels: below nothing can be read, above memory
-would be at the mercy of the agent.
+"""Shortest and longest side of a changed picture in pixels: smaller is unreadable, and larger would
+let the agent exhaust memory.
 """
 
 _FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, twice the size of the finished picture
-_OPERANDS = 4  # operands on a line: models scale wide pictures down, and characters with them
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # one side may stay as it is; below 0.6 characters merge
+_OPERANDS = 4  # operands per line: models scale wide pictures down, and characters with them
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # one side may stay unchanged; below 0.6 characters merge
 
 
 class ImageEdit(NamedTuple):
@@ -57,10 +56,10 @@ class ImageEdit(NamedTuple):
 
     Attributes:
         kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height,
-            `shear` the upper part to the right (to the left where x < 0) by x of the height, or
-            mirror it: `horizontal` (left to right) or `vertical`.
+            `shear` the upper part to the right (left if x < 0) by x of the height, or mirror:
+            `horizontal` (left to right) or `vertical`.
         x: A number.
-        y: Another.
+        y: Another number.
     """
 
     kind: str
@@ -70,7 +69,7 @@ class ImageEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SceneObject:
-    """Object in a scene, with its centre and its radius in pixels."""
+    """Object in a scene, with its centre and radius in pixels."""
 
     colour: str
     shape: str
@@ -83,9 +82,7 @@ class SceneObject:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
-    """Place objects of these colours and shapes in a scene so that no two touch and none is cut by
-    the border.
-    """
+    """Place objects with these colours and shapes in a scene without contact or clipping."""
     objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:
@@ -101,7 +98,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds that are not the target: half share its colour or its shape, the rest neither."""
+    """Draw kinds that are not the target: half share its colour or shape, the rest neither."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -135,11 +132,11 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
 
 
 def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> bytes:
-    """Draw an expression of sums and differences as PNG, black on white, up to four operands on a
+    """Draw an expression of sums and differences as PNG, black on white, up to four operands per
     line.
 
-    It is distorted at twice its size and then halved, so that a distorted one is as sharp as any
-    other. Characters are placed one by one, since font libraries differ in setting a text.
+    It is distorted at twice its size and then halved, so that distorted expressions are as sharp as
+    others. Characters are placed one by one, because font libraries set texts differently.
     """
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
@@ -166,7 +163,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
 def draw_distortion(rng: Random) -> ImageEdit:
     """Draw a change that makes an expression harder to read.
 
-    The three tools can undo each, a shear by turning, stretching and turning again.
+    The three tools can undo each change, a shear by rotating, stretching and rotating again.
     """
     kind = below(rng, 5)
     if kind == 0:
@@ -197,10 +194,10 @@ def describe(edit: ImageEdit) -> str:
 
 
 def change(png: bytes, edit: ImageEdit) -> bytes:
-    """Change a picture. Turns by a multiple of 90 degrees and mirroring lose nothing.
+    """Change a picture. Rotations by multiples of 90 degrees and mirroring lose nothing.
 
     Raises:
-        ValueError: A side would get shorter than 16 pixels or longer than 2048.
+        ValueError: A side would be shorter than 16 pixels or longer than 2048.
     """
     from PIL import Image  # noqa: PLC0415 - an extra
 

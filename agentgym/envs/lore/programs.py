@@ -1,9 +1,8 @@
-"""Programs of the code domain: the computation of a module from others (TaskWeaver, section 3), and
-its expression.
+"""Programs of the code domain: a module's computation from other modules (TaskWeaver, section 3).
 
-An expression is the form of a program in the state, and a module of Python that in a document (TaskWeaver,
-appendix B.3); both are written and read here. Each module has a function `main` without arguments. They
-import one another; only the first can be run.
+A program is written as an expression in the state and as a Python module in a document (TaskWeaver,
+appendix B.3); both are written and read here. Each module has a function `main` without arguments.
+Modules import one another; only the first can be run.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from agentgym.envs.lore.graph import Operator, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, number
 
 Worker = tuple[tuple[int, str], ...]
-"""A coroutine: its statements, each with the ticks of 0.1 s that it sleeps before.
-
-Integers, since sums of floats might change an order.
+"""A coroutine: its statements, each with its preceding sleep in ticks of 0.1 s. Integers, because
+sums of floats might change the order.
 """
 
+# Names of coroutines; each takes one operand, and the last operand of the module is the initial
+# value of the shared variable.
 WORKERS = ("first", "second", "third")
-"""Names of coroutines; each takes one operand, and the last operand of the module is the initial
-value of the shared variable.
-"""
 
 _LOAD = "seen = shared"
 _STORE = ("shared = seen + amount", "shared = seen - amount")
@@ -63,12 +60,12 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Computation of the value that a module returns.
+    """Computation of a module's return value.
 
     Attributes:
         operator: The name of an operator, or `constant`.
-        drawn: The drawn parameters of the operator; the value of a constant.
-        operands: The files of the modules that it is computed from, in order.
+        drawn: The operator's parameters, or the value of a constant.
+        operands: The files of the modules that it uses, in order.
     """
 
     operator: str
@@ -76,8 +73,8 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run asks for, as far as follows from the known values: of a
-        conditional the two it compares, and the branch it takes once both are known.
+        """Return the operands that a run asks for, given the known values: of a conditional the two
+        compared ones, and the branch once both are known.
         """
         if self.operator != "conditional":
             return self.operands
@@ -87,7 +84,7 @@ class Program:
         return left, right, then if _COMPARISONS[self.drawn](values[left], values[right]) else other
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Compute the returned value from the values of the required operands."""
+        """Compute the return value from the required operands' values."""
         if self.operator == "constant":
             return int(self.drawn)
         operands = [values.get(file, 0) for file in self.operands]
@@ -95,10 +92,10 @@ class Program:
 
 
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
-    """List the statements of concurrent coroutines in the order of execution: the tick, the worker,
+    """Return the statements of concurrent coroutines in order of execution: the tick, the worker,
     and the statement.
 
-    Nothing but sleep takes time, and no two wake up in the same tick, so the order is certain.
+    Only sleep takes time, and no two wake up in the same tick, so the order is certain.
     """
     return sorted(
         (tick, place, statement)
@@ -110,18 +107,18 @@ def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
 
 
 def seconds(ticks: int) -> str:
-    """Write a duration as in a source."""
+    """Format a duration for source code."""
     return f"{ticks // 10}.{ticks % 10}"
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw workers that wake up in different ticks until each operand makes a difference: an update
-    that is overwritten makes none.
+    """Draw workers with distinct wake-up ticks until every operand matters; an overwritten update
+    would not.
     """
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so the effect of one of them is the result with 1 in
-        # its place and 0 elsewhere.
+        # The result is linear in the operands, so an operand's effect is the result with 1 for it
+        # and 0 for the others.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
             for place in range(operands)
@@ -130,7 +127,7 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw a set of ticks, and deal them out to workers."""
+    """Draw a set of ticks and distribute them among workers."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
     # Twice as many ticks as statements, so that gaps differ.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
@@ -171,7 +168,7 @@ def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
 
 
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
-    """Read the workers from texts that hold their durations and statements in turn."""
+    """Read the workers from alternating durations and statements."""
     return tuple(
         tuple(
             (int(whole) * 10 + int(tenth), statement)
@@ -231,7 +228,7 @@ HARD = (*STANDARD, _ASYNC)
 """The standard operators, and coroutines that share a global variable."""
 
 WEIGHTS = {"arithmetic": 1.0, "scale": 1.0, "conditional": 1.0, "async": 0.5}
-"""Default frequencies of the operators; coroutines are the longest texts, so they are rarer."""
+"""Default frequencies of the operators; coroutines have the longest texts, so they are rarer."""
 
 WRAP = Operator(
     "wrap",
@@ -243,8 +240,8 @@ WRAP = Operator(
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
 )
-"""Redirect of a gathered module to the one behind it; the factor has no divisor in common with 100,
-so that different remainders stay different.
+"""Redirect of a gathered module; the factor is coprime to 100, so that different remainders stay
+different.
 """
 
 PLAIN = Operator(
@@ -257,9 +254,8 @@ PLAIN = Operator(
     lambda _, values: values[0],
     lambda _, names: names[0],
 )
-"""Redirect as in the paper: the value of the module behind it.
-
-Equal values then cancel, so that about half of all answers would be 0.
+"""Redirect as in the paper: the value of the module behind it. Equal values then cancel, so about
+half of all answers would be 0.
 """
 
 REDIRECTS = {"wrap": WRAP, "plain": PLAIN}
@@ -267,12 +263,12 @@ PROGRAMS: Mapping[str, Operator] = {operator.name: operator for operator in (*HA
 
 
 def module(file: str) -> str:
-    """Return the name by which a file is imported."""
+    """Return the import name of a file."""
     return file.removesuffix(".py")
 
 
 def write_expression(program: Program, call: str = "{}()") -> str:
-    """Write a program on one line; `call` is the form of the value of a module."""
+    """Write a program on one line; `call` formats the value of a module."""
     if program.operator == "constant":
         return str(program.drawn)
     return PROGRAMS[program.operator].write(
@@ -281,10 +277,10 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """Read the text of `write_expression`.
+    """Read a text of `write_expression`.
 
     Raises:
-        ValueError: The text is something else.
+        ValueError: The text has another form.
     """
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
@@ -295,7 +291,7 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    """Guess the operator and its parameters; the reader compares them with the text they write."""
+    """Guess the operator and its parameters; the reader verifies the guess by writing it."""
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
@@ -318,7 +314,7 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_source(program: Program, root: bool = False) -> str:
-    """Write a module that computes a program; the root prints its value when it is run."""
+    """Write a module that computes a program; the root prints its value when run."""
     is_async = program.operator == "async"
     names = [*(["asyncio"] if is_async else []), *map(module, program.operands)]
     imports = "".join(f"import {name}\n" for name in names)
@@ -335,14 +331,14 @@ def _body(program: Program) -> str:
             f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
         )
     if program.operator == "async":
-        # The arguments are computed before the loop runs: an operand may run a loop of its own, and
+        # The arguments are computed before the loop runs, because an operand may run a loop and
         # loops do not nest.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _MAIN_CALL)}\n"
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    """Write the shared variable, a coroutine for each worker, and one that runs them all.
+    """Write the shared variable, one coroutine per worker, and one that runs them all.
 
     The last one sets the variable, so that a second call returns the same.
     """
@@ -366,7 +362,7 @@ def read_source(text: str) -> Program:
     """Read the program of a module.
 
     Raises:
-        ValueError: The text is not a module that is written here (it may have been cut).
+        ValueError: The text is not such a module (it may have been cut).
     """
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
@@ -375,7 +371,7 @@ def read_source(text: str) -> Program:
 
 
 def _guess(text: str) -> Program | None:
-    """Guess the program of a text; the reader compares it with the text that it writes."""
+    """Guess a text's program; the reader verifies the guess by writing it."""
     head, _, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
     if run := _RUN.fullmatch(body):
         operands = tuple(f"{call.removesuffix('()')}.py" for call in run[1].split(", "))

@@ -1,7 +1,7 @@
-"""Documents of the domains that grow bottom-up, as texts, and the knowledge from reading them.
+"""Documents of the bottom-up domains as texts, and the knowledge from reading them.
 
-The wording is ours, the forms are those of the paper's examples (TaskWeaver, appendix B.1). Each
-sentence is written and read here.
+The wording is ours; the forms follow the paper's examples (TaskWeaver, appendix B.1). Each sentence
+is both written and read here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMS = (
     "Setting {} was fixed at {}.",
     "Entry {} reads {}.",
 )
-"""Sentences that give the value of a variable."""
+"""Sentences that state the value of a variable."""
 
 _TEXT = "(-?[0-9]+|[A-Za-z]+)"
 _VALUE = re.compile(
@@ -59,7 +59,7 @@ _STATE = re.compile(
 
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
-    """Write a document that gives the values of variables, in a random order and wording."""
+    """Write a document with the values of variables, in random order and wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
         for number, value in shuffled(style, values)
@@ -67,22 +67,22 @@ def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
-    """Write a document that says how to compute an id; `operand` is the type of the variables:
-    `number` or `text`.
+    """Write a document with the rule for an id; `operand` is the type of the variables: `number` or
+    `text`.
     """
     rule = _NUMBER_RULE if operand == "number" else _TEXT_RULE
     return _OPEN.format(prefix) + rule.format(expression)
 
 
 def write_index(entries: Iterable[str]) -> str:
-    """Write a document that lists ids, each in quotes and perhaps with a variable behind it."""
+    """Write a document that lists ids in quotes, each optionally followed by a variable."""
     return _INDEX.format(", ".join(entries))
 
 
 @dataclass
 class Facts:
-    """Content of a document: values by variable, the prefix and the expression of a rule, ids with
-    the variable of each, if it is named.
+    """Content of a document: values by variable, the prefix and expression of a rule, and ids with
+    their variables, if named.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def read_document(text: str) -> Facts:
     """Read a document.
 
     Raises:
-        ValueError: The text is not one that is written here.
+        ValueError: The text is not such a document.
     """
     if match := _RULE.fullmatch(text):
         return Facts(rule=(match[1], match[2] or match[3]))
@@ -115,24 +115,24 @@ def _prefix(file: str) -> str:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    """Sort by the number of the prefix, the largest first: the dependencies of a document have
-    larger ones, so everything can be read in this order.
+    """Sort by the number of the prefix, largest first: dependencies have larger ones, so everything
+    can be read in this order.
     """
     return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
 
 
 @dataclass
 class Records(ReadDocuments):
-    """Read documents, as values, rules whose document was not read, and ids.
+    """Values, open rules and ids from the documents read.
 
     Attributes:
         target: The variable that the task asks for.
-        values: The values of variables, without those whose rule has been applied.
-        rules: The expressions of the rules whose document was not read, by prefix.
-        ready: The ids that were listed or computed, and not read, with the variable of a document
-            of values, if a list named it.
-        doubtful: Likewise the ids of documents of values for which no rule has asked yet.
-        ahead: The ids that were read before anything referred to them.
+        values: The values of variables, without those of applied rules.
+        rules: The expressions of rules whose document has not been read, by prefix.
+        ready: The unread listed or computed ids, with the variable of a document of values if a
+            list named it.
+        doubtful: The unread ids of documents of values that no rule has asked for yet.
+        ahead: The ids read before anything referred to them.
     """
 
     target: str = "v0"
@@ -145,8 +145,8 @@ class Records(ReadDocuments):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str]) -> Self:
-        """Return the knowledge from a task alone, whose entries are ids, perhaps with a variable
-        behind them in brackets.
+        """Return the knowledge from the task alone, whose entries are ids, optionally followed by a
+        variable in brackets.
         """
         known = cls(target=target)
         for file, variable in _ENTRY.findall("\n".join(start)):
@@ -154,15 +154,15 @@ class Records(ReadDocuments):
         return known
 
     def facts(self, text: str) -> Facts:
-        """Read a document; a domain with other documents reads them here.
+        """Read a document; domains with other documents read them here.
 
         Raises:
-            ValueError: The text is no document.
+            ValueError: The text is not a document.
         """
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Take in a document, and compute the ids that can be computed now."""
+        """Read a document, and compute the ids that can be computed now."""
         facts = self.facts(text)
         if file in self.read:
             return []
@@ -203,7 +203,7 @@ class Records(ReadDocuments):
             self._follow(f"{prefix}%{evaluate(expression, self.values)}")
 
     def _follow(self, file: str, variable: str = "") -> None:
-        """Add an id that follows; one of a variable that no rule has asked for is doubtful."""
+        """Add a known id; it is doubtful if no rule has asked for its variable."""
         self.ahead.pop(file, None)
         if file not in self.read:
             certain = variable in ("", self.target) or variable in self._waiting
@@ -211,34 +211,34 @@ class Records(ReadDocuments):
             self.order[file] = None
 
     def _finish(self, prefix: str) -> None:
-        """Drop a rule whose document was read, and the values that no other rule needs."""
+        """Drop a rule whose document was read, and values that no other rule needs."""
         for variable in variables(self.rules.pop(prefix, "")):
             self._waiting.pop(variable, None)
             self.values.pop(variable, None)
 
     def unread(self) -> Sequence[str]:
-        """List all known ids that were not read."""
+        """Return all known unread ids."""
         return _late_first((*self.ready, *self.doubtful))
 
     def follows(self, file: str) -> bool:
-        """Return whether an id is known and was not read."""
+        """Report whether an id is known and unread."""
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """List the certainly needed ids; there is always one while the target is not known, unless
+        """Return the certainly needed ids. There is always one while the target is unknown, unless
         a document was lost on the way.
         """
         return _late_first(self.ready)
 
     def lines(self, full: bool) -> list[str]:
-        """Write the target, the values and rules that are still of use, and the unread ids."""
+        """Write the target, the still useful values and rules, and the unread ids."""
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
             "Rules": "; ".join(
                 f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)
             ),
-            # Computed ids are results that the agent has to find itself.
+            # Computed ids are results that the agent must find itself.
             "Unread documents": ", ".join(
                 file for file in _late_first(self.ready) if full or _prefix(file) not in self.rules
             ),
@@ -259,7 +259,7 @@ class Records(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Fill a new one from the text."""
+        """Rebuild the knowledge from the text."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls(target=start.target)
         known.answer = match["answer"]
@@ -279,7 +279,7 @@ class Records(ReadDocuments):
         return known
 
     def describe(self, file: str, full: bool) -> str:
-        """Read an id that is known, or compute it first."""
+        """Read a known id, or compute it first."""
         prefix = _prefix(file)
         if full or prefix not in self.rules:
             return f"Read document '{file}'."

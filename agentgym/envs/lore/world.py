@@ -1,8 +1,8 @@
-"""Base of the worlds of LORE: reading documents until the target is known, and answering
-(TaskWeaver, sections 3 and 4).
+"""Base of the LORE worlds: read documents until the target is known, then answer (TaskWeaver,
+sections 3 and 4).
 
-A domain brings a way to grow its graph, the texts of its documents, and the knowledge from reading
-them.
+A domain provides the growth of its graph, the texts of its documents, and the knowledge from
+reading them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, World
 
+# Tasks that set a configuration's budget; one task in nine is larger and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
-"""Tasks that set the budget of a configuration; one task in nine is larger, and is drawn again."""
+# Approximate operations of all these tasks, so that large ones cost no more than a few resets.
 _SAMPLED = 4_000
-"""Operations of all these tasks, about, so that the largest cost no more than a few resets."""
 LOST_AFTER = 20
-"""Turns after which a lead that was never followed counts as lost: it was passed over in each."""
+"""Turns after which an unfollowed lead counts as lost: the agent passed it over in each."""
 
 
 _TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
@@ -39,16 +39,16 @@ _SUBMIT = "Submit the answer."
 _LOST = "No turn is left to find the answer out."
 
 
+# Reading turns by class and configuration, whose weights have no hash.
 _most_turns: dict[tuple[type[Any], str], int] = {}
-"""Turns of reading by class and configuration, whose mapping of weights has no hash."""
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
 
 def document_text(content: str | Content) -> str:
-    """Return the text of a document with the description of each picture on a line of its own.
+    """Return a document's text with the description of each picture on a separate line.
 
-    Scripted policies read the same.
+    Scripted policies read the same text.
     """
     if isinstance(content, str):
         return content
@@ -58,23 +58,21 @@ def document_text(content: str | Content) -> str:
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    Optimal are the reads of documents that the target certainly depends on, as far as what was read
-    tells: each of them has to be read exactly once, in whatever order, so any of them is on a
-    shortest way of reading one document after the other. Once the target is known, the only optimal
-    call is the right answer.
+    Optimal reads are those of documents that the target certainly depends on, given what was read.
+    Each of them must be read exactly once, in any order, so each is on a shortest way of reading
+    one document per turn. Once the target is known, only the right answer is optimal.
 
     Attributes:
-        known: The knowledge from the documents that were read.
-        graph: The whole task; a world that was read from a chat has none.
+        known: The knowledge from the documents read.
+        graph: The whole task; a world read from a chat has none.
     """
 
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
+    # The default mean number of needed documents: three operands, a rule, and a share of the
+    # documents that gather leaves.
     documents_per_operation: ClassVar[float] = 4.25
-    """Average number of needed documents, by default: three operands, a rule, and a share of the
-    documents that gather leaves.
-    """
     known: ReadDocuments
     graph: Graph
 
@@ -91,7 +89,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self._since: dict[str, int] = {}
         self._round: tuple[int, int] = (0, 0)
 
-    # What a domain fills.
+    # Hooks of a domain.
 
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
@@ -102,34 +100,34 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def show(self, node: Node) -> str | Content:
-        """The document as the agent sees it."""
+        """Return the document as the agent sees it."""
         raise NotImplementedError
 
     def style(self, node: Node) -> Random:
-        """Return a generator for the wording of a document: always the same for the same document of the
-        same task.
+        """Return a generator for a document's wording, identical for the same document of the same
+        task.
         """
         return Random(self._salt << 32 | node.uid)
 
     def may_reread(self, file: str) -> bool:
-        """Return whether a document that was read is shown again."""
+        """Report whether a read document is shown again."""
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns in which all needed documents can be read, any number in one."""
+        """Count the fewest turns in which all needed documents can be read, any number per turn."""
         return self.graph.height + 1
 
     # The episode.
 
     def turns(self) -> int:
-        """Count the turns of reading of an optimal policy that plays in the way of `budget_by`."""
+        """Count the reading turns of an optimal policy that plays according to `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the turns of reading that the budget allows for: those of the largest of a few
-        tasks of the configuration, so that the budget tells nothing of the task at hand.
+        """Return the reading turns that the budget allows: those of the largest of several tasks of
+        the configuration, so that the budget reveals nothing about the current one.
         """
         key = type(self), repr(self.config)
         if key not in _most_turns:
@@ -187,14 +185,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """A reply without a call whose last line is `Final answer: ...`."""
+        """Accept a reply without a call whose last line is `Final answer: ...`."""
         lines = text.strip().splitlines()
         match = _FINAL.fullmatch(lines[-1].strip()) if lines else None
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Compare a value with the answer: texts without a pair of quotes and a full stop, numbers
-        as numbers.
+        """Compare a value with the answer: texts without surrounding quotes and a full stop,
+        numbers as numbers.
         """
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
@@ -205,16 +203,16 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return text == answer
 
     def score(self) -> float:
-        """1 if the right answer was given, else 0."""
+        """Return 1 if the right answer was given, else 0."""
         return float(self._submitted is not None and self.right(self._submitted))
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many operations as make, on average, one needed document for each turn but one."""
+        """Return as many operations as give, on average, one needed document for each turn but one."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
-    # What can be known.
+    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the right answer if it is known, else the useful reads.
@@ -229,9 +227,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """List a read of each known document that was not read or, if that is allowed, was read
-        last, and an answer (`unknown` if it is not known). Older documents could be read again too,
-        but the state does not name them.
+        """Return a read of each known unread document (and, if allowed, of each last-read one), and
+        an answer (`unknown` if it is not known). Older documents could be reread too, but the state
+        does not name them.
         """
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
@@ -243,9 +241,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """List a read of each document in the order in which their ids became known, and an answer:
-        `most_documents + 1` calls. An unknown document has an empty id, and so has one that is no
-        longer legal.
+        """Return a read of each document in the order in which the ids became known, and an answer:
+        `most_documents + 1` calls. Unknown documents, and those that are no longer legal, have an
+        empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -253,12 +251,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each document, in the order of the catalog, and the turns left.
+        """Return the knowledge of each document, in the order of the catalog, and the remaining
+        turns.
 
         Returns:
             float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents:
             whether the id is known, whether reading it is useful (1, else 0). Then whether the
-            answer is known, and the turns left as a share of the most that are of use.
+            answer is known, and the remaining turns as a share of the useful maximum.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -269,10 +268,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Labels for the calls of the next reply that are carried out: `optimal`; `redundant`, a
-        document that was read before; `speculative`, one that is not certainly needed; `lucky`, one
-        that nothing has told of, or the right answer before it could be known; `wrong`, another
-        answer; `neutral`, any other tool.
+        """Label the next reply's successful calls: `optimal`; `redundant`, a document already read;
+        `speculative`, one that is not certainly needed; `lucky`, one that nothing has mentioned, or
+        the right answer before it could be known; `wrong`, another answer; `neutral`, any other
+        tool.
         """
         useful = frozenset(
             call.arguments["file_id"]
@@ -304,7 +303,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return labels
 
     def state(self) -> str:
-        """The knowledge that is still of use, and the turns left."""
+        """Return the still useful knowledge, and the remaining turns."""
         return "\n".join(
             [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
         )
@@ -320,7 +319,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return _SUBMIT
         return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
 
-    # Reading what the hooks above wrote.
+    # Reading the texts of the hooks above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -336,12 +335,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a document."""
+        """Read a document."""
         if call.name == "read_document":
             self.known.learn(call.arguments["file_id"], result)
 
     def read_state(self, state: str) -> None:
-        """Take the knowledge and the turns from the text."""
+        """Read the knowledge and the turns from the text."""
         lines, _, last = state.rpartition("\n")
         turns = expect(_TURNS.fullmatch(last), f"a state of {type(self).__name__}", state)
         self.known = self.known.from_lines(self.known, lines)
@@ -354,11 +353,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         file = self.known.resolve(subtask)
         return ToolCall("read_document", {"file_id": file}) if file else None
 
-    # What the researcher is told.
+    # Reports for the researcher.
 
     def rounds_left(self) -> int:
-        """Count the turns of reading until the target is known, if all known ids are read in each:
-        the longest open chain.
+        """Count the reading turns until the target is known, if each reads all known ids: the
+        longest open chain.
 
         Uses the hidden graph. 0 once the target was read.
         """
@@ -367,8 +366,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return 0 if self.known.answer is not None else max(chains, default=0)
 
     def _close_round(self) -> None:
-        """Count, on the first read of a turn, whether the reads of the last such turn brought the
-        target a round nearer.
+        """Count, on the first read of a turn, whether the previous reading turn brought the target
+        a round nearer.
         """
         turn, before = self._round
         if turn == self.turn:
@@ -378,14 +377,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self._round = (self.turn, left)
 
     def report(self) -> Mapping[str, Any]:
-        """The size of the task, what was read, and how the episode failed if it did (TaskWeaver,
-        section 4.4).
+        """Report the size of the task, what was read, and how the episode failed if it did
+        (TaskWeaver, section 4.4).
 
         `premature_halt`: it ended without the right answer while there were useful documents to
         read. `lost_leads`: how many of these had been known for more than 20 turns.
-        `synthesis_error`: all that was needed had been read, and still the right answer was not
-        given. `furthest` is how far along the longest chain the agent got, of `height`;
-        `round_optimal_turns` is in how many turns what was read shortened it.
+        `synthesis_error`: everything needed had been read, but the right answer was not given.
+        `furthest` is the progress along the longest chain, of `height`; `round_optimal_turns`
+        counts the turns whose reads shortened it.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
         open_leads = [

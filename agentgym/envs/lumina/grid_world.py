@@ -27,9 +27,9 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells, through which a cheapest path still takes only seconds
+_MAX_SIZE = 2_000  # four million cells, on which a cheapest path still takes only seconds to find
+# Cells drawn on each side of the agent: 31 columns fit into a terminal of 80.
 _SIGHT = 15
-"""Cells that are drawn on each side of the agent: 31 columns fit into a terminal of 80."""
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _LOST = "The goal can no longer be reached within the budget."
@@ -81,11 +81,11 @@ class GridConfig(LuminaConfig):
     """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
-        size: Rows and columns of the board.
+        size: The rows and columns of the board.
         hole_density: The share of cells that are holes; the start is never one.
-        hole_penalty: Moves that entering a hole costs on top of the step.
-        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`;
-            None draws two cells freely.
+        hole_penalty: The additional moves that entering a hole costs.
+        distance: The steps between start and goal without holes, at most `2 * (size - 1)`; None
+            draws both cells freely.
     """
 
     size: Annotated[int, Field(ge=1, le=_MAX_SIZE)] = 6
@@ -102,14 +102,14 @@ class GridConfig(LuminaConfig):
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
-    Every turn but `done` uses up one move of the budget, failed ones too, and entering a hole uses
-    up the penalty as well. The turn budget is one above the moves, for `done`, and shrinks with
-    each penalty.
+    Every turn except `done` uses one move of the budget, even if it fails, and entering a hole uses
+    the penalty as well. The turn budget is one above the moves, for `done`, and shrinks with each
+    penalty.
 
     Attributes:
-        position: Where the agent is, as (row, column).
-        goal: Where it has to go.
-        holes: The cells that are holes.
+        position: The agent's position, as (row, column).
+        goal: The goal, as (row, column).
+        holes: The cells with holes.
     """
 
     Config = GridConfig
@@ -121,7 +121,7 @@ class GridWorld(World[GridConfig]):
     horizon_unit = "turns of the shortest way, were there no holes"
 
     def generate(self) -> None:
-        """Draw start and goal, then holes anywhere but on the start."""
+        """Draw start and goal, then holes anywhere except on the start."""
         config, rng = self.config, self.rng
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
@@ -135,7 +135,7 @@ class GridWorld(World[GridConfig]):
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:
-        """A digest of the board, start and goal."""
+        """Return a digest of the board, start and goal."""
         return digest([self.size, self.position, self.goal, set(self.holes)])
 
     def _start(
@@ -151,20 +151,20 @@ class GridWorld(World[GridConfig]):
 
     @property
     def moves_left(self) -> int:
-        """Moves that may still be made; `done` needs none."""
+        """The remaining moves; `done` needs none."""
         return self.turns_left - 1
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
-        """The board, start, goal and budget."""
+        """Return the board, start, goal and budget."""
         board = self._board(f"Start: {self.position}\n")
         return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
 
     def restate(self) -> str:
-        """The board and the goal; the state has the position and the moves left."""
+        """Return the board and the goal; the state contains the position and the remaining moves."""
         return self.config.frame(self._board(), _PAPER_REMINDER)
 
     def _board(self, start: str = "") -> str:
@@ -175,7 +175,7 @@ class GridWorld(World[GridConfig]):
         )
 
     def board(self) -> str:
-        """Draw the cells around the agent: `A` the agent, `G` the goal, `O` a hole."""
+        """Draw the cells around the agent: `A` is the agent, `G` the goal, `O` a hole."""
         top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
         rows, columns = (
             range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
@@ -233,20 +233,20 @@ class GridWorld(World[GridConfig]):
         return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
 
     def score(self) -> float:
-        """1 if `done` was called at the goal within the budget, else 0."""
+        """Return 1 if `done` was called at the goal within the budget, else 0."""
         return float(self.done and self.position == self.goal)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Place start and goal `steps - 1` apart on a board about twice as wide as that distance needs,
-        at most 2000.
+        """Place start and goal `steps - 1` apart on a board about twice as wide as needed, at most
+        2000.
         """
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The steps that begin a cheapest path, or `done`; none if the moves left do not
-        suffice.
+        """Return the first steps of all cheapest paths, or `done`; empty if the remaining moves do
+        not suffice.
         """
         if self.done or self.moves_left < self._cost(self.position):
             return ()
@@ -261,21 +261,21 @@ class GridWorld(World[GridConfig]):
         )
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The steps that stay on the board, and `done`."""
+        """Return the steps that stay on the board, and `done`."""
         return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """The four directions and `done`."""
+        """Return the four directions and `done`."""
         return _CATALOG
 
     def features(self) -> NDArray[np.float32]:
-        """The board as it lies around the agent, the way to the goal, and the moves left.
+        """Return the board around the agent, the way to the goal, and the remaining turns.
 
         Returns:
-            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two maps, row-major, with the
-            agent's cell in the middle: holes (1, else 0, and -1 off the board) and the goal (1,
-            else 0). Then the rows and the columns to the goal as shares of `size`, and the turns
-            left as a share of the most that are of use.
+            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two row-major maps centred on
+            the agent: holes (1, else 0, and -1 off the board) and the goal (1, else 0). Then the
+            rows and columns to the goal as shares of `size`, and the remaining turns as a share of
+            the useful maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -286,20 +286,21 @@ class GridWorld(World[GridConfig]):
         for hole in self.holes:
             board[0][hole] = 1
         board[1][self.goal] = 1
-        max_turns = 2 * (size - 1) * (1 + self.penalty) + 1  # every step of a longest path a hole
+        # every step of a longest path enters a hole
+        max_turns = 2 * (size - 1) * (1 + self.penalty) + 1
         turns = min(max(self.turns_left / max_turns, 0), 1)
         ends = (goal_row - row) / size, (goal_column - column) / size, turns
         return np.concatenate((view.ravel(), ends), dtype=np.float32)
 
     def state(self) -> str:
-        """Position, goal and moves left; the board itself does not change."""
+        """Return position, goal and remaining moves; the board never changes."""
         return (
             f"You are at {self.position}. The goal is {self.goal}. Remaining moves: "
             f"{self.moves_left}"
         )
 
     def subtask(self, with_state: bool) -> str:
-        """The next cell of a cheapest path; which direction that is, is left to the agent."""
+        """Return the next cell of a cheapest path; the agent must work out the direction."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
@@ -317,19 +318,19 @@ class GridWorld(World[GridConfig]):
         match = expect(_TASK.fullmatch(without_frame(task)), "a task of GridWorld", task)
         board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
-        # Until the state is read, the goal stands in for a start that is not told.
+        # Until a state is read, the goal replaces an unknown start.
         first, last = _read_cells(f"{start or goal} {goal}")
         world._start(int(board), first, last, _read_cells(holes), int(cost))
         world.max_turns = int(budget) + 1 if budget else None
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Repeat a step that succeeded."""
+        """Repeat a successful step."""
         if call.name in _MOVES and self._next(call.name):
             self._move(call.name)
 
     def read_state(self, state: str) -> None:
-        """Take position and moves from the text."""
+        """Read position and moves from the text."""
         self.position = _read_cells(state)[0]
         self.set_turns_left(int(_NUMBER.findall(state)[-1]) + 1)
 
@@ -345,9 +346,9 @@ class GridWorld(World[GridConfig]):
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
     """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
 
-    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; the cost of a step
-    depends on the cell it enters. O(size**2). An array takes an eighth of the memory of a list, and
-    a world in the reset cache is read the quicker for it.
+    Dijkstra's algorithm backwards from the goal with one bucket per cost; a step costs what its
+    target cell costs. O(size**2). An array takes an eighth of a list's memory, which also speeds up
+    the reset cache.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}

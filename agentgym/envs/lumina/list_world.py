@@ -1,5 +1,5 @@
-"""ListWorld: prune a list to a target with one command, from left to right (LUMINA, section 4.1 and
-appendix A.1).
+"""ListWorld: prune a list to a target with a single command, from left to right (LUMINA, section
+4.1 and appendix A.1).
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _PAPER_REMINDER = (
     "Turn the initial list into the target list with pop, then call done. Remember to **only pop "
     "from left to right**."
 )
+# Longer lists have even more instances, so counting stops here.
 _COUNTED = 50
-"""Items of a list that are counted: those of any other list have more instances yet."""
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
     r"(?m)^Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
+# Elements to draw, and how many of them before the lock; they fit into a line of 80 columns.
 _DRAWN, _DRAWN_LOCKED = 15, 2
-"""Elements that are drawn, and how many of them before the lock: a line of 80 columns holds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,8 @@ class ListConfig(LuminaConfig):
         items: The length of the initial list.
         removals: The number of elements to remove, at most `items`; an optimal policy takes
             `removals + 1` turns.
-        duplicates: Whether values may occur more than once; then several removals can be equally
-            good, and one can be fatal.
+        duplicates: Whether values may repeat; then several removals can be equally good, and one
+            can be fatal.
     """
 
     items: Annotated[int, Field(ge=1, le=_MAX_ITEMS)] = 10
@@ -90,20 +90,20 @@ class ListConfig(LuminaConfig):
 class ListWorld(World[ListConfig]):
     """Turn a list into a target list by popping elements from left to right.
 
-    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
-    The agent is never shown the list again: it must keep track of how the indices shift.
+    After an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
+    The agent never sees the list again: it must track how the indices shift.
 
     Attributes:
         items: The current list.
-        target: The list to arrive at.
-        locked: How many leading elements may no longer be popped.
+        target: The target list.
+        locked: The number of leading elements that may no longer be popped.
     """
 
     Config = ListConfig
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw a list and remove random elements to get the target: every list can be solved."""
+        """Draw a list and remove random elements to get the target, so every instance is solvable."""
         config, rng = self.config, self.rng
         if config.duplicates:
             items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
@@ -121,12 +121,14 @@ class ListWorld(World[ListConfig]):
         self._origins = list(range(len(items)))
 
     def instance_key(self) -> str:
-        """A digest of the two lists."""
+        """Return a digest of the two lists."""
         return digest([self.items, self.target])
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """The number of lists, times that of targets where no two removals lead to one."""
+        """Return the number of lists times the number of targets, if different removals give
+        different targets.
+        """
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -134,16 +136,16 @@ class ListWorld(World[ListConfig]):
         return perm(values, items) * comb(items, min(config.removals, items))
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
-        """The two lists and the budget."""
+        """Return the two lists and the budget."""
         lists = f"Initial list: {self.items}\nTarget list: {self.target}"
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
 
     def board(self) -> str:
-        """Draw the list from the lock on, above the target; `|` stands before what may be popped."""
+        """Draw the list from the lock on, above the target; `|` precedes what may be popped."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -183,7 +185,7 @@ class ListWorld(World[ListConfig]):
         return "The task is finished."
 
     def score(self) -> float:
-        """1 if `done` was called on a list equal to the target, else 0."""
+        """Return 1 if `done` was called on a list equal to the target, else 0."""
         return float(self.done and self.items == self.target)
 
     @classmethod
@@ -193,10 +195,10 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pops after which the target can still be reached, or `done`.
+        """Return the pops after which the target is still reachable, or `done`.
 
-        A pop at i is one of them if the list agrees with the target before i and the rest of the
-        target is a subsequence of the elements after i.
+        A pop at i qualifies if the list agrees with the target before i and the rest of the target
+        is a subsequence of the elements after i.
         """
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
@@ -208,7 +210,7 @@ class ListWorld(World[ListConfig]):
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Embed the target from the right end: `missing` elements of it are not matched in
+        # Match the target from the right end: `missing` of its elements are not matched in
         # items[position:] yet.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
@@ -219,22 +221,22 @@ class ListWorld(World[ListConfig]):
         return range(first, last + 1)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Every pop that is not locked, and `done`."""
+        """Return every pop that is not locked, and `done`."""
         return (*CallSet("pop", "id", range(self.locked, len(self.items))), _DONE)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A pop of each index of the initial list, and `done`: `items + 1` calls."""
+        """Return a pop of each initial index, and `done`: `items + 1` calls."""
         return (*CallSet("pop", "id", range(self.config.items)), _DONE)
 
     def features(self) -> NDArray[np.float32]:
-        """The two lists side by side, and the turns left.
+        """Return the two lists side by side, and the remaining turns.
 
         Returns:
-            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the indices of the initial
-            list: values of the current list and of the target as shares of the largest that there
-            is (-1 behind their ends), whether they are equal (1, else 0), whether the index is
-            locked (1, else 0), whether it is in the current list (1, else 0). Then the turns left
-            as a share of `removals + 1`, the most that are of use.
+            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the initial indices: the
+            values of the current list and of the target as shares of the largest value (-1 beyond
+            their ends), whether they are equal (1, else 0), whether the index is locked (1, else
+            0), whether it is in the current list (1, else 0). Then the remaining turns as a share
+            of `removals + 1`, the useful maximum.
         """
         length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
@@ -247,7 +249,7 @@ class ListWorld(World[ListConfig]):
         return np.append(rows, np.float32(min(self.turns_left / max_turns, 1)))
 
     def state(self) -> str:
-        """The current list with indices, the target, the lock and the turns left."""
+        """Return the current list with indices, the target, the lock and the remaining turns."""
         items = ", ".join(f"{k}: {value}" for k, value in enumerate(self.items)) or "empty"
         return (
             f"Current list (index: value): {items}\nTarget list: {self.target}\n"
@@ -255,14 +257,14 @@ class ListWorld(World[ListConfig]):
         )
 
     def restate(self) -> str:
-        """The goal; the state has both lists and the turns left."""
+        """Return the goal; the state contains both lists and the remaining turns."""
         return self.config.frame(_RESTATED, _PAPER_REMINDER)
 
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
 
-        Its index is that in the current list if the state is shown, else that in the initial one,
-        which is unique even among duplicates.
+        The index refers to the current list if the state is visible, otherwise to the initial list,
+        where it is unique even among duplicates.
         """
         calls = self.optimal_calls()
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
@@ -280,7 +282,7 @@ class ListWorld(World[ListConfig]):
         return f"Remove the element that {position} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
-        """Go through the list from the lock to the element that is popped."""
+        """Walk through the list from the lock to the popped element."""
         end = call.arguments["id"] if call.name == "pop" else len(self.items)
         stay = self.items[self.locked : end]
         lines = [f"{k}: {value} keep" for k, value in enumerate(stay, self.locked)]
@@ -303,12 +305,12 @@ class ListWorld(World[ListConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Repeat a call that succeeded."""
+        """Repeat a successful call."""
         if call.name == "pop" and self.locked <= call.arguments["id"] < len(self.items):
             self.pop(call.arguments["id"])
 
     def read_state(self, state: str) -> None:
-        """Take the current list, the lock and the turns from the text."""
+        """Read the current list, the lock and the turns from the text."""
         match = expect(_STATE.search(state), "a state of ListWorld", state)
         self._start(
             list(map(int, _NUMBERS.findall(match["items"])))[1::2],
@@ -332,8 +334,9 @@ class ListWorld(World[ListConfig]):
 
 
 def _highest_value(config: ListConfig) -> int:
-    """Return the largest value that an element can have.
+    """Return the largest possible value.
 
-    Few values for duplicates, so that most occur more than once; else three times as many as items.
+    With duplicates there are few values, so that most repeat; otherwise three times as many as
+    items.
     """
     return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)

@@ -1,5 +1,5 @@
-"""TreeWorld: find the node with a given value in a tree that has to be explored (LUMINA, section
-4.1 and appendix A.2).
+"""TreeWorld: find the node with a given value in a tree that must be explored (LUMINA, section 4.1
+and appendix A.2).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000  # far below the million values, which are all different
-_VALUES = 1_000_000  # ten times the largest tree, since all values differ
+_MAX_NODES = 100_000  # far below the million distinct values
+_VALUES = 1_000_000  # ten times the largest tree, because all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # 8e9 ids: one that has not been shown cannot be guessed
+_ID_LENGTH = 7  # 8e9 ids, so that unseen ones cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -68,8 +68,8 @@ class TreeConfig(LuminaConfig):
     """Options of TreeWorld.
 
     Attributes:
-        nodes: The number of nodes, which the agent is not told.
-        arity: The most children a node can have.
+        nodes: The number of nodes, unknown to the agent.
+        arity: The maximum number of children of a node.
         revealed: The number of nodes that the task shows with their children, at most `nodes`.
         absent_probability: The probability that no node has the target value.
         target: Whether the target is a `leaf` or `any` node.
@@ -89,19 +89,17 @@ class TreeConfig(LuminaConfig):
 class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
-    Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been
-    shown gets the answer of one that does not exist. The tree is uniform among those of its size in
-    which each node has `arity` slots for children. Subtrees of unexplored nodes are then
-    exchangeable given what was shown, so each unexplored node is an equally good next choice
-    (LUMINA's optimal set). The budget, which the task states, is proportional to the number of
-    unexplored nodes, wherever the target is; an agent that infers the size of the tree from it could
-    give up earlier, and the optimal set takes no account of such inference.
+    Values are unrelated to the tree's shape, ids cannot be guessed, and an unseen id gets the
+    answer of a nonexistent one. The tree is uniform among those of its size in which each node has
+    `arity` slots for children. Unexplored subtrees are therefore exchangeable, and every unexplored
+    node is an equally good choice (LUMINA's optimal set). The stated budget is proportional to the
+    number of unexplored nodes, wherever the target is. An agent that infers the tree's size from it
+    could give up earlier; the optimal set ignores such inference.
 
     Attributes:
         target: The value to find.
-        known: Value by id of the nodes shown so far, in the order in which they were shown.
-        children: Ids of the children by id; for a world read from a chat, of the explored nodes
-            only.
+        known: The values of the visible nodes by id, in the order in which they were shown.
+        children: Ids of the children by id; for a world read from a chat, only of explored nodes.
     """
 
     Config = TreeConfig
@@ -109,7 +107,7 @@ class TreeWorld(World[TreeConfig]):
     horizon_unit = "nodes of the tree, the turns of the slowest search"
 
     def generate(self) -> None:
-        """Draw the tree, ids, values, the target and what is shown at the start."""
+        """Draw the tree, ids, values, the target and the initially visible nodes."""
         config, rng = self.config, self.rng
         shape = uniform_tree(config.nodes, config.arity, rng)
         ids = _draw_ids(config.nodes, rng)
@@ -129,17 +127,17 @@ class TreeWorld(World[TreeConfig]):
         self.max_turns = config.budget(self._longest_search())
 
     def instance_key(self) -> str:
-        """A digest of the tree, its values and the target."""
+        """Return a digest of the tree, its values and the target."""
         return digest([self.children, self._values, self.target])
 
     @classmethod
     def instance_count(cls, config: TreeConfig) -> float:
-        """The number of values that a target can have, of which each tree has one."""
+        """Return the number of target values, of which each tree has one."""
         return _VALUES
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """The share of trees without the target, in which `unreachable` is right; ids cannot be
+        """Return the share of trees without the target, where `unreachable` is right; ids cannot be
         guessed.
         """
         return config.absent_probability
@@ -164,30 +162,31 @@ class TreeWorld(World[TreeConfig]):
                 self._show(child, self._values[child])
 
     def _longest_search(self) -> int:
-        """Count the turns of a search that asks for nothing twice and has all the bad luck that a
-        tree of this size allows, the answer included.
+        """Count the turns of a search without repetition and with the worst luck for a tree of this
+        size, including the answer.
 
-        Where the target is, and whether it is anywhere, makes no difference, so that the budget
-        tells nothing about it; a target that has been shown takes one turn.
+        The count does not depend on where the target is or whether it exists, so the budget reveals
+        nothing. A target that is already visible takes one turn.
         """
         if self.target in self._by_value:
             return 1
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
-        # One that must be somewhere is at the latest in the last node, which need not be asked for.
+        # A target that must exist is at the latest in the last node, which then need not be
+        # explored.
         return unexplored + self._may_be_absent
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
-        """The target, what is known of the tree, and the budget."""
+        """Return the target, the visible part of the tree, and the budget."""
         return self.config.frame(
             f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}", _PAPER_REMINDER
         )
 
     def restate(self) -> str:
-        """The target; the state has the tree as far as it is known."""
+        """Return the target; the state contains the visible part of the tree."""
         return self.config.frame(self._goal(), _PAPER_REMINDER)
 
     def _goal(self) -> str:
@@ -236,17 +235,19 @@ class TreeWorld(World[TreeConfig]):
             raise ToolError("no node with this id has been shown")
 
     def score(self) -> float:
-        """1 if the report was right, else 0."""
+        """Return 1 if the report was right, else 0."""
         return float(self._correct)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many nodes as turns: a search that finds a leaf late looks at nearly all of them."""
+        """Return as many nodes as turns: a search that finds a leaf late explores nearly all of
+        them.
+        """
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if it is known, else a look at every unexplored node.
+        """Return the right report if it is known, else an exploration of every unexplored node.
 
         On the last turn only a report can succeed.
         """
@@ -259,7 +260,7 @@ class TreeWorld(World[TreeConfig]):
         return (_UNREACHABLE,) if self._may_be_absent else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """List a look at and a report of each node that has been shown, and `unreachable`."""
+        """Return an exploration and a report of each visible node, and `unreachable`."""
         return (
             *CallSet("get_children", "id", self.known),
             *CallSet("found", "id", self.known),
@@ -267,23 +268,23 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """List a look at each node in the order in which they were shown, a report of each, and
-        `unreachable`: `2 * nodes + 1` calls. A node that has not been shown has an empty id.
+        """Return an exploration and a report of each node in the order of appearance, and
+        `unreachable`: `2 * nodes + 1` calls. Unseen nodes have empty ids.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each node, in the order of the catalog, and the turns left.
+        """Return the knowledge of each node, in the order of the catalog, and the remaining turns.
 
-        Edges are left out: they carry no information on where the target is.
+        Edges are omitted, because they carry no information about the target.
 
         Returns:
-            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order in
-            which they were shown: whether the node is known, whether its children have not been
-            looked up, whether it has the target value (1, else 0). Then whether the target may be
-            missing, and the turns left as a share of `nodes + 1`, the most that are of use.
+            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order of
+            appearance: whether the node is known, whether its children are unexplored, whether it
+            has the target value (1, else 0). Then whether the target may be missing, and the
+            remaining turns as a share of `nodes + 1`, the useful maximum.
         """
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
@@ -293,7 +294,7 @@ class TreeWorld(World[TreeConfig]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def board(self) -> str:
-        """Draw the nodes shown so far, children indented; `?` where children are not known."""
+        """Draw the visible nodes with indented children; `?` marks unexplored ones."""
         inner = {
             child
             for node in self.known
@@ -311,15 +312,15 @@ class TreeWorld(World[TreeConfig]):
         return "\n".join(lines)
 
     def state(self) -> str:
-        """Every node shown so far with its children, in the form of the task, and the turns
-        left.
+        """Return every visible node with its children, in the form of the task, and the remaining
+        turns.
         """
         return (
             f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Look at the newest unexplored node (depth first), or report."""
+        """Explore the newest unexplored node (depth first), or report."""
         calls = self.optimal_calls()
         if not calls:
             return "The task can no longer be solved."
@@ -329,7 +330,7 @@ class TreeWorld(World[TreeConfig]):
         return self.subtask_for(call, with_state)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the node to look at or to report."""
+        """Name the node to explore or report."""
         if call.name == "found":
             return f"Report {call.arguments['id']} as the node with the target value."
         if call.name == "get_children":
@@ -360,7 +361,7 @@ class TreeWorld(World[TreeConfig]):
             del self._frontier[node]
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add the children that a call showed."""
+        """Add the children that a call revealed."""
         if call.name == "get_children" and (node := call.arguments["id"]) in self.known:
             children = json.loads(result)
             self.children[node] = [child["id"] for child in children]
@@ -368,7 +369,7 @@ class TreeWorld(World[TreeConfig]):
             self._expand(node)
 
     def read_state(self, state: str) -> None:
-        """Take the known nodes and the turns from the text."""
+        """Read the known nodes and the turns from the text."""
         self._start(self.target, self._may_be_absent)
         self._read_nodes(state)
         self.set_turns_left(int(_BUDGET.findall(state)[-1]))
@@ -384,11 +385,11 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a tree in which each node has `arity` slots for children, uniformly.
+    """Draw a uniform tree in which each node has `arity` slots for children.
 
-    The slots that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says
-    that exactly one rotation of the resulting child counts is the depth-first sequence of a tree
-    (Dershowitz and Zaks 1980), so each tree is drawn equally often. O(arity * nodes).
+    The occupied slots are a uniform choice of `nodes - 1` among all. By the cycle lemma, exactly
+    one rotation of the resulting child counts is the depth-first sequence of a tree (Dershowitz and
+    Zaks 1980), so all trees are equally likely. O(arity * nodes).
 
     Returns:
         The children of each node; node 0 is the root.
@@ -396,11 +397,11 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
     counts = np.bincount(slots // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
-    # The walk of partial sums ends at -1; rotated to start after its first minimum, it stays above
-    # -1 until its last step.
+    # The partial sums end at -1; rotated to start after their first minimum, they stay above -1
+    # until the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    parents: list[int] = []  # one entry for each child that has not been placed
+    parents: list[int] = []  # one entry per child not placed yet
     for node, count in enumerate(counts.tolist()):
         if parents:
             children[parents.pop()].append(node)

@@ -1,4 +1,4 @@
-"""Canvas: assignments, what students hand in for them, and grades."""
+"""Canvas: assignments, submissions and grades."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from agentgym.office.canvas.records import (
     CanvasPart,
     fields_of,
     show_assignments,
-    show_file,
 )
 from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
+# Point sums of students: scored, possible for scored work, and possible in total.
 _GRADES = """
 SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
   sum(s.score) AS score,
@@ -43,29 +43,27 @@ LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
 WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
   AND {} GROUP BY e.id ORDER BY e.id
 """
-"""Sums of points of students: scored, possible where there is a score, and possible at all."""
 
+# Comments on a submission.
 _COMMENTS = """
 SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c
 JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
 """
-"""The comments on a submission."""
 
+# Submission types of Canvas's API that work without external tools.
 _SUBMISSION_TYPES = (
     "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
     "external_tool",
 )  # fmt: skip
-"""The kinds of submission in Canvas's API that make sense without its other tools."""
 
+# Fields of a submission that a grade sets.
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
-"""The fields of a submission that a grade sets."""
 
+# Fields of a submission before anything is handed in.
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
-    "file_ids": [],
     "attempt": 0,
 }
-"""The fields of a submission before anything was handed in."""
 
 
 class Assignments(CanvasPart):
@@ -85,7 +83,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment; the id. `extra` are fields that it shows besides."""
+        """Add an assignment and return its id; `extra` fields are shown too."""
         for kind in submission_types:
             choice("submission_types", kind, _SUBMISSION_TYPES)
         return self._records.add(
@@ -113,12 +111,11 @@ class Assignments(CanvasPart):
         submission_type: str = "online_text_entry",
         body: Text = None,
         url: Text = None,
-        file_ids: Sequence[int] = (),
         score: float | None = None,
     ) -> int:
-        """Add a student's submission, at the clock's time unless another is given; the id.
+        """Add a student's submission and return its id; a score makes it graded.
 
-        With a score it is graded.
+        The current time is the default for `submitted_at`.
         """
         now = self._records.now()
         return self._records.add(
@@ -128,7 +125,6 @@ class Assignments(CanvasPart):
             submission_type=submission_type,
             body=body,
             url=url,
-            file_ids=list(file_ids),
             attempt=1,
             submitted_at=moment("submitted_at", submitted_at) or now,
             **_grading(points("score", score), None, now, attempt=1),
@@ -172,7 +168,7 @@ class Assignments(CanvasPart):
             course_id: Course.
             name: Name.
             description: Description, HTML allowed.
-            points_possible: Most points.
+            points_possible: Maximum points.
             due_at: Due date, ISO 8601.
             submission_types: Such as online_text_entry, online_url, online_upload, on_paper; none by default.
             published: Visible to students.
@@ -207,8 +203,8 @@ class Assignments(CanvasPart):
             assignment_id: Assignment.
             name: Name.
             description: Description, HTML allowed.
-            points_possible: Most points.
-            due_at: Due date, ISO 8601; "" takes it away.
+            points_possible: Maximum points.
+            due_at: Due date, ISO 8601; "" removes it.
             published: Visible to students.
         """
         self._records.of_course("assignments", course_id, assignment_id, "edit")
@@ -231,7 +227,7 @@ class Assignments(CanvasPart):
         Args:
             course_id: Course.
             assignment_id: Assignment.
-            user_id: Student, if you teach; you by default.
+            user_id: Student, if you teach the course; you by default.
         """
         assignment = self._records.of_course("assignments", course_id, assignment_id)
         me = self._records.me()["id"]
@@ -251,7 +247,7 @@ class Assignments(CanvasPart):
         url: Text = None,
         file_ids: list[int] | None = None,
     ) -> Row:
-        """Hand in an assignment; handing in again replaces what was handed in.
+        """Submit an assignment; a new submission replaces the previous one.
 
         Args:
             course_id: Course.
@@ -259,17 +255,18 @@ class Assignments(CanvasPart):
             submission_type: Kind of submission.
             body: Text, for online_text_entry.
             url: Address, for online_url.
-            file_ids: Files of yours, for online_upload.
+            file_ids: Your files, for online_upload.
         """
+        # Teachers cannot submit, as in Canvas.
         assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
         me = self._records.me()["id"]
         types = assignment["submission_types"]
         if submission_type not in types:
             raise ToolError(
-                f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}"
+                f"invalid argument: submission_type must be one of {echo(types)}, got {echo(submission_type)}"
             )
         self._records.check_open(assignment)
-        content = self._content(submission_type, me, body, url, file_ids)
+        content = _content(submission_type, body, url)
         submission = self._get_or_add(assignment_id, me)
         self._store.update(
             "submissions",
@@ -291,7 +288,7 @@ class Assignments(CanvasPart):
             course_id: Course.
             assignment_id: Assignment.
             user_id: Student.
-            grade: Points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
+            grade: Points, a percentage such as "85%", "complete", "incomplete", or "" to remove the grade.
             comment: Comment for the student.
         """
         assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
@@ -327,7 +324,7 @@ class Assignments(CanvasPart):
 
     @tool
     def canvas_get_user_grades(self) -> list[Row]:
-        """Get your grades in the courses that you learn in."""
+        """Get your grades in your courses as a student."""
         me = self._records.me()["id"]
         return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
 
@@ -346,36 +343,17 @@ class Assignments(CanvasPart):
         return grades
 
     def _check_student(self, course_id: int, user_id: int) -> None:
-        """Refuse a user who is no student of a course."""
+        """Raise if a user is not a student of a course."""
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
         if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
             raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
 
     def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
-        """Return the submission of a student, created where there is none."""
+        """Return a student's submission, creating it if missing."""
         key: Row = {"assignment_id": assignment_id, "user_id": user_id}
         if not self._store.find("submissions", **key):
-            self._records.add("submissions", **key, attempt=0, file_ids=[])
+            self._records.add("submissions", **key, attempt=0)
         return self._store.find("submissions", **key)[0]
-
-    def _content(
-        self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
-    ) -> Row:
-        """Return the content of a submission, checked; only what belongs to its type is kept."""
-        content: Row = {"body": None, "url": None, "file_ids": []}
-        if submission_type == "online_text_entry":
-            return content | {"body": line("body", body or "", MAX_TEXT)}
-        if submission_type == "online_url":
-            if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
-                raise ToolError(
-                    f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
-                )
-            return content | {"url": line("url", url, MAX_URL)}
-        if not file_ids:
-            raise ToolError("invalid argument: file_ids must name a file for online_upload")
-        for file_id in file_ids:
-            self._records.get("files", file_id, "file of yours", user_id=me)
-        return content | {"file_ids": list(dict.fromkeys(file_ids))}
 
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
         due = assignment["due_at"]
@@ -385,14 +363,14 @@ class Assignments(CanvasPart):
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
         state = "unsubmitted"
-        if current:
+        if current:  # a grade without a submission counts, too
             state = "graded"
         elif submitted:
             state = "submitted"
         grade, score = submission["grade"], submission["score"]
         url = f"{SITE}/courses/{assignment['course_id']}/assignments/{assignment['id']}"
         return {
-            **fields_of(submission, "file_ids", "graded_attempt"),
+            **fields_of(submission, "graded_attempt"),
             **dict.fromkeys(("entered_grade", "published_grade"), grade),
             **dict.fromkeys(("entered_score", "published_score"), score),
             "workflow_state": state,
@@ -401,24 +379,37 @@ class Assignments(CanvasPart):
             "late": bool(submitted and due and submission["submitted_at"] > due),
             "missing": not submitted and due is not None and self._records.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
-            **self._attached(submission),
+            **self._comments(submission),
         }
 
-    def _attached(self, submission: Row) -> Row:
-        """Return the files and the comments of a submission that has such: the newest comment, and
-        all of several.
-        """
-        files = [show_file(self._store.get("files", file_id)) for file_id in submission["file_ids"]]
+    def _comments(self, submission: Row) -> Row:
+        """Return the newest comment, and the list if there are several."""
         comments = self._store.rows(_COMMENTS, submission["id"])
-        return {
-            **({"attachments": files} if files else {}),
-            **({"comment": comments[-1]["comment"]} if comments else {}),
-            **({"submission_comments": comments} if len(comments) > 1 else {}),
-        }
+        shown: Row = {}
+        if comments:
+            shown["comment"] = comments[-1]["comment"]
+        if len(comments) > 1:
+            shown["submission_comments"] = comments
+        return shown
+
+
+def _content(submission_type: str, body: Text, url: Text) -> Row:
+    """Return the content of a submission, keeping only the field of its type."""
+    if submission_type == "online_text_entry":
+        return {"body": line("body", body or "", MAX_TEXT), "url": None}
+    if submission_type == "online_url":
+        if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
+            raise ToolError(
+                f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
+            )
+        return {"body": None, "url": line("url", url, MAX_URL)}
+    raise ToolError(
+        "permission denied: file uploads are not enabled for this account; use online_text_entry"
+    )
 
 
 def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:
-    """Return the fields of a submission that a score sets; without one all of them are None."""
+    """Return the grading fields of a submission, all None without a score."""
     if score is None:
         return dict.fromkeys(_GRADING)
     values = (score, grade_text(score), grader_id, now, attempt)

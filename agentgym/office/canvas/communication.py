@@ -1,6 +1,4 @@
-"""Canvas: what users tell each other: announcements and topics of discussion with what is said on
-them, and conversations, the letters between users.
-"""
+"""Canvas: announcements, discussion topics and conversations."""
 
 from __future__ import annotations
 
@@ -13,30 +11,28 @@ from agentgym.office.canvas.schema import MAX_ID, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
+# Entries of a topic with their authors' names.
 _ENTRIES = """
 SELECT e.id, e.user_id, u.name AS user_name, e.message, e.created_at FROM entries e
 JOIN users u ON u.id = e.user_id WHERE e.topic_id = ? ORDER BY e.id
 """
-"""The entries on a topic with the names of their authors."""
 
+# Names of the users in a JSON list of ids.
 _NAMES = "SELECT id, name FROM users WHERE id IN (SELECT value FROM json_each(?))"
-"""The names of the users whose ids are in a JSON list."""
 
+# Users of a conversation with their read state.
 _MEMBERS = """
 SELECT user_id, workflow_state FROM participants
 WHERE conversation_id = ? ORDER BY user_id
 """
-"""The users of a conversation, and whether they have read it."""
 
-_PAIR = 2
-"""Participants of a conversation that is private."""
+_PAIR = 2  # number of participants in a private conversation
 
-_MAX_ID_DIGITS = len(str(MAX_ID)) - 1
-"""Digits of the ids that a recipient may have: any number of so many digits fits into 64 bits."""
+_MAX_ID_DIGITS = len(str(MAX_ID)) - 1  # numbers with this many digits fit into 64 bits
 
 
 class Discussions(CanvasPart):
-    """Announcements and topics of discussion, which Canvas keeps in one table."""
+    """Announcements and discussion topics, which Canvas keeps in one table."""
 
     def add_announcement(
         self,
@@ -48,7 +44,7 @@ class Discussions(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement, as `add_topic` does; students do not see it before `posted_at`."""
+        """Add an announcement like `add_topic`; students see it from `posted_at` on."""
         return self.add_topic(
             course_id,
             title,
@@ -71,9 +67,9 @@ class Discussions(CanvasPart):
         is_announcement: bool = False,
         **extra: Any,
     ) -> int:
-        """Add a topic of discussion, by the first teacher unless another author is given; the id.
+        """Add a discussion topic and return its id; `extra` fields are shown too.
 
-        `extra` are fields that it shows besides.
+        The first teacher is the default author.
         """
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
@@ -161,13 +157,13 @@ class Discussions(CanvasPart):
         return row
 
     def _show(self, topics: Sequence[Row]) -> list[Row]:
-        """Return topics and announcements with the names of their authors, by one query for all."""
+        """Return topics with their authors' names, using one query."""
         names = dict(self._store.tuples(_NAMES, [topic["user_id"] for topic in topics]))
         return [_show_topic(topic, names.get(topic["user_id"], "")) for topic in topics]
 
 
 class Conversations(CanvasPart):
-    """Conversations of the user who is logged in."""
+    """Conversations of the user."""
 
     @tool
     def canvas_list_conversations(self) -> list[Row]:
@@ -179,7 +175,7 @@ class Conversations(CanvasPart):
 
     @tool
     def canvas_get_conversation(self, conversation_id: int) -> Row:
-        """Get a conversation; it counts as read then.
+        """Get a conversation and mark it as read.
 
         Args:
             conversation_id: Conversation.
@@ -187,6 +183,7 @@ class Conversations(CanvasPart):
         key = {"conversation_id": conversation_id, "user_id": self._records.me()["id"]}
         if not 0 < conversation_id <= MAX_ID or not self._store.find("participants", "1", **key):
             raise ToolError(f"not found: you have no conversation with id {echo(conversation_id)}")
+        # The table has no id to update by.
         self._store.delete("participants", **key)
         self._store.insert("participants", **key, workflow_state="read")
         return self._show_conversation(conversation_id)
@@ -205,6 +202,7 @@ class Conversations(CanvasPart):
         me = self._records.me()["id"]
         line("body", body, MAX_TEXT)
         title = line("subject", subject or "(No Subject)")
+        # `course_…` includes the sender.
         users = [user for user in self._recipients(recipients) if user != me]
         if not users:
             raise ToolError("invalid argument: recipients must name a user other than yourself")
@@ -217,10 +215,10 @@ class Conversations(CanvasPart):
         return self._show_conversation(new_id)
 
     def _recipients(self, recipients: list[str]) -> list[int]:
-        """Return the ids of the users that recipients mean, each once.
+        """Return the user ids that recipients stand for, without duplicates.
 
         Raises:
-            ToolError: A recipient is none, or somebody to whom the user may not write.
+            ToolError: A recipient is invalid, or the user may not write to it.
         """
         acquaintances = {user["id"] for user, _ in self._records.acquaintances()}
         users: list[int] = []
@@ -228,7 +226,7 @@ class Conversations(CanvasPart):
             digits = recipient.removeprefix("course_")
             if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_ID_DIGITS:
                 raise ToolError(
-                    'invalid argument: a recipient is like "7" or "course_3", got '
+                    'invalid argument: a recipient must look like "7" or "course_3", got '
                     f"{echo(recipient)}"
                 )
             if digits == recipient:
@@ -240,7 +238,7 @@ class Conversations(CanvasPart):
                 users += [row["user_id"] for row in members]
         for user in users:
             if user not in acquaintances:
-                raise ToolError(f"permission denied: you are in no course with user {user}")
+                raise ToolError(f"permission denied: you share no course with user {user}")
         return list(dict.fromkeys(users))
 
     def _show_conversation(self, id: int) -> Row:
@@ -260,9 +258,11 @@ class Conversations(CanvasPart):
 
 
 def _show_topic(row: Row, author: str) -> Row:
-    """Return a topic or an announcement; only a topic can be locked."""
+    """Return a topic or announcement; only topics can be locked."""
     url = f"{SITE}/courses/{row['course_id']}/discussion_topics/{row['id']}"
-    hidden = ("user_id", "is_announcement", *(["locked"] if row["is_announcement"] else []))
+    hidden = ["user_id", "is_announcement"]
+    if row["is_announcement"]:
+        hidden.append("locked")
     return {
         **fields_of(row, *hidden),
         "author": {"id": row["user_id"], "display_name": author},

@@ -1,4 +1,4 @@
-"""Canvas: courses and who is enrolled in them."""
+"""Canvas: courses and enrollments."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
+# Courses in which a user is enrolled with one of the given states.
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
-"""The courses of a user who has one of some states in them."""
 
 
+# Canvas numbers the course roles in this order, after the account roles.
 _ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
-"""The ids of the roles: Canvas numbers them in this order, after those of accounts."""
 
 
 class Courses(CanvasPart):
@@ -46,11 +46,12 @@ class Courses(CanvasPart):
         syllabus_body: Text = None,
         is_public: bool = False,
         time_zone: str = "UTC",
-        sis_course_id: Text = None,
         account_id: int = 1,
         **extra: Any,
     ) -> int:
-        """Add a course with its teacher and students; the id. `extra` are more fields to show."""
+        """Add a course with its teacher and students and return its id; `extra` fields are shown
+        too.
+        """
         with self._store.change():
             course = self._records.add(
                 "courses",
@@ -63,7 +64,6 @@ class Courses(CanvasPart):
                 syllabus_body=prose("syllabus_body", syllabus_body),
                 is_public=is_public,
                 time_zone=line("time_zone", time_zone),
-                sis_course_id=sis_course_id,
                 created_at=self._records.now(),
                 extra=extra,
             )
@@ -76,13 +76,13 @@ class Courses(CanvasPart):
     def enroll(
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
-        """Enroll a user, or change the state of an existing enrollment; its id."""
+        """Enroll a user or change the state of an enrollment; return its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
         existing: int | None = self._store.value(sql, *enrollment.values())
         now = self._records.now()
-        if existing is not None:
+        if existing is not None:  # a user has one enrollment per role
             self._store.update("enrollments", existing, enrollment_state=state, updated_at=now)
             return existing
         return self._records.add(
@@ -94,18 +94,17 @@ class Courses(CanvasPart):
         """List your courses.
 
         Args:
-            include_ended: Those that are over, too.
+            include_ended: Include ended courses.
         """
         me = self._records.me()["id"]
         states = ["active", "completed"] if include_ended else ["active"]
-        courses = [
-            course
-            for course in self._store.rows(_COURSES_OF_USER, me, states)
-            if (include_ended or not self._records.has_ended(course))
-            and (
-                course["workflow_state"] != "unpublished" or self._records.may(course["id"], "edit")
-            )
-        ]
+        courses = []
+        for course in self._store.rows(_COURSES_OF_USER, me, states):
+            is_hidden = course["workflow_state"] == "unpublished"
+            if is_hidden and not self._records.may(course["id"], "edit"):
+                continue
+            if include_ended or not self._records.has_ended(course):
+                courses.append(course)
         return show_courses(self._records, courses)
 
     @tool
@@ -117,8 +116,9 @@ class Courses(CanvasPart):
         """
         course = self._records.course(course_id)
         [shown] = show_courses(self._records, [course])
-        syllabus = course["syllabus_body"]
-        return shown | ({} if syllabus is None else {"syllabus_body": syllabus})
+        if course["syllabus_body"] is not None:
+            shown["syllabus_body"] = course["syllabus_body"]
+        return shown
 
     @tool
     def canvas_create_course(
@@ -183,8 +183,8 @@ class Courses(CanvasPart):
             course_id: Course.
             name: Name.
             course_code: Short code.
-            start_at: Start, ISO 8601; "" takes it away.
-            end_at: End, likewise.
+            start_at: Start, ISO 8601; "" removes it.
+            end_at: End, ISO 8601; "" removes it.
             syllabus_body: Syllabus, HTML allowed.
         """
         self._records.course(course_id, "edit")

@@ -1,4 +1,4 @@
-"""Canvas: what a user sees first: courses, the calendar, the work that is due, and news."""
+"""Canvas: courses, calendar, due work and news of a user."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from agentgym.office.canvas.fields import (
 from agentgym.office.canvas.people import show_profile
 from agentgym.office.canvas.records import (
     CanvasPart,
-    Records,
+    CanvasRecords,
     show_assignments,
     show_courses,
 )
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
+# Published courses of a user.
 _MY_COURSES = """
 SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
 AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
 """
-"""The courses of a user that are published."""
 
+# Events and due assignments of a user in a period.
 _EVENTS = f"""
 SELECT id, title, description, location_name, start_at, end_at, 'event' AS type,
   coalesce('course_' || course_id, 'user_' || user_id) AS context_code FROM events
@@ -35,15 +36,15 @@ UNION ALL SELECT 'assignment_' || id, name, description, NULL, due_at, due_at, '
 WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN :start AND :end
 ORDER BY start_at, context_code, title, id
 """
-"""The events and the due assignments of a user between two moments."""
 
+# Assignments of a student that are due from a given time on.
 _UPCOMING = f"""
 SELECT * FROM assignments WHERE published AND due_at >= :now
 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
 ORDER BY due_at, id LIMIT :limit
 """
-"""The assignments of a student that are due from a moment on."""
 
+# Announcements, topics, grades and messages for a user, newest first.
 _NEWS = """
 WITH mine AS (SELECT e.course_id FROM enrollments e JOIN courses c ON c.id = e.course_id
   WHERE e.user_id = :user AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
@@ -59,27 +60,23 @@ UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FRO
   JOIN participants p ON p.conversation_id = c.id AND p.user_id = :user WHERE m.author_id != :user
 ORDER BY created_at DESC, type, source_id DESC LIMIT :limit
 """
-"""The announcements, topics, grades and messages that concern a user, newest first."""
 
-_NEWS_LIMIT = 10
-"""Entries of the list of notifications; the tool's description promises ten."""
+_NEWS_LIMIT = 10  # the tool's description promises ten
 
-_DASHBOARD_ASSIGNMENTS = 5
-"""Assignments that the dashboard of the published server shows."""
+_DASHBOARD_ASSIGNMENTS = 5  # number of assignments on the published server's dashboard
 
-_END_OF_TIME = "9999-12-31T23:59:59Z"
-"""The end of a calendar without one; no moment in the tables is later."""
+_END_OF_TIME = "9999-12-31T23:59:59Z"  # later than any time in the tables
 
 
 class Dashboard(CanvasPart):
-    """Cards of courses, calendar, upcoming work and notifications of the user who is logged in.
+    """Course cards, calendar, upcoming work and notifications of the user.
 
     Args:
-        records: The records that all parts share.
-        courses: The part that lists the user's courses.
+        records: Records shared by all parts.
+        courses: Lists the user's courses.
     """
 
-    def __init__(self, records: Records, courses: Courses) -> None:
+    def __init__(self, records: CanvasRecords, courses: Courses) -> None:
         super().__init__(records)
         self._courses = courses
 
@@ -94,9 +91,9 @@ class Dashboard(CanvasPart):
         description: Text = None,
         location_name: Text = None,
     ) -> int:
-        """Add an event to the calendar of a course or of a user; the id.
+        """Add an event to the calendar of a course or user and return its id.
 
-        By default it ends when it starts.
+        The end defaults to the start.
         """
         start, end = moment("start_at", start_at), moment("end_at", end_at)
         return self._records.add(
@@ -115,7 +112,7 @@ class Dashboard(CanvasPart):
     def canvas_list_calendar_events(
         self, start_date: Text = None, end_date: Text = None
     ) -> list[Row]:
-        """List your events, those of your courses and due assignments, by time.
+        """List your events, your course events and due assignments, by time.
 
         Args:
             start_date: From this date or moment; today by default.
@@ -124,26 +121,27 @@ class Dashboard(CanvasPart):
         me = self._records.me()["id"]
         start = moment("start_date", start_date) or self._records.now()[:10]
         end = moment("end_date", end_date) or _END_OF_TIME
-        if end_date is not None and len(end_date.strip()) == len("2025-01-15"):
+        if end_date is not None and len(end_date.strip()) == len("2025-01-15"):  # a whole day
             end = f"{end[:10]}T23:59:59Z"
         return self._store.rows(_EVENTS, user=me, start=start, end=end)
 
     @tool
     def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
-        """List the assignments due next in the courses you learn in, each with its course.
+        """List the next due assignments of your courses as a student, each with its course.
 
         Args:
-            limit: Most assignments, 1 to 100.
+            limit: Maximum number of assignments, 1 to 100.
         """
         me = self._records.me()["id"]
         integer("limit", limit, 1, 100)
         rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
         courses = [self._store.get("courses", key) for key in {row["course_id"] for row in rows}]
         shown = {course["id"]: course for course in show_courses(self._records, courses)}
-        return [
-            {"assignment": assignment, "course": shown[assignment["course_id"]]}
-            for assignment in show_assignments(self._records, rows)
-        ]
+        upcoming = []
+        for assignment in show_assignments(self._records, rows):
+            course = shown[assignment["course_id"]]
+            upcoming.append({"assignment": assignment, "course": course})
+        return upcoming
 
     @tool
     def canvas_get_dashboard(self) -> Row:
@@ -156,23 +154,25 @@ class Dashboard(CanvasPart):
 
     @tool
     def canvas_get_dashboard_cards(self) -> list[Row]:
-        """List cards of your courses that are not over."""
+        """List the dashboard cards of your current courses."""
         enrollments = self._store.find("enrollments", "id DESC", user_id=self._records.me()["id"])
         roles = {row["course_id"]: row["type"] for row in enrollments}
-        return [
-            {
+        cards = []
+        for course in self._courses.canvas_list_courses():
+            role = roles[course["id"]]
+            card = {
                 "id": course["id"],
                 "shortName": course["name"],
                 "originalName": course["name"],
                 "courseCode": course["course_code"],
                 "assetString": f"course_{course['id']}",
                 "href": f"/courses/{course['id']}",
-                "subtitle": f"enrolled as: {roles[course['id']].removesuffix('Enrollment')}",
-                "enrollmentType": roles[course["id"]],
+                "subtitle": f"enrolled as: {role.removesuffix('Enrollment')}",
+                "enrollmentType": role,
                 **dict.fromkeys(("term", "image", "color", "position", "observee")),
             }
-            for course in self._courses.canvas_list_courses()
-        ]
+            cards.append(card)
+        return cards
 
     @tool
     def canvas_list_notifications(self) -> list[Row]:

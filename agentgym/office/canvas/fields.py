@@ -1,4 +1,4 @@
-"""Canvas: checks of what goes into a field, and grades as points and as texts."""
+"""Canvas: validation of field values, and conversion of grades."""
 
 from __future__ import annotations
 
@@ -13,30 +13,25 @@ from agentgym.text.tools import ToolError, echo
 Text: TypeAlias = str | None
 When: TypeAlias = str | datetime | None
 
-MAX_TEXT = 64_000
-"""Characters of a long text; Canvas stores long texts in columns of 64 KB."""
+MAX_TEXT = 64_000  # Canvas stores long texts in 64 KB columns
 
-MAX_URL = 2_000
-"""Characters of a URL; browsers and proxies cut longer ones."""
+MAX_URL = 2_000  # browsers and proxies cut longer URLs
 
-_MAX_LINE = 255
-"""Characters of a name or a title; Canvas stores them in columns of this width."""
+_MAX_LINE = 255  # Canvas's column width for names and titles
 
-_MAX_POINTS = 1e9
-"""Points of one piece of work: the most that a grade of ten digits shows without an exponent."""
+_MAX_POINTS = 1e9  # largest score that a ten-digit grade shows without an exponent
 
-_FIRST_YEAR = 1900
-"""Dates before it are typing errors here, and not all have four digits."""
+_FIRST_YEAR = 1900  # earlier dates are taken for typing errors
 
+# Twelve digits exceed the maximum score; exponents are not allowed.
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
-"""A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
 
 
 def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
-    """Return a text that is not blank, or None.
+    """Return a non-blank text, or None.
 
     Raises:
-        ToolError: It is blank or too long.
+        ToolError: The text is blank or too long.
     """
     if value is not None and (not value.strip() or len(value) > most):
         raise ToolError(
@@ -47,10 +42,10 @@ def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
 
 
 def prose(field: str, value: str | None) -> str | None:
-    """Return a long text, or None; it may be blank.
+    """Return a long text, which may be blank, or None.
 
     Raises:
-        ToolError: It is too long.
+        ToolError: The text is too long.
     """
     if value is not None and len(value) > MAX_TEXT:
         raise ToolError(
@@ -60,16 +55,20 @@ def prose(field: str, value: str | None) -> str | None:
 
 
 def moment(field: str, value: When) -> str | None:
-    """Return a moment in the form of the tables, in UTC, or None; "" stays and stands for none.
+    """Convert a date to UTC in table format; None stays None, and "" stays "" to clear a field.
 
     Raises:
-        ToolError: It is no date, or one before 1900.
+        ToolError: The value is not a date, or before 1900.
     """
-    if value is None or value == "":
-        return None if value is None else ""
+    if value is None:
+        return None
+    if value == "":
+        return ""
     try:
-        parsed = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        in_utc = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if parsed.tzinfo is None:
+            parsed = parsed.replace(tzinfo=UTC)
+        in_utc = parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ToolError(
             f"invalid argument: {field} must be like 2025-01-15T09:00:00Z, got {echo(value)}"
@@ -83,7 +82,7 @@ def points(field: str, value: float | None) -> float | None:
     """Return a number of points, or None.
 
     Raises:
-        ToolError: It is negative or too large.
+        ToolError: The number is negative or too large.
     """
     if value is not None and not 0 <= value <= _MAX_POINTS:
         raise ToolError(
@@ -93,10 +92,10 @@ def points(field: str, value: float | None) -> float | None:
 
 
 def integer(field: str, value: int | None, low: int, high: int = 100_000) -> int | None:
-    """Return an integer of a range, or None.
+    """Return an integer in a range, or None.
 
     Raises:
-        ToolError: It is out of the range.
+        ToolError: The integer is out of range.
     """
     if value is not None and not low <= value <= high:
         raise ToolError(
@@ -106,10 +105,10 @@ def integer(field: str, value: int | None, low: int, high: int = 100_000) -> int
 
 
 def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
-    """Return one of some words, or None.
+    """Return one of the choices, or None.
 
     Raises:
-        ToolError: It is another word.
+        ToolError: The value is not a choice.
     """
     if value is not None and value not in choices:
         raise ToolError(
@@ -119,29 +118,31 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
 
 
 def updates(**fields: Any) -> dict[str, Any]:
-    """Return the fields that an update names; an empty moment takes the moment away."""
-    return {
-        key: None if value == "" and key.endswith("_at") else value
-        for key, value in fields.items()
-        if value is not None
-    }
+    """Return the fields that an update sets; an empty date clears the field."""
+    changes = {key: value for key, value in fields.items() if value is not None}
+    for key, value in changes.items():
+        if value == "" and key.endswith("_at"):
+            changes[key] = None
+    return changes
 
 
 def grade_text(score: float) -> str:
-    """Return a score as a grade, in ten digits so that rounding errors do not show."""
+    """Format a score with ten digits, which hides rounding errors."""
     return f"{score:.10g}"
 
 
 def percent(score: float | None, possible: float | None) -> float | None:
-    """Return a score as a percentage of the possible points, or None where it has none."""
-    return round(100 * score / possible, 2) if score is not None and possible else None
+    """Return a score as a percentage, or None if it is undefined."""
+    if score is None or not possible:
+        return None
+    return round(100 * score / possible, 2)
 
 
 def parse_grade(grade: Any, possible: float) -> float | None:
-    """Return the points that a grade means, or None for no grade.
+    """Convert a grade to points, or to None for an empty grade.
 
     Raises:
-        ToolError: It is no grade.
+        ToolError: The value is not a grade.
     """
     if grade is None or grade == "":
         return None

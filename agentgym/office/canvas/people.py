@@ -1,9 +1,9 @@
-"""Canvas: users, their profiles, and who is logged in."""
+"""Canvas: users, profiles and the login."""
 
 from __future__ import annotations
 
 from agentgym.office.canvas.fields import Text, line, prose, updates
-from agentgym.office.canvas.records import CanvasPart
+from agentgym.office.canvas.records import ROOT_ACCOUNT, CanvasPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -12,10 +12,10 @@ class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:
-        """Log a user in without asking for the password.
+        """Log a user in without a password.
 
         Raises:
-            ToolError: There is no such user.
+            ToolError: The user does not exist.
         """
         user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
@@ -28,45 +28,32 @@ class People(CanvasPart):
         login_id: str,
         password: str,
         *,
-        email: Text = None,
         admin: bool = False,
-        sis_user_id: Text = None,
-        short_name: Text = None,
-        sortable_name: Text = None,
-        title: Text = None,
-        bio: Text = None,
-        time_zone: Text = None,
-        account_id: int = 1,
     ) -> int:
-        """Add a user; the id.
+        """Add a user and return the id.
 
-        An administrator has all rights in all accounts. The e-mail address is the login id by
-        default.
+        An administrator has all rights. The login id is also the e-mail address.
         """
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
-            raise ToolError(f"conflict: there is a user with login id {echo(login_id)} already")
+            raise ToolError(f"conflict: login id {echo(login_id)} is taken")
         return self._records.add(
             "users",
             name=name,
-            sortable_name=sortable_name or _family_name_first(name),
-            short_name=short_name or name,
+            sortable_name=_family_name_first(name),
+            short_name=name,
             login_id=login_id,
             password=password,
-            email=email or login_id,
-            sis_user_id=sis_user_id,
-            title=title,
-            bio=bio,
-            time_zone=time_zone,
+            email=login_id,
             admin=admin,
-            account_id=account_id,
+            account_id=ROOT_ACCOUNT,
             created_at=self._records.now(),
             updated_at=self._records.now(),
         )
 
     @tool
     def canvas_health_check(self) -> Row:
-        """Check that Canvas answers, and who is logged in."""
+        """Check the connection to Canvas and the login."""
         user = show_profile(self._records.me()) if "user" in self._records.session else None
         return {"status": "ok", "timestamp": self._records.now(), "user": user}
 
@@ -79,6 +66,7 @@ class People(CanvasPart):
             password: Password.
         """
         users = self._store.find("users", login_id=login_id)
+        # One message for both cases reveals no login ids.
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
@@ -101,7 +89,7 @@ class People(CanvasPart):
 
     @tool
     def canvas_list_users(self) -> Row:
-        """List the users in courses with you (all for an administrator); addresses only where one of you teaches the other."""
+        """List the users in your courses (all users for administrators); addresses only between teachers and students."""
         users = [show_user(user, known) for user, known in self._records.acquaintances()]
         return {"users": users, "count": len(users)}
 
@@ -143,23 +131,23 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as in a list; addresses only where the user is `known`."""
+    """Return a user as listed; addresses only if the user is `known`."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 
 
 def show_profile(user: Row) -> Row:
-    """Return the profile of a user, without the password."""
+    """Return a profile without the password."""
     names = ("id", "name", "short_name", "sortable_name", "login_id", "created_at", "updated_at")
-    return {
-        **{key: user[key] for key in names},
-        "primary_email": user["email"],
-        "time_zone": user["time_zone"] or "UTC",
-        **{key: user[key] for key in ("bio", "title", "sis_user_id") if user[key]},
-    }
+    profile = {key: user[key] for key in names}
+    profile |= {"primary_email": user["email"], "time_zone": user["time_zone"] or "UTC"}
+    for key in ("bio", "title"):
+        if user[key]:
+            profile[key] = user[key]
+    return profile
 
 
 def _family_name_first(name: str) -> str:
-    """Return a name with the family name first: `Kelly, Rose Ann`."""
+    """Put the family name first: `Kelly, Rose Ann`."""
     first, _, last = name.strip().rpartition(" ")
     return f"{last}, {first}" if first else last

@@ -1,4 +1,4 @@
-"""Canvas: questions of quizzes and their answers."""
+"""Canvas: quiz questions and their answers."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ QUESTION_TYPES = (
     "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
     "short_answer_question", "text_only_question", "true_false_question",
 )  # fmt: skip
+# Answer fields of Canvas's API, without their prefixes.
 _ANSWER_FIELDS = (
     "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
 )  # fmt: skip
-"""The fields of an answer in the API's documentation, without their prefixes."""
 
+# Students see the answers of these types only; other answers are the key.
 _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
 )  # fmt: skip
-"""Types of questions whose answers a student sees; those of the others are the key."""
 
 
 def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the answers of a question as they are given; `answer_text` and `text` mean the same.
+    """Check and copy the answers of a question; `answer_text` and `text` are synonyms.
 
     Raises:
-        ToolError: One has no fields, or unknown ones.
+        ToolError: An answer has no fields or unknown ones.
     """
     for answer in answers:
-        valid = all(
-            _field_of(key) in _ANSWER_FIELDS and isinstance(value, (str, int, float))
-            for key, value in answer.items()
-        )
-        if not answer or not valid:
+        is_known = {_field_of(key) for key in answer} <= set(_ANSWER_FIELDS)
+        is_plain = all(isinstance(value, (str, int, float)) for value in answer.values())
+        if not answer or not is_known or not is_plain:
             raise ToolError(
-                f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
+                f"invalid argument: an answer may have text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
             )
     return [dict(answer) for answer in answers]
 
@@ -50,15 +48,15 @@ def _field_of(key: str) -> str:
 
 
 def show_question(row: Row) -> Row:
-    """Return a question with its answers as they were given."""
+    """Return a question with its answers."""
     return {**fields_of(row, "position"), "points_possible": whole(row["points_possible"])}
 
 
 def without_key(question: Row) -> Row:
-    """Return a question as a student sees it: what may be chosen, and not what is right."""
-    answers = question["answers"] if question["question_type"] in _CHOICES else []
-    shown = [
-        {key: value for key, value in answer.items() if _field_of(key) in ("text", "blank_id")}
-        for answer in answers
-    ]
+    """Return a question as students see it, without the key."""
+    shown = []
+    if question["question_type"] in _CHOICES:
+        for answer in question["answers"]:
+            visible = [key for key in answer if _field_of(key) in ("text", "blank_id")]
+            shown.append({key: answer[key] for key in visible})
     return {**question, "answers": shown}

@@ -1,4 +1,4 @@
-"""Canvas: quizzes, their questions and the attempts at them."""
+"""Canvas: quizzes, questions and attempts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ from agentgym.office.context import iso
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-# The words of Canvas's API.
-_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
+_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")  # values of Canvas's API
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
+# Fields that a quiz shows only if they are set.
 _OPTIONAL = ("shuffle_answers", "access_code", "unlock_at", "lock_at")
-"""Fields that a quiz shows only if it has them."""
 
-_UNLIMITED = -1
-"""The number of attempts that stands for any number in Canvas's API."""
+_UNLIMITED = -1  # Canvas's value for unlimited attempts
 
 
 class Quizzes(CanvasPart):
@@ -62,9 +60,10 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz; the id. The time limit is in minutes, and -1 attempts are unlimited.
+        """Add a quiz and return its id; `extra` fields are shown too.
 
-        Count and points are those given until it gets questions; `extra` are more fields to show.
+        The time limit is in minutes, and -1 attempts are unlimited. Question count and points are
+        the given ones until questions are added.
         """
         return self._records.add(
             "quizzes",
@@ -84,35 +83,33 @@ class Quizzes(CanvasPart):
         )  # fmt: skip
 
     def add_question(self, quiz_id: int, question_text: str, **fields: Any) -> int:
-        """Add a question to a quiz, whose count and points follow; the id. See `add_questions`."""
+        """Add a question like `add_questions` and return its id."""
         return self.add_questions(quiz_id, [{"question_text": question_text, **fields}])[0]
 
     def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add questions to a quiz, whose count and points follow; the ids.
+        """Add questions to a quiz, update its totals and return their ids.
 
         Args:
             quiz_id: The quiz.
-            questions: The fields of each: `question_text`, and some of `question_name`,
+            questions: Fields of each question: `question_text`, and optionally `question_name`,
                 `question_type`, `points_possible` and `answers`.
         """
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():
             first = 1 + self._store.value(sql, quiz_id)
-            ids = [
-                self._records.add(
-                    "quiz_questions",
-                    quiz_id=quiz_id,
-                    position=position,
-                    **_question_fields(**fields),
+            ids = []
+            for position, fields in enumerate(questions, first):
+                question = _question_fields(**fields)
+                new_id = self._records.add(
+                    "quiz_questions", quiz_id=quiz_id, position=position, **question
                 )
-                for position, fields in enumerate(questions, first)
-            ]
+                ids.append(new_id)
             self._update_totals(quiz_id)
         return ids
 
     @tool
     def canvas_list_quizzes(self, course_id: int) -> list[Row]:
-        """List the quizzes of a course with their questions; only teachers see which answers are right.
+        """List the quizzes of a course with their questions; only teachers see the correct answers.
 
         Args:
             course_id: Course.
@@ -121,7 +118,7 @@ class Quizzes(CanvasPart):
 
     @tool
     def canvas_get_quiz(self, course_id: int, quiz_id: int) -> Row:
-        """Get a quiz with its questions; only teachers see which answers are right.
+        """Get a quiz with its questions; only teachers see the correct answers.
 
         Args:
             course_id: Course.
@@ -165,7 +162,7 @@ class Quizzes(CanvasPart):
 
     @tool
     def canvas_start_quiz_attempt(self, course_id: int, quiz_id: int) -> Row:
-        """Begin an attempt at a quiz; it ends when the time limit is over.
+        """Start an attempt at a quiz; it ends with the time limit.
 
         Args:
             course_id: Course.
@@ -183,7 +180,7 @@ class Quizzes(CanvasPart):
             last, end = attempts[-1]["attempt"], attempts[-1]["end_at"]
             if end is None or end > self._records.now():
                 raise ToolError(
-                    f"conflict: attempt {last} is going on until {end or 'it is handed in'}"
+                    f"conflict: attempt {last} is in progress until {end or 'it is handed in'}"
                 )
         if len(attempts) == quiz["allowed_attempts"]:
             raise ToolError(
@@ -224,7 +221,7 @@ class Quizzes(CanvasPart):
             description: Description, HTML allowed.
             quiz_type: assignment, practice_quiz, graded_survey or survey.
             time_limit: Minutes.
-            due_at: Due date, ISO 8601; "" takes it away.
+            due_at: Due date, ISO 8601; "" removes it.
             published: Visible to students.
             shuffle_answers: Shuffle the answers.
             allowed_attempts: Attempts; -1 for any number.
@@ -262,10 +259,6 @@ class Quizzes(CanvasPart):
             quiz_id: Quiz.
         """
         self._quiz(course_id, quiz_id)
-        for item in self._store.find("module_items", type="Quiz", content_id=quiz_id):
-            self._records.delete_at_position(
-                "module_items", item["id"], module_id=item["module_id"]
-            )
         self._store.delete("quizzes", id=quiz_id)
         return f"Quiz {quiz_id} deleted"
 
@@ -306,7 +299,7 @@ class Quizzes(CanvasPart):
 
     @tool
     def canvas_get_quiz_questions(self, course_id: int, quiz_id: int) -> list[Row]:
-        """Get the questions of a quiz; only teachers see which answers are right.
+        """Get the questions of a quiz; only teachers see the correct answers.
 
         Args:
             course_id: Course.
@@ -334,7 +327,7 @@ class Quizzes(CanvasPart):
             question_name: Name.
             question_text: Text.
             points_possible: Points.
-            answers: All answers, as in adding.
+            answers: All answers, as for adding a question.
         """
         self._question(course_id, quiz_id, question_id)
         changes = updates(
@@ -369,23 +362,28 @@ class Quizzes(CanvasPart):
         return self._records.get("quiz_questions", question_id, quiz_id=quiz_id)
 
     def _show_quiz(self, quiz: Row) -> Row:
-        """Return a quiz with its questions and what else it has beyond the fields of all."""
+        """Return a quiz with its questions and optional fields."""
         given = {name: quiz[name] for name in _OPTIONAL if quiz[name]}
         if quiz["access_code"] and not self._records.may(quiz["course_id"], "edit"):
-            given["has_access_code"] = given.pop("access_code") is not None
-        questions = self._questions(quiz)
-        return {
+            del given["access_code"]  # students must not read it
+            given["has_access_code"] = True
+        shown = {
             **fields_of(quiz, "created_at", *_OPTIONAL),
             **given,
             "description": quiz["description"] or "",
             "points_possible": whole(quiz["points_possible"]),
             "html_url": f"{SITE}/courses/{quiz['course_id']}/quizzes/{quiz['id']}",
-            **({"questions": questions} if questions else {}),
         }
+        questions = self._questions(quiz)
+        if questions:
+            shown["questions"] = questions
+        return shown
 
     def _questions(self, quiz: Row) -> list[Row]:
-        """Return the questions of a quiz as the user may see them: without the key for whoever
-        cannot edit it, and none before it opens or where it asks for an access code.
+        """Return the questions that the user may see.
+
+        Students get them without the key, and none before the quiz opens or if it has an access
+        code.
         """
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.may(quiz["course_id"], "edit"):
@@ -395,7 +393,7 @@ class Quizzes(CanvasPart):
         return [without_key(show_question(row)) for row in rows]
 
     def _update_totals(self, quiz_id: int) -> None:
-        """Set the count and the points of a quiz to those of its questions."""
+        """Recompute a quiz's question count and points."""
         sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
         points = [row["points_possible"] for row in self._store.rows(sql, quiz_id)]
         self._store.update(
@@ -410,10 +408,10 @@ def _question_fields(
     points_possible: float | None = None,
     answers: Sequence[Mapping[str, Any]] = (),
 ) -> Row:
-    """Return the fields of a new question, checked.
+    """Validate the fields of a new question.
 
     Raises:
-        ToolError: One of them cannot have such a value.
+        ToolError: A value is invalid.
     """
     choice("question_type", question_type, QUESTION_TYPES)
     return {
@@ -438,10 +436,10 @@ def _quiz_fields(
     scoring_policy: str | None,
     access_code: str | None,
 ) -> Row:
-    """Return the fields of a quiz that an author sets, checked, without those that are None.
+    """Validate the fields that an author sets and drop those that are None.
 
     Raises:
-        ToolError: One of them cannot have such a value.
+        ToolError: A value is invalid.
     """
     if allowed_attempts != _UNLIMITED:
         integer("allowed_attempts", allowed_attempts, 1)

@@ -1,7 +1,6 @@
-"""Canvas: the records, as the user who is logged in may reach them, and in the form of the
-published server, with the fields of Canvas's API that are the same for all records here.
+"""Canvas: records with the user's access rights, in the form of the published server.
 
-All parts of the server share one object of the class `Records`.
+All parts of the server share one `CanvasRecords` object.
 """
 
 from __future__ import annotations
@@ -11,22 +10,19 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import integer
 from agentgym.office.canvas.schema import MAX_ID, RIGHTS, TEACHER
-from agentgym.office.context import OfficeContext, iso
-from agentgym.office.server import Server
+from agentgym.office.context import iso
+from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-SITE = "https://canvas.example.edu"
-"""Address of Canvas; `example.edu` is reserved for examples."""
+SITE = "https://canvas.example.edu"  # address of Canvas; `example.edu` is reserved for examples
 
-ROOT_ACCOUNT = 1
-"""Id of the account above all others."""
+ROOT_ACCOUNT = 1  # id of the top account
 
-_MAX_NAME = 255
-"""Characters of the name of an assignment, which its record tells."""
+_MAX_NAME = 255  # shown in the record of each assignment
 
+# Canvas's defaults, the same for all courses here.
 _COURSE: Row = {
     "conclude_at": None,
     "integration_id": None,
@@ -47,8 +43,8 @@ _COURSE: Row = {
     "self_enrollment": False,
     "restrict_enrollments_to_course_dates": False,
 }
-"""Settings that are the same for all courses, as Canvas sets them in a new one."""
 
+# Canvas's defaults, the same for all assignments here.
 _ASSIGNMENT: Row = {
     "grading_type": "points",
     "assignment_group_id": 1,
@@ -73,24 +69,15 @@ _ASSIGNMENT: Row = {
     "peer_reviews": False,
     "post_to_sis": False,
 }
-"""Settings that are the same for all assignments, as Canvas sets them in a new one."""
 
-_ACCOUNT: Row = {
-    "default_storage_quota_mb": 500,
-    "default_user_storage_quota_mb": 50,
-    "default_group_storage_quota_mb": 50,
-    "integration_id": None,
-    "sis_import_id": None,
-}
-"""Settings that are the same for all accounts, as Canvas sets them in a new one."""
-
+# Teachers of the courses in a JSON list of ids.
 _TEACHERS = """
 SELECT e.course_id, u.name FROM enrollments e JOIN users u ON u.id = e.user_id
 WHERE e.type = ? AND e.enrollment_state = 'active'
   AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
-"""The teachers of courses whose ids are in a JSON list."""
 
+# Position of each assignment in its course, with its submission counts.
 _WORK_COUNTS = """
 WITH shown AS (SELECT value AS id FROM json_each(?)),
   placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
@@ -100,8 +87,8 @@ SELECT p.id, p.position, count(s.id) AS submitted, sum(s.graded_attempt IS NOT s
 FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 0
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
-"""The places of such assignments in their courses, and the numbers of submissions."""
 
+# Users who share a course with a user; `known` if one of them teaches the other.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -112,67 +99,46 @@ SELECT u.*, known FROM users u JOIN (
   WHERE mine.user_id = ? AND mine.enrollment_state = 'active' GROUP BY e.user_id
 ) ON user_id = u.id
 """
-"""The users who are in a course with a user; `known` where one of them teaches the other."""
 
 
-class Records:
-    """Records of Canvas, the user who is logged in, and what that user may do.
-
-    It keeps no state: the server replaces its own at the beginning of an episode and when a
-    snapshot is restored, so everything is looked up there.
+class CanvasRecords(ServerState):
+    """Records and the rights of the user who is logged in.
 
     Args:
-        server: The server that has the records.
+        server: The Canvas server.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    @property
-    def store(self) -> Store:
-        """The tables of the episode."""
-        return self._server.store
-
-    @property
-    def context(self) -> OfficeContext:
-        """Clock, identifiers and files of the office."""
-        return self._server.context
-
-    @property
-    def session(self) -> dict[str, Any]:
-        """The state of the connection: `user` is the id of the user who is logged in."""
-        return self._server.session
-
     def now(self) -> str:
-        """Return the time as the tables hold it."""
+        """Return the current time in table format."""
         return iso(self.context.clock.now())
 
     def tick(self) -> str:
-        """Return the time of something that happens now, as the tables hold it."""
+        """Advance the clock and return the time in table format."""
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
         """Add a record and return its id.
 
         Raises:
-            ToolError: A constraint of the table forbids it.
+            ToolError: The record violates a constraint.
         """
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
-            raise ToolError(f"conflict: {table} takes no such record ({error})") from None
+            raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def stamp(self, table: str, id: int) -> Row:
-        """Give a record that a user has just created the time of its creation, and return it."""
+        """Set the creation time of a record to now and return the record."""
         self.store.update(table, id, created_at=self.tick())
         return self.store.get(table, id)
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record by its id, whoever is logged in.
+        """Return a record by id, regardless of rights.
 
         Raises:
-            ToolError: There is none, or none whose columns have the given values.
+            ToolError: No record has this id and the given column values.
         """
+        # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
             raise ToolError(
@@ -184,15 +150,16 @@ class Records:
         """Return the user who is logged in.
 
         Raises:
-            ToolError: Nobody is.
+            ToolError: Nobody is logged in.
         """
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         user, store = self.session["user"], self.store
+        # A copy, because callers may change the row and the cache must not.
         return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the types of the user's enrollments in a course that have one of some states."""
+        """Return the types of the user's enrollments in a course with one of the given states."""
         user, store = self.session["user"], self.store
         sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
         rows: list[Row] = store.derive(
@@ -205,17 +172,17 @@ class Records:
     def may(self, course_id: int, right: str) -> bool:
         """Return whether the user has a right of `RIGHTS` in a course.
 
-        An administrator has all of them but that of learning.
+        Administrators have every right except `learn`.
         """
         if right != "learn" and self.me()["admin"]:
             return True
         return not self.my_enrollments(course_id, "active").isdisjoint(RIGHTS[right])
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course that the user may `read`, or has another right in.
+        """Return a course in which the user has a right.
 
         Raises:
-            ToolError: There is no such course, or the user may not do that.
+            ToolError: The course does not exist, or the user lacks the right.
         """
         self.me()
         key = ("course", course_id)
@@ -230,28 +197,12 @@ class Records:
         return course
 
     def has_ended(self, course: Row) -> bool:
-        """Return whether a course is over."""
+        """Return whether a course has ended."""
         now = self.now()
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
-    def page(self, course_id: int, url: str) -> Row:
-        """Return a page of a course by its url.
-
-        Raises:
-            ToolError: The user may not read the course, or sees no such page in it.
-        """
-        pages = self.list_of_course("pages", course_id, url=url)
-        if not pages:
-            raise ToolError(
-                f"not found: course {course_id} has no page with that url; canvas_list_pages lists "
-                "them"
-            )
-        return pages[0]
-
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the users whom the one who is logged in may know of, each with whether one of them
-        teaches the other.
-        """
+        """Return the users that the user may see, each with whether one of them teaches the other."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -262,11 +213,11 @@ class Records:
     def of_course(
         self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
     ) -> Row:
-        """Return a record of a course by its id.
+        """Return a record of a course by id.
 
         Raises:
-            ToolError: The user has no such right in the course, or the course has no such record;
-                for who cannot edit the course, it has none that is not published.
+            ToolError: The user lacks the right, or the course has no such record. Unpublished
+                records exist only for users who can edit the course.
         """
         self.course(course_id, right)
         row = self.get(table, id, kind, course_id=course_id)
@@ -286,31 +237,15 @@ class Records:
         return published
 
     def check_open(self, work: Row) -> None:
-        """Refuse what is handed in or begun before a work opens or after it is locked."""
+        """Raise if work is handed in or started before it opens or after it is locked."""
         now = self.now()
         if now < (work["unlock_at"] or ""):
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
         if work["lock_at"] and now > work["lock_at"]:
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
 
-    def open_position(self, table: str, position: int | None, **owner: int) -> int:
-        """Return a free position among the records of an owner, the last by default.
-
-        Positions count from 1 without gaps; the records from there on have moved down.
-
-        Raises:
-            ToolError: The position would leave a gap.
-        """
-        rows = self.store.find(table, "position", **owner)
-        if position is None:
-            return len(rows) + 1
-        integer("position", position, 1, len(rows) + 1)
-        for row in rows[position - 1 :]:
-            self.store.update(table, row["id"], position=row["position"] + 1)
-        return position
-
     def delete_at_position(self, table: str, id: int, **owner: int) -> None:
-        """Delete a record that has a position; those after it move up."""
+        """Delete a record with a position and move up those after it."""
         position = self.store.get(table, id)["position"]
         self.store.delete(table, id=id)
         for row in self.store.find(table, "position", **owner):
@@ -319,13 +254,13 @@ class Records:
 
 
 class CanvasPart:
-    """A part of the server: some of its tools, and methods that add records.
+    """A part of the server: some tools, and methods that add records.
 
     Args:
-        records: The records that all parts share.
+        records: Records shared by all parts.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: CanvasRecords) -> None:
         self._records = records
 
     @property
@@ -334,19 +269,19 @@ class CanvasPart:
 
 
 def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
-    """Return the columns of a record that are shown, with the fields that the task added to it."""
+    """Return the visible columns of a record and its extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
 
 
 def whole(number: float | None) -> float | int:
-    """Return a number of points without a fraction that is zero; nothing is 0."""
+    """Drop a zero fraction from a number of points; None becomes 0."""
     value = number or 0
     return int(value) if value == int(value) else value
 
 
-def show_courses(records: Records, courses: Sequence[Row]) -> list[Row]:
-    """Return courses, each with the names of its teachers, by one query for all."""
+def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
+    """Return courses with their teachers' names, using one query."""
     teachers: dict[int, list[str]] = {}
     for row in records.store.rows(_TEACHERS, TEACHER, [course["id"] for course in courses]):
         teachers.setdefault(row["course_id"], []).append(row["name"])
@@ -355,25 +290,29 @@ def show_courses(records: Records, courses: Sequence[Row]) -> list[Row]:
 
 def _show_course(course: Row, teachers: Sequence[str]) -> Row:
     uuid = _uuid("course", course)
+    shown = fields_of(course, "syllabus_body", "created_at")
+    if teachers:
+        shown["teacher_name"] = ", ".join(teachers)
     return {
-        **fields_of(course, "syllabus_body", "created_at"),
-        **({"teacher_name": ", ".join(teachers)} if teachers else {}),
+        **shown,
         **_COURSE,
         "uuid": uuid,
         "calendar": {"ics": f"{SITE}/feeds/calendars/course_{uuid}.ics"},
     }
 
 
-def show_assignments(records: Records, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments, each with its place and its numbers of submissions, by one query; those
-    to grade are told to those who grade.
+def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
+    """Return assignments with position and submission counts, using one query.
+
+    Only graders see the number of submissions to grade.
     """
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
     graded = {course for course in courses if records.may(course, "grade")}
+    now = records.now()
     return [
-        _show_assignment(row, counts[row["id"]], records.now(), row["course_id"] in graded)
+        _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)
         for row in assignments
     ]
 
@@ -392,27 +331,9 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _ASSIGNMENT | shown  # its own fields come first, and count
-
-
-def show_account(account: Row) -> Row:
-    """Return an account."""
-    uuid = _uuid("account", account)
-    return {
-        **account,
-        "root_account_id": ROOT_ACCOUNT,
-        "uuid": uuid,
-        "lti_guid": f"{uuid[:32]}:canvas-lms",
-        "sis_account_id": f"ACCOUNT-{account['id']}",
-        **_ACCOUNT,
-    }
-
-
-def show_file(file: Row) -> Row:
-    """Return a file."""
-    return {"content-type": file["content_type"], **fields_of(file, "content_type")}
+    return shown | _ASSIGNMENT | shown  # own fields come first and take priority
 
 
 def _uuid(kind: str, record: Row) -> str:
-    """Return the 40 hexadecimal digits by which Canvas names a record to other services."""
+    """Return a record's 40-digit hexadecimal id, as Canvas uses for other services."""
     return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Canvas: the tables of its records, and the words that some of their columns hold."""
+"""Canvas: tables and the values of some columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
 INSERT INTO accounts (id, name) VALUES (1, 'University');
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, sortable_name TEXT NOT NULL,
   short_name TEXT NOT NULL, login_id TEXT NOT NULL UNIQUE COLLATE NOCASE, password TEXT NOT NULL,
-  email TEXT, sis_user_id TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
+  email TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
   account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL, last_login TEXT);
 CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id),
@@ -29,38 +29,16 @@ CREATE INDEX assignments_course ON assignments(course_id);
 CREATE TABLE submissions (id INTEGER PRIMARY KEY,
   assignment_id INTEGER NOT NULL REFERENCES assignments(id),
   user_id INTEGER NOT NULL REFERENCES users(id), submission_type TEXT, body TEXT, url TEXT,
-  file_ids JSON NOT NULL, attempt INTEGER NOT NULL, submitted_at TEXT, score REAL, grade TEXT,
+  attempt INTEGER NOT NULL, submitted_at TEXT, score REAL, grade TEXT,
   grader_id INTEGER REFERENCES users(id), graded_at TEXT, graded_attempt INTEGER,
   UNIQUE (assignment_id, user_id));
 CREATE INDEX submissions_user ON submissions(user_id);
 CREATE TABLE submission_comments (id INTEGER PRIMARY KEY,
   submission_id INTEGER NOT NULL REFERENCES submissions(id),
   author_id INTEGER NOT NULL REFERENCES users(id), comment TEXT NOT NULL, created_at TEXT NOT NULL);
-CREATE TABLE folders (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
-  name TEXT NOT NULL, full_name TEXT NOT NULL, parent_folder_id INTEGER REFERENCES folders(id),
-  created_at TEXT NOT NULL, UNIQUE (course_id, full_name));
-CREATE TABLE files (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id),
-  folder_id INTEGER REFERENCES folders(id), user_id INTEGER REFERENCES users(id),
-  display_name TEXT NOT NULL, content_type TEXT NOT NULL, size INTEGER NOT NULL, url TEXT,
-  created_at TEXT NOT NULL);
-CREATE TABLE pages (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
-  url TEXT, title TEXT NOT NULL, body TEXT NOT NULL, published BOOL NOT NULL,
-  front_page BOOL NOT NULL, created_at TEXT NOT NULL, UNIQUE (course_id, url));
 CREATE TABLE events (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id),
   user_id INTEGER REFERENCES users(id), title TEXT NOT NULL, description TEXT, location_name TEXT,
   start_at TEXT NOT NULL, end_at TEXT NOT NULL, created_at TEXT NOT NULL);
-CREATE TABLE modules (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
-  name TEXT NOT NULL, position INTEGER NOT NULL, unlock_at TEXT,
-  require_sequential_progress BOOL NOT NULL, prerequisite_module_ids JSON NOT NULL,
-  published BOOL NOT NULL, created_at TEXT NOT NULL);
-CREATE TABLE module_items (id INTEGER PRIMARY KEY,
-  module_id INTEGER NOT NULL REFERENCES modules(id), position INTEGER NOT NULL, title TEXT NOT NULL,
-  indent INTEGER NOT NULL, type TEXT NOT NULL, content_id INTEGER, page_url TEXT, external_url TEXT,
-  html_url TEXT, published BOOL NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX items_module ON module_items(module_id);
-CREATE TABLE item_completions (
-  item_id INTEGER NOT NULL REFERENCES module_items(id) ON DELETE CASCADE,
-  user_id INTEGER NOT NULL REFERENCES users(id), PRIMARY KEY (item_id, user_id));
 CREATE TABLE topics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, message TEXT NOT NULL, user_id INTEGER REFERENCES users(id),
   posted_at TEXT NOT NULL, is_announcement BOOL NOT NULL, locked BOOL NOT NULL,
@@ -85,10 +63,6 @@ CREATE TABLE quiz_submissions (id INTEGER PRIMARY KEY,
   quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
   user_id INTEGER NOT NULL REFERENCES users(id), attempt INTEGER NOT NULL, started_at TEXT NOT NULL,
   end_at TEXT, UNIQUE (quiz_id, user_id, attempt));
-CREATE TABLE rubrics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
-  title TEXT NOT NULL, description TEXT, points_possible REAL,
-  free_form_criterion_comments BOOL NOT NULL, hide_score_total BOOL NOT NULL, data JSON NOT NULL,
-  created_at TEXT NOT NULL);
 CREATE TABLE conversations (id INTEGER PRIMARY KEY, subject TEXT NOT NULL,
   created_at TEXT NOT NULL);
 CREATE TABLE participants (conversation_id INTEGER NOT NULL REFERENCES conversations(id),
@@ -99,27 +73,22 @@ CREATE TABLE messages (id INTEGER PRIMARY KEY,
   conversation_id INTEGER NOT NULL REFERENCES conversations(id),
   author_id INTEGER NOT NULL REFERENCES users(id), body TEXT NOT NULL, created_at TEXT NOT NULL);
 CREATE INDEX messages_conversation ON messages(conversation_id);
-CREATE TABLE reports (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id),
-  report TEXT NOT NULL, parameters JSON NOT NULL, user_id INTEGER NOT NULL REFERENCES users(id),
-  file_url TEXT NOT NULL, created_at TEXT NOT NULL);
 """
 
 STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
     f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
 )
-ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)
-"""The types of an enrollment, as Canvas spells them."""
+ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types, in Canvas's spelling
 
+# Enrollment states: `active` grants rights, `completed` only read access.
 STATES = ("active", "invited", "inactive", "completed")
-"""The states of an enrollment: an active one gives rights, a completed one lets its user read."""
 
+# Roles that have each right in a course, after Canvas's default permissions.
 RIGHTS = {
     "edit": (TEACHER, TA, DESIGNER),
     "grade": (TEACHER, TA),
     "teach": (TEACHER,),
     "learn": (STUDENT,),
 }
-"""The roles that have each right in a course, after Canvas's default permissions."""
 
-MAX_ID = 2**63 - 1
-"""The greatest id that a record can have: SQLite has no integers beyond 64 bits."""
+MAX_ID = 2**63 - 1  # SQLite's largest integer

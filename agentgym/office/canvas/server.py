@@ -1,49 +1,42 @@
-"""Canvas, a learning platform: courses, work and grades, as each user may see them.
+"""Canvas, a learning platform: courses, work and grades, with each user's access rights.
 
-Its REST API is the model.
+It is modelled on Canvas's REST API.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from agentgym.office.canvas.accounts import Accounts
 from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.communication import Conversations, Discussions
 from agentgym.office.canvas.courses import Courses
 from agentgym.office.canvas.dashboard import Dashboard
-from agentgym.office.canvas.library import Library
-from agentgym.office.canvas.modules import Modules
+from agentgym.office.canvas.disabled_tools import DisabledCanvasTools
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
-from agentgym.office.canvas.records import Records
-from agentgym.office.canvas.rubrics import Rubrics
+from agentgym.office.canvas.records import CanvasRecords
 from agentgym.office.canvas.schema import SCHEMA
 from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
 
 
 class Canvas(Server):
-    """Canvas. Most tools need a user who is logged in (`people.login_as`, or the tool).
+    """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    A task fills it with the `add_…` methods of its parts. They return the id of the new record; ids
-    count from 1 in each table, and moments are ISO 8601 texts or datetimes.
+    Tasks fill it with its parts' `add_…` methods, which return the new record's id. Ids count from
+    1 in each table; times are ISO 8601 strings or datetimes.
 
     Args:
-        context: Clock, identifiers and files; those of its own by default.
+        context: Clock, identifiers and files; a new context by default.
 
     Attributes:
         people: Users and the login.
         courses: Courses and enrollments.
         assignments: Assignments, submissions and grades.
-        library: Files, folders and pages.
-        modules: Modules and their items.
-        discussions: Announcements and topics of discussion.
+        discussions: Announcements and discussion topics.
         quizzes: Quizzes and their questions.
-        rubrics: Rubrics.
         conversations: Conversations between users.
-        dashboard: The calendar and the news.
-        accounts: Accounts and reports on them.
+        dashboard: Calendar and news.
     """
 
     name: ClassVar[str] = "canvas"
@@ -117,32 +110,25 @@ class Canvas(Server):
         "canvas_create_account_report",
         "canvas_get_syllabus",
     )
-    """The order of the published server, which prompts depend on."""
+    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        records = Records(self)
+        records = CanvasRecords(self)
         self.people = People(records)
         self.courses = Courses(records)
         self.assignments = Assignments(records)
-        self.library = Library(records)
-        self.modules = Modules(records)
         self.discussions = Discussions(records)
         self.quizzes = Quizzes(records)
-        self.rubrics = Rubrics(records)
         self.conversations = Conversations(records)
         self.dashboard = Dashboard(records, self.courses)
-        self.accounts = Accounts(records, self.people)
         self.parts = (
             self.people,
             self.courses,
             self.assignments,
-            self.library,
-            self.modules,
             self.discussions,
             self.quizzes,
-            self.rubrics,
             self.conversations,
             self.dashboard,
-            self.accounts,
+            DisabledCanvasTools(),
         )

@@ -1,4 +1,4 @@
-"""The mail server: mailboxes, folders, search, drafts and attachments, on RFC 5322 messages."""
+"""Mail server: mailboxes, folders, search, drafts and attachments."""
 
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email

@@ -1,13 +1,11 @@
-"""The mail server: files of mails, as JSON and as mbox with RFC 5322 messages, written and read."""
+"""Mail server: export and import of mails as JSON files."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import json
-import re
 from collections.abc import Iterable
-from datetime import UTC
 from typing import Any, NotRequired
 
 from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
@@ -15,12 +13,10 @@ from typing_extensions import TypedDict
 
 from agentgym.office.email.mailboxes import EmailPart, Mailboxes, show_mail
 from agentgym.office.email.messages import Mail, addresses, format_address
-from agentgym.office.email.rfc5322 import parse, render
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-MAX_IMPORTED = 5_000
-"""Mails that a file may hold, so that an import takes seconds at most."""
+MAX_IMPORTED = 5_000  # so an import takes seconds at most
 
 
 class _File(TypedDict):
@@ -28,6 +24,7 @@ class _File(TypedDict):
     content_base64: Base64Bytes
 
 
+# A mail in an export file: the tools' form plus attachment contents and thread headers.
 _Entry = TypedDict(
     "_Entry",
     {
@@ -49,14 +46,13 @@ _Entry = TypedDict(
         "references": NotRequired[str],
     },
 )
-"""A mail in a file: as tools show it, with the content of its attachments and with its thread."""
 
+# Keys of an entry that are mail attributes with a default.
 _OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply_to", "references")
-"""Keys of an entry that are attributes of a mail with a default."""
 
 
 class Exports(EmailPart):
-    """Export and import of the mails of who is logged in."""
+    """Export and import of the user's mails."""
 
     @tool
     def export_emails(
@@ -66,13 +62,13 @@ class Exports(EmailPart):
         max_emails: int | None = None,
         export_all_folders: bool = False,
     ) -> str:
-        """Export emails to a file in the workspace: as mbox if its name ends with .mbox, otherwise as JSON.
+        """Export emails to a JSON file in the workspace.
 
         Args:
             folder: Folder name; all folders if omitted.
             export_path: Path of the file.
-            max_emails: The most emails of each folder, the newest; all if omitted.
-            export_all_folders: Export all folders, whatever folder is given.
+            max_emails: Maximum emails of each folder, newest first; all if omitted.
+            export_all_folders: Export all folders, ignoring folder.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         if max_emails is not None and max_emails < 1:
@@ -81,9 +77,7 @@ class Exports(EmailPart):
         if folder is not None and not export_all_folders:
             folders = [boxes.folder(me, folder)]
         rows = [row for name in folders for row in boxes.by_id(boxes.ids(name)[:max_emails])]
-        is_mbox = export_path.lower().endswith(".mbox")
-        data = write_mbox(map(boxes.to_mail, rows)) if is_mbox else write_export(boxes, rows)
-        path = boxes.context.files.write(export_path, data)
+        path = boxes.context.files.write(export_path, write_export(boxes, rows))
         return f"Exported {len(rows)} emails to {path}"
 
     @tool
@@ -93,17 +87,12 @@ class Exports(EmailPart):
         """Import emails from a file in the workspace; nothing is sent.
 
         Args:
-            import_path: File written by export_emails, or one message as .eml.
+            import_path: File written by export_emails.
             target_folder: Folder they go to, created if missing.
             preserve_folders: Without a target folder, keep the folder of each email; otherwise INBOX.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()
-        data = boxes.context.files.read(import_path)
-        if import_path.lower().endswith((".mbox", ".eml")):
-            sender = format_address(me["name"], me["email"])
-            mails = read_mbox(data, Mail(sender, "", "", "", boxes.context.clock.now()))
-        else:
-            mails = read_export(data)
+        mails = read_export(boxes.context.files.read(import_path))
         for mail in reversed(mails):
             folder = boxes.ensure_folder(
                 me["id"], target_folder or (preserve_folders and mail.folder) or "INBOX"
@@ -115,15 +104,15 @@ class Exports(EmailPart):
 
 
 def write_export(boxes: Mailboxes, rows: Iterable[Row]) -> str:
-    """Return rows of `Mailboxes.rows` as JSON, attachments included."""
+    """Return rows of `Mailboxes.rows` as JSON with attachments."""
     return json.dumps([_entry(boxes, row) for row in rows], ensure_ascii=False, indent=2)
 
 
 def read_export(data: bytes) -> list[Mail]:
-    """Return the mails in a file that `write_export` wrote.
+    """Read a file that `write_export` wrote.
 
     Raises:
-        ToolError: It is something else.
+        ToolError: The file has another format.
     """
     try:
         entries = _adapter().validate_json(data)
@@ -131,45 +120,17 @@ def read_export(data: bytes) -> list[Mail]:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))[:100] or "the file"
         raise ToolError(
-            f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}"
+            f"invalid argument: the file is not a JSON export of emails: {where}: {problem['msg']}"
         ) from None
-    _check_count(len(entries))
+    if len(entries) > MAX_IMPORTED:
+        raise ToolError(
+            f"limit exceeded: a file of emails contains at most {MAX_IMPORTED}, got {len(entries)}; "
+            "import them in parts"
+        )
     return [_to_mail(entry) for entry in entries]
 
 
-def write_mbox(mails: Iterable[Mail]) -> bytes:
-    """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
-    parts = []
-    for mail in mails:
-        date = mail.date.astimezone(UTC)
-        head = f"From {addresses(mail.sender)[0][1]} {date:%a %b %d %H:%M:%S %Y}\n"
-        message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
-        parts.append(head.encode() + message + b"\n\n")
-    return b"".join(parts)
-
-
-def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
-    """Return the mails in an mbox file, or the single one that the data are.
-
-    What one lacks is taken from another mail.
-    """
-    flat = data.replace(b"\r\n", b"\n")
-    if not flat.startswith(b"From "):
-        return [parse(flat, blank)]
-    parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat.removesuffix(b"\n\n"))[1:]
-    _check_count(len(parts))
-    return [parse(re.sub(rb"(?m)^>(>*From )", rb"\1", part), blank) for part in parts]
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_IMPORTED:
-        raise ToolError(
-            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts"
-        )
-
-
 def _entry(boxes: Mailboxes, row: Row) -> Row:
-    """Return a mail as an entry of a file."""
     mail = boxes.to_mail(row)
     name, address = addresses(mail.sender)[0]
     return {
@@ -189,7 +150,6 @@ def _entry(boxes: Mailboxes, row: Row) -> Row:
 
 
 def _to_mail(entry: Row) -> Mail:
-    """Return the mail that an entry of a file is."""
     options = {key: entry[key] for key in _OPTIONAL if entry.get(key) is not None}
     files = {file["filename"]: file["content_base64"] for file in entry.get("attachments", ())}
     sender = format_address(entry.get("from_name", ""), entry["from"])

@@ -1,4 +1,4 @@
-"""The mail server: folders, and moving, deleting and marking mails."""
+"""Mail server: folders, and moving, deleting and marking mails."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from agentgym.office.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
+# Columns that each status of `mark_emails` sets.
 _STATUSES = {
     "read": {"is_read": True},
     "unread": {"is_read": False},
     "important": {"is_important": True},
     "not_important": {"is_important": False},
 }
-"""The columns that each status of `mark_emails` sets."""
 
+# Mail counts of a folder.
 _COUNTS = """
 SELECT count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread FROM mails
 WHERE user = ? AND folder = ?
 """
-"""The numbers of mails in a folder."""
 
 
 class Filing(EmailPart):
-    """Folders of who is logged in, and where the mails are."""
+    """Folders of the user's mailbox and the location of mails."""
 
     @tool
     def get_folders(self) -> str:
         """List the folders with the number of emails in each."""
-        lines = [
-            f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)"
-            for k, (name, counts) in enumerate(self._all_counts().items(), 1)
-        ]
-        return "\n".join(["Folders of the mailbox:", *lines, ""])
+        lines = ["Folders of the mailbox:"]
+        for k, (name, counts) in enumerate(self._all_counts().items(), 1):
+            lines.append(f"{k}. {name} ({counts['total']} total, {counts['unread']} unread)")
+        return "\n".join([*lines, ""])
 
     @tool
     def create_folder(self, folder_name: str) -> str:
@@ -44,7 +43,7 @@ class Filing(EmailPart):
         """
         me = self._mailboxes.me()["id"]
         if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
-            raise ToolError(f"conflict: there is a folder {echo(folder_name)} already")
+            raise ToolError(f"conflict: folder {echo(folder_name)} already exists")
         return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
 
     @tool
@@ -94,7 +93,7 @@ class Filing(EmailPart):
 
     @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:
-        """Mark emails, all of them or, on an error, none.
+        """Mark emails; on an error, none is marked.
 
         Args:
             email_ids: Email IDs.
@@ -113,18 +112,18 @@ class Filing(EmailPart):
 
         Args:
             email_id: Email ID.
-            target_folder: Name of the folder it goes to.
+            target_folder: Name of the target folder.
         """
         moved: Row = self.move_emails([email_id], target_folder)["moved_emails"][0]
         return moved
 
     @tool
     def move_emails(self, email_ids: list[str], target_folder: str) -> Row:
-        """Move emails to another folder, all of them or, on an error, none.
+        """Move emails to another folder; on an error, none is moved.
 
         Args:
             email_ids: Email IDs.
-            target_folder: Name of the folder they go to.
+            target_folder: Name of the target folder.
         """
         folder = self._mailboxes.folder(self._mailboxes.me()["id"], target_folder)
         rows = self._rows(email_ids)
@@ -136,33 +135,36 @@ class Filing(EmailPart):
                 )
             if row["origin"] != "draft" and folder == "Drafts":
                 raise ToolError(
-                    f"conflict: email {row['id']} is no draft, so it cannot be moved to Drafts"
+                    f"conflict: email {row['id']} is not a draft and cannot be moved to Drafts"
                 )
         return self._updated("moved_emails", rows, {"folder": folder})
 
     @tool
     def delete_email(self, email_id: str) -> str:
-        """Move an email to Trash; one that is in Trash is deleted for good.
+        """Move an email to Trash; an email in Trash is deleted permanently.
 
         Args:
             email_id: Email ID.
         """
         removed = self._delete([email_id])
-        return f"Email {email_id} deleted{' for good' if removed else ' (moved to Trash)'}"
+        how = "permanently" if removed else "(moved to Trash)"
+        return f"Email {email_id} deleted {how}"
 
     @tool
     def delete_emails(self, email_ids: list[str]) -> str:
-        """Move emails to Trash, all of them or, on an error, none; those that are in Trash are deleted for good.
+        """Move emails to Trash; emails in Trash are deleted permanently. On an error, none is moved.
 
         Args:
             email_ids: Email IDs.
         """
         removed = self._delete(email_ids)
         text = f"Deleted {len(set(email_ids))} emails"
-        return f"{text} ({removed} of them for good)" if removed else f"{text} (moved to Trash)"
+        if removed:
+            return f"{text} ({removed} of them permanently)"
+        return f"{text} (moved to Trash)"
 
     def _delete(self, email_ids: Sequence[str]) -> int:
-        """Delete mails; return how many of them were deleted for good."""
+        """Delete mails and return how many were deleted for good."""
         rows = self._rows(email_ids)
         for row in rows:
             if row["folder"] == "Trash":
@@ -172,7 +174,7 @@ class Filing(EmailPart):
         return sum(row["folder"] == "Trash" for row in rows)
 
     def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
-        """Change columns of mails; return the mails after that under a key, and their count."""
+        """Change columns of mails and return the changed mails under `key`, with their count."""
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], **changes)
         return {
@@ -181,15 +183,13 @@ class Filing(EmailPart):
         }
 
     def _all_counts(self) -> dict[str, Row]:
-        """Return the numbers of mails in each folder."""
         me = self._mailboxes.me()["id"]
         return {name: self._counts(me, name) for name in self._mailboxes.folders(me)}
 
     def _counts(self, user: int, folder: str) -> Row:
-        """Return the numbers of mails in a folder."""
         return self._mailboxes.store.rows(_COUNTS, user, folder)[0]
 
     def _rows(self, email_ids: Sequence[str]) -> list[Row]:
-        """Return mails of who is logged in, each once."""
+        """Return mails of the user, without duplicates."""
         self._mailboxes.me()
         return [self._mailboxes.mine(email_id) for email_id in dict.fromkeys(email_ids)]

@@ -1,6 +1,4 @@
-"""The mailboxes behind the mail server, which its parts share, and mails in the form in which tool
-results and exported files show them.
-"""
+"""Mailboxes that all parts of the mail server share, and mails in the form of tool results."""
 
 from __future__ import annotations
 
@@ -10,30 +8,22 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from agentgym.office.context import OfficeContext
+from agentgym.office.email.headers import content_type
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
-from agentgym.office.email.rfc5322 import content_type
-from agentgym.office.server import Server
-from agentgym.office.store import Row, Store
+from agentgym.office.server_state import ServerState
+from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
 UserIds: TypeAlias = Callable[[str], int | None]
-"""Return the id of the user with an address, if there is one."""
+"""Returns the id of the user with an address, or None."""
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")
-"""The folders that every mailbox has, in the order of listings."""
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # folders of every mailbox, in listing order
 
-MAX_RECIPIENTS = 500
-"""Recipients of a mail, as many as Gmail allows."""
+MAX_RECIPIENTS = 500  # as in Gmail
 
-MAX_FOLDERS = 200
-"""Folders of a mailbox: so few that all of them can be listed in one tool result."""
-
+# Maximum bytes of attachments in all mailboxes, which keeps many offices in memory. A mail in
+# several mailboxes counts once.
 MAX_STORED_BYTES = 256 * 2**20
-"""Bytes of attachments in all mailboxes together, so that many offices fit into memory.
-
-A mail to several of them counts once.
-"""
 
 SCHEMA = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE NOCASE,
@@ -57,59 +47,38 @@ CREATE INDEX mails_in_folder ON mails (user, folder, at, id);
 CREATE INDEX mails_of_message ON mails (message);
 """
 
+# Mails with their messages.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
   created, date, sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
 FROM mails JOIN messages ON messages.id = message
 """
-"""Mails with their messages."""
 
+# Columns of a message that equal the mail attribute of the same name; bcc is shown selectively.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references",
 )  # fmt: skip
-"""The columns of a message that have the name and the form of a mail's attribute, but for bcc."""
 
 
-class Mailboxes:
-    """Users, folders and mails, of which a message in several mailboxes is stored once.
-
-    It keeps no state: the server replaces its own at the beginning of an episode and when a
-    snapshot is restored, so everything is looked up there.
+class Mailboxes(ServerState):
+    """Users, folders and mails. A message in several mailboxes is stored once.
 
     Args:
-        server: The server that has the mailboxes.
+        server: The mail server.
     """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    @property
-    def store(self) -> Store:
-        """The tables of the episode."""
-        return self._server.store
-
-    @property
-    def context(self) -> OfficeContext:
-        """Clock, identifiers and files of the office."""
-        return self._server.context
-
-    @property
-    def session(self) -> dict[str, Any]:
-        """The state of the connection: `user` is the id of the user who is logged in."""
-        return self._server.session
 
     def me(self) -> Row:
         """Return the user who is logged in.
 
         Raises:
-            ToolError: Nobody is.
+            ToolError: Nobody is logged in.
         """
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
 
     def user_id(self, email: str) -> int | None:
-        """Return the id of the user with an address, if there is one."""
+        """Return the id of the user with an address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
         return user_id
 
@@ -117,7 +86,7 @@ class Mailboxes:
         """Return the id of the user with an address.
 
         Raises:
-            ToolError: There is no such user.
+            ToolError: The user does not exist.
         """
         user_id = self.user_id(email)
         if user_id is None:
@@ -125,15 +94,15 @@ class Mailboxes:
         return user_id
 
     def folders(self, user: int) -> list[str]:
-        """Return the names of the folders of a user, those that every mailbox has first."""
+        """Return a user's folder names, system folders first."""
         names = [row["name"] for row in self.store.find("folders", order="name", user=user)]
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return the name of a folder as it was created; it may be asked for in any case.
+        """Return a folder name as it was created; the lookup ignores case.
 
         Raises:
-            ToolError: There is no such folder.
+            ToolError: The folder does not exist.
         """
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
@@ -145,28 +114,26 @@ class Mailboxes:
         return stored
 
     def ensure_folder(self, user: int, name: str) -> str:
-        """Return the name of a folder, which is created if there is none.
+        """Return a folder name, creating the folder if it is missing.
 
         Raises:
-            ToolError: It cannot have such a name, or the mailbox has too many.
+            ToolError: The name is invalid.
         """
         if not self.store.find("folders", "name", user=user, name=name):
             if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
                 raise ToolError(
-                    f"invalid argument: the name of a folder is 1 to 100 characters in one line, got {echo(name)}"
+                    f"invalid argument: a folder name must be one line of 1 to 100 characters, got {echo(name)}"
                 )
-            if self.store.value("SELECT count(*) FROM folders WHERE user = ?", user) >= MAX_FOLDERS:
-                raise ToolError(f"limit exceeded: a mailbox has at most {MAX_FOLDERS} folders")
             self.store.insert("folders", user=user, name=name)
         return self.folder(user, name)
 
     def places(
         self, mail: Mail, author: int | None, user_id: UserIds | None = None
     ) -> list[tuple[int, str]]:
-        """Return the folders that a mail comes into, each with its user.
+        """Return the (user, folder) pairs that receive a mail.
 
-        They are the Sent folder of the author and the INBOX of each recipient with a mailbox here;
-        `user_id` may know the users of addresses.
+        These are the author's Sent folder and the INBOX of each recipient with a mailbox. Pass
+        `user_id` to use cached lookups.
 
         Raises:
             ToolError: There are too many recipients.
@@ -177,27 +144,28 @@ class Mailboxes:
             raise ToolError(
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
-        users = map(user_id or self.user_id, recipients)
-        return places + [(user, "INBOX") for user in users if user is not None]
+        for address in recipients:
+            user = (user_id or self.user_id)(address)
+            if user is not None:
+                places.append((user, "INBOX"))
+        return places
 
     def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
-        """Return the recipients without a mailbox whose domain has mailboxes here; mails to other
-        domains leave the office. See `places`.
+        """Return recipients without a mailbox in a domain that has mailboxes here.
+
+        Mails to other domains leave the office. See `places` for `user_id`.
         """
         user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        return [
-            address
-            for address in mail.recipients
-            if user_id(address) is None and self.store.value(sql, address.partition("@")[2])
-        ]
+        strangers = [address for address in mail.recipients if user_id(address) is None]
+        return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in the form that it is stored in, with a new Message-ID if it has none.
+        """Return a mail in stored form, with a new Message-ID if it has none.
 
         Raises:
-            ToolError: Something in it cannot be stored, or there is no room for it.
+            ToolError: The mail is invalid, or the mailboxes are full.
         """
         mail = normalize(mail)
         size = sum(map(len, mail.attachments.values()))
@@ -205,7 +173,7 @@ class Mailboxes:
             total = size + self.store.value("SELECT coalesce(sum(size), 0) FROM attachments")
             if total > MAX_STORED_BYTES:
                 raise ToolError(
-                    f"limit exceeded: the mailboxes are full; they hold {MAX_STORED_BYTES} bytes of attachments"
+                    f"limit exceeded: attachments take at most {MAX_STORED_BYTES} bytes in all mailboxes"
                 )
         if mail.message_id:
             return mail
@@ -215,9 +183,9 @@ class Mailboxes:
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a mail that was checked and put it into folders; its ids there.
+        """Store a checked mail in folders and return its ids there.
 
-        What comes into Drafts is a draft, whatever its origin.
+        Any mail in Drafts is a draft.
         """
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
@@ -229,8 +197,9 @@ class Mailboxes:
             self.store.insert(
                 "attachments", message=message, filename=filename, size=len(data), data=data
             )
-        return [
-            self.store.insert(
+        ids = []
+        for user, folder in places:
+            mail_id = self.store.insert(
                 "mails",
                 user=user,
                 folder=folder,
@@ -240,30 +209,30 @@ class Mailboxes:
                 is_important=mail.important,
                 own=origin in ("draft", "import") or (user == author and folder != "INBOX"),
             )
-            for user, folder in places
-        ]
+            ids.append(mail_id)
+        return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return mails with their messages, chosen and ordered by the end of an SQL statement."""
+        """Return mails with their messages; `condition` ends the SELECT statement."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
-        """Return the ids of the mails in a folder of who is logged in, newest first."""
+        """Return the ids of the mails in a folder of the user, newest first."""
         sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
             ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
         return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
 
     def by_id(self, ids: Sequence[int]) -> list[Row]:
-        """Return mails with their messages, in the order of their ids."""
+        """Return mails with their messages, in the order of `ids`."""
         marks = ", ".join("?" * len(ids))
         rows = {row["id"]: row for row in self.rows(f"WHERE mails.id IN ({marks})", *ids)}
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of who is logged in, with its message.
+        """Return a mail of the user, with its message.
 
         Raises:
-            ToolError: There is none with that id in this mailbox.
+            ToolError: The user's mailbox has no mail with that id.
         """
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
@@ -275,7 +244,7 @@ class Mailboxes:
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Return a row as a mail with its attachments; who wrote it sees the hidden recipients."""
+        """Convert a row to a mail with attachments; only its author sees bcc."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
@@ -288,14 +257,14 @@ class Mailboxes:
         )
 
     def purge(self, row: Row) -> None:
-        """Remove a mail for good; the server remembers what was sent."""
+        """Delete a mail for good; sent messages are kept for `Email.sent`."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
 
 
 class EmailPart:
-    """A part of the mail server: some of its tools.
+    """A part of the mail server with some of its tools.
 
     Args:
         mailboxes: The mailboxes that all parts share.
@@ -317,18 +286,19 @@ def columns_of(mail: Mail) -> Row:
 
 
 def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
-    """Return whole mails by their ids, in that order."""
+    """Return mails by id, in the given order."""
     return [show_mail(boxes, row) for row in boxes.by_id(email_ids)]
 
 
 def show_mail(boxes: Mailboxes, row: Row) -> Row:
-    """Return a row of `Mailboxes.rows` as a mail with its text and the list of its attachments."""
+    """Return a row of `Mailboxes.rows` as a mail with its text and attachment list."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
+    given = {"from_name": name} if name and not is_mine else {}  # as in the published server
     return {
         "id": str(row["id"]),
         "from": address,
-        **({"from_name": name} if name and not is_mine else {}),
+        **given,
         **_show_text(row),
         "date": row["date"],
         "attachments": _attachments(boxes, row),
@@ -340,7 +310,6 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
 
 
 def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
-    """Return name, media type and size of each attachment, without its content."""
     sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
     files = boxes.store.rows(sql, row["message"]) if row["files"] else []
     return [{**file, "content_type": content_type(file["filename"])} for file in files]
@@ -357,7 +326,7 @@ def show_draft(row: Row) -> Row:
 
 
 def _show_text(row: Row) -> Row:
-    """Return recipients, subject and text; the hidden recipients only to who wrote the mail."""
+    """Return recipients, subject and text; only the author sees bcc."""
     return {
         "to": row["to"],
         "cc": row["cc"],

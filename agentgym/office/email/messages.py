@@ -1,4 +1,4 @@
-"""Mails and their addresses, in the form in which the mailboxes store them."""
+"""Mails and addresses in the form that mailboxes store."""
 
 from __future__ import annotations
 
@@ -12,67 +12,59 @@ from datetime import UTC, datetime
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_SUBJECT = 998
-"""Characters of a subject; RFC 5322, section 2.1.1, allows no longer line."""
+MAX_SUBJECT = 998  # the line limit of RFC 5322, section 2.1.1
 
-MAX_ATTACHMENTS_BYTES = 25 * 2**20
-"""Bytes of the attachments of a mail, as many as Gmail sends."""
+MAX_ATTACHMENTS_BYTES = 25 * 2**20  # of one mail, as in Gmail
 
-MAX_ATTACHMENTS = 100
-"""Attachments of a mail; a message of thousands of parts would take long to parse."""
+MAX_ATTACHMENTS = 100  # of one mail, as many as any task needs
 
+# Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255.
 MAX_NAME = 200
-"""Characters of a person's or a file's name, and bytes of the latter: file systems take 255."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
+# An entry of an address list. The standard library parses such lists recursively and in quadratic
+# time; this pattern is linear.
 _ENTRY = re.compile(
-    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({ADDRESS.pattern})>|({ADDRESS.pattern}))\s*(?:,\s*|\Z)'
+    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
-"""An entry of an address list.
 
-The library parses such lists recursively and in quadratic time, this does so in linear time.
-"""
-
+# Characters that a header cannot carry: controls, line breaks, lone surrogates.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
-"""Characters that a header cannot carry: controls, line ends of all kinds, lone surrogates."""
 
+# A Message-ID that fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
-"""A Message-ID that fits into a line of a header that is not folded."""
 
-_MAX_REFERENCES = 20
-"""Message-IDs in References; RFC 5537, section 3.4.4, keeps the first and the last ones of more."""
+_MAX_REFERENCES = 20  # RFC 5537, section 3.4.4, drops the middle of longer References headers
 
-_MAX_ADDRESS = 254
-"""Characters of an address; RFC 5321, section 4.5.3.1.3, allows no longer path."""
+_MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
 
+# Address lists up to this length are cached, since the same few people write most mails.
 _SHORT_LIST = 500
-"""Characters of an address list that is parsed once: the same few people write most mails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail. Addresses are written `a@x.org` or `Ada <a@x.org>`, several with commas between.
+    """A mail. Addresses are `a@x.org` or `Ada <a@x.org>`, separated by commas.
 
     Attributes:
-        sender: Who wrote it.
-        to: To whom.
-        subject: The subject, in one line.
-        body: The text.
-        date: When it was written; it must have a time zone.
-        html: The text as HTML, if it has that too.
-        cc: Who gets a copy.
-        bcc: Who gets a copy without the others' knowledge.
-        attachments: The bytes of each attached file by its name.
-        message_id: Its Message-ID; the server gives it one when it is empty.
-        in_reply_to: The Message-ID of what it answers.
-        references: The Message-IDs of the thread, oldest first.
-        read: Whether its owner has read it.
-        important: Whether its owner has marked it.
-        folder: Where in the mailbox it is.
-        id: Its id in the mailbox.
-        origin: `sent` if it was really sent with the tools, `filled` if a task delivered it,
-            `bounce` if the server returned one to its author, `import` or `draft`.
+        sender: Author.
+        to: Recipients.
+        subject: Subject, one line.
+        body: Plain text.
+        date: Date with a time zone.
+        html: HTML text, or None.
+        cc: Cc recipients.
+        bcc: Bcc recipients.
+        attachments: Bytes of the attachments by file name.
+        message_id: Message-ID; the server assigns one if empty.
+        in_reply_to: Message-ID of the mail that it answers.
+        references: Message-IDs of the thread, oldest first.
+        read: Whether the owner has read it.
+        important: Whether the owner has marked it.
+        folder: Folder in the mailbox.
+        id: Id in the mailbox.
+        origin: `sent` by a tool, `filled` by a task, `bounce` from the server, `import` or `draft`.
     """
 
     sender: str
@@ -95,40 +87,36 @@ class Mail:
 
     @property
     def text(self) -> str:
-        """The text; that of the HTML where there is no other one."""
+        """Plain text, or the text of the HTML if there is none."""
         return text_of(self.body, self.html)
 
     @property
     def parts(self) -> list[str]:
-        """The texts of its parts, the one that mail programs show first: the HTML, even if it shows
-        nothing.
-        """
+        """Texts in the order that mail programs prefer: HTML first, even if it is empty."""
         html, body = (self.html or "").strip(), self.body.strip()
-        texts = [_html_to_text(html)] if html else []
-        return [*texts, body] if body or not texts else texts
+        if not html:
+            return [body]
+        return [_html_to_text(html), body] if body else [_html_to_text(html)]
 
     @property
     def recipients(self) -> list[str]:
-        """The addresses in to, cc and bcc in small letters, none twice."""
-        return list(
-            dict.fromkeys(
-                address.lower()
-                for part in (self.to, self.cc, self.bcc)
-                for _, address in addresses(part)
-            )
-        )
+        """Lower-case addresses in to, cc and bcc, without duplicates."""
+        recipients: list[str] = []
+        for part in (self.to, self.cc, self.bcc):
+            recipients += [address.lower() for _, address in addresses(part)]
+        return list(dict.fromkeys(recipients))
 
 
 def text_of(body: str, html: str | None) -> str:
-    """Return the text of a mail; that of its HTML where it has no other one."""
+    """Return the text of a mail, taken from its HTML if it has no plain text."""
     return body or _html_to_text(html or "")
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Return the name (often empty) and the address of each entry of an address list, none twice.
+    """Parse an address list into (name, address) pairs without duplicates; names may be empty.
 
     Raises:
-        ToolError: Something in it is no address.
+        ToolError: An entry is not an address.
     """
     return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
 
@@ -141,11 +129,13 @@ def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
         entry = _ENTRY.match(rest, position)
         if has_control or entry is None or entry.end() - position > MAX_NAME + _MAX_ADDRESS:
             raise ToolError(
-                f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, "
+                f"invalid argument: {echo(text)} is not a list of e-mail addresses such as a@x.org, "
                 "Ada <b@y.org>"
             )
         quoted, plain = entry[1], entry[2]
-        name = (plain or "") if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        name = plain or ""
+        if quoted is not None:
+            name = re.sub(r"\\(.)", r"\1", quoted)
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
@@ -156,7 +146,7 @@ _short_list = functools.lru_cache(maxsize=4096)(_parse_list)
 
 
 def format_address(name: str, address: str) -> str:
-    """Return an entry of an address list, with its name as it is read rather than in ASCII."""
+    """Format an address-list entry with a readable name, not encoded in ASCII."""
     if not name:
         return address
     if not re.fullmatch(r"[\w !#$%&'*+/=?^`{|}~-]+", name):
@@ -166,17 +156,17 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in the form that it is stored in.
+    """Return a mail in stored form.
 
     Raises:
-        ToolError: Something in it cannot be part of a message.
+        ToolError: A field cannot be part of a message.
     """
     senders = addresses(mail.sender)
     if len(senders) != 1:
-        raise ToolError(f"invalid argument: a mail has one sender, got {echo(mail.sender)}")
+        raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
     if CONTROL.search(mail.subject) or len(mail.subject) > MAX_SUBJECT:
         raise ToolError(
-            f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got "
+            f"invalid argument: a subject must be one line of at most {MAX_SUBJECT} characters, got "
             f"{echo(mail.subject)}"
         )
     size = sum(map(len, mail.attachments.values()))
@@ -187,7 +177,7 @@ def normalize(mail: Mail) -> Mail:
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
         raise ToolError(
-            "invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, "
+            "invalid argument: the date of a mail must have a time zone and a year from 1900 to 9998, "
             f"got {mail.date}"
         )
     return replace(
@@ -208,19 +198,19 @@ def normalize(mail: Mail) -> Mail:
 
 
 def file_name(name: str) -> str:
-    """Return the name of a file without folders and control characters, as attachments have it."""
+    """Return an attachment's file name without directories and control characters."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
 
 
 def iso_date(date: datetime) -> str:
-    """Return a date as it is shown: ISO 8601 with its own offset."""
+    """Format a date as ISO 8601 with its own offset."""
     return date.isoformat().replace("+00:00", "Z")
 
 
 def _trim_references(references: str) -> str:
-    """Return the Message-IDs of a thread without the middle of a long one."""
+    """Drop the middle of a long list of Message-IDs."""
     ids = _MESSAGE_ID.findall(references)
     if len(ids) > _MAX_REFERENCES:
         ids = [ids[0], *ids[1 - _MAX_REFERENCES :]]
@@ -232,26 +222,25 @@ def _format_all(text: str) -> str:
 
 
 def _clean_text(text: str) -> str:
-    """Return a text with simple line ends, and without what UTF-8 or a message cannot carry."""
+    """Normalise line breaks and replace characters that UTF-8 or a message cannot carry."""
     return re.sub("[\0\ud800-\udfff]", "\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _html_to_text(html: str) -> str:
-    """Return the text of HTML."""
-    # No pattern can run over more than one tag, so their time is linear.
+    # No pattern spans more than one tag, so matching takes linear time.
     text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
     text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
     return html_entities.unescape(re.sub(r"<[^<>]*>", "", text)).strip()
 
 
 def _with_whole_offset(date: datetime) -> datetime:
-    """Return the same moment with an offset in minutes, which a Date header can carry."""
+    """Return the same moment with an offset in whole minutes, as a Date header requires."""
     offset = date.utcoffset()
     return date.astimezone(UTC) if offset is not None and offset.total_seconds() % 60 else date
 
 
 def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return attachments under names that attachments may have, none twice."""
+    """Return attachments under valid, unique names."""
     renamed: dict[str, bytes] = {}
     for name, data in files.items():
         renamed[free_name(renamed, file_name(name))] = bytes(data)
@@ -259,13 +248,17 @@ def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def free_name(files: Mapping[str, bytes], name: str) -> str:
-    """Return a name that no file has: itself, or with a number."""
+    """Return an unused file name, numbered if necessary."""
     return next(numbered for numbered in numbered_names(name) if numbered not in files)
 
 
 def numbered_names(name: str) -> Iterator[str]:
-    """Yield the name of a file, and the same with the numbers from 2 on: `a.txt`, `a (2).txt`."""
+    """Yield a file name and then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
+    if not dot or not stem:  # such as `README` or `.profile`
+        stem, suffix = name, ""
+    else:
+        suffix = f".{suffix}"
     for count in itertools.count(2):
-        yield f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"
+        yield f"{stem} ({count}){suffix}"

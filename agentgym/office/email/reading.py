@@ -1,36 +1,34 @@
-"""The mail server: listing, searching and reading mails."""
+"""Mail server: listing, searching and reading mails."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from agentgym.office.email.headers import content_type, headers_of
 from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
 from agentgym.office.email.messages import numbered_names
-from agentgym.office.email.rfc5322 import content_type, headers_of
 from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-_DOWNLOADS = "attachments"
-"""The directory in the workspace that attachments are downloaded into."""
+_DOWNLOADS = "attachments"  # workspace directory for downloaded attachments
 
-_MAX_TERMS = 50
-"""Words of a query: SQLite compares each with every mail of the folder."""
+_MAX_TERMS = 50  # SQLite compares each word with every mail of the folder
 
+# Header for each key of `get_email_headers`.
 _HEADERS = {
     "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
     "content_type": "Content-Type",
 }  # fmt: skip
-"""The header that each key of `get_email_headers` shows."""
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+# Lines of a message's words that each query field searches.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
-"""The lines of a message's words that each field of a query is searched in."""
 
 
 class Reading(EmailPart):
-    """Listings, searches and single mails of who is logged in."""
+    """Listings, searches and single mails of the user."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
@@ -67,11 +65,11 @@ class Reading(EmailPart):
     ) -> Row:
         """Search the emails of a folder; matches come with their full text, newest first.
 
-        An email matches if subject, sender, recipients or text contain every word of the query, in any case and also
+        An email matches if subject, sender, recipients or text contain every word of the query, ignoring case and also
         inside longer words.
 
         Args:
-            query: Words; "several words" in quotation marks are one phrase; from:, to:, subject: or body: before a word
+            query: Words; "several words" in quotation marks form a phrase; from:, to:, subject: or body: before a word
                 limits where it is searched.
             folder: Folder name.
             page: Page number, from 1.
@@ -98,11 +96,11 @@ class Reading(EmailPart):
             email_id: Email ID.
         """
         headers = headers_of(self._mailboxes.to_mail(self._mailboxes.mine(email_id)))
-        thread = {"in_reply_to": "In-Reply-To", "references": "References"}
-        return {
-            **{key: headers.get(name, "") for key, name in _HEADERS.items()},
-            **{key: headers[name] for key, name in thread.items() if name in headers},
-        }
+        shown = {key: headers.get(name, "") for key, name in _HEADERS.items()}
+        for key, name in (("in_reply_to", "In-Reply-To"), ("references", "References")):
+            if name in headers:
+                shown[key] = headers[name]
+        return shown
 
     @tool
     def download_attachment(self, email_id: str, attachment_filename: str) -> Row:
@@ -130,7 +128,7 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        """Return the number of mails in a folder, and the ids of those on a page."""
+        """Return the number of mails in a folder, and the ids on a page."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
@@ -139,14 +137,13 @@ class Reading(EmailPart):
         return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
 
     def _search(self, query: str, folder: str) -> list[int]:
-        """Return the ids of the mails in a folder that match a query, newest first."""
+        """Return the ids of matching mails in a folder, newest first."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
-        terms = [
-            (field.lower(), (phrase or word).casefold())
-            for field, phrase, word in _TERM.findall(query)
-            if phrase or word
-        ]
+        terms = []
+        for field, phrase, word in _TERM.findall(query):
+            if phrase or word:
+                terms.append((field.lower(), (phrase or word).casefold()))
         if not terms:
             raise ToolError(
                 f"invalid argument: query must name at least one word, got {echo(query)}"
@@ -162,28 +159,28 @@ class Reading(EmailPart):
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
-        """Write an attachment under a free name, unless it was written before; the path."""
+        """Save an attachment under a free name, or find it where it was saved before; return the
+        path.
+        """
         files = self._mailboxes.context.files
-        paths = (f"{_DOWNLOADS}/{numbered}" for numbered in numbered_names(name))
-        path = next(
-            path
-            for path in paths
-            if not files.exists(path) or (files.is_file(path) and files.read(path) == data)
-        )
-        return files.resolve(path) if files.exists(path) else files.write(path, data)
+        for numbered in numbered_names(name):
+            path = f"{_DOWNLOADS}/{numbered}"
+            if not files.exists(path):
+                return files.write(path, data)
+            if files.is_file(path) and files.read(path) == data:
+                return files.resolve(path)
+        raise AssertionError  # the names never end
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
-    """Return whether the fields that terms of a query name contain them."""
-    # Its first four lines are subject, sender and recipients; the text has as many as it likes.
+    """Return whether each term with a field occurs in that field."""
+    # The first four lines are subject, sender and recipients; the rest is text.
     lines = words.split("\n", 4)
-    return all(
-        not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms
-    )
+    limited = [(lines[_FIELDS[field]], term) for field, term in terms if field]
+    return all(any(term in line for line in searched) for searched, term in limited)
 
 
 def _page_numbers(total: int, page: int, page_size: int) -> Row:
-    """Return the numbers of a page of a listing."""
     return {
         "total": total,
         "page": page,

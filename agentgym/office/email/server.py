@@ -1,4 +1,4 @@
-"""The mail server: its users and their mailboxes, which a task fills and reads."""
+"""Mail server: users and their mailboxes, which a task fills and reads."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
+# Extra folders of a mailbox that `create_user` makes, as in the published server.
 _MORE_FOLDERS = ("Spam", "Archive")
-"""Folders that a mailbox made by `create_user` has besides the usual ones, as in the published server."""
 
-_MAX_PASSWORD = 200
-"""Characters of a password; any limit would do."""
+_MAX_PASSWORD = 200  # an arbitrary bound; any would do
 
 
 class Email(Server):
-    """Mail between the users of one server; what goes to other domains leaves the office.
+    """Mail between the users of one server; mails to other domains leave the office.
 
-    The server itself has the users and the methods for tasks; its parts have the tools for mails.
+    Users and the methods for tasks belong to the server itself, the tools for mails to its parts.
 
     Args:
-        context: Clock, identifiers and files; those of its own by default.
+        context: Clock, identifiers and files; a new context by default.
     """
 
     name: ClassVar[str] = "email"
@@ -68,7 +67,7 @@ class Email(Server):
         "import_emails",
         "download_attachment",
     )
-    """The order of the published server, which prompts depend on."""
+    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
@@ -76,16 +75,16 @@ class Email(Server):
         self.parts = tuple(part(self._mailboxes) for part in (Filing, Reading, Writing, Exports))
 
     def add_user(self, email: str, password: str = "", name: str = "") -> None:
-        """Give somebody a mailbox."""
+        """Add a user with a mailbox."""
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Give mailboxes to many, each as e-mail address, password and name.
+        """Add users with mailboxes, each as (address, password, name).
 
-        With an empty password nobody can log in.
+        An empty password disables the login.
 
         Raises:
-            ToolError: It is no address, or there is such a user.
+            ToolError: An address is invalid or taken.
         """
         with self.store.change():
             for email, password, name in users:
@@ -99,13 +98,13 @@ class Email(Server):
                         f"characters, got {echo(name)}"
                     )
                 if self._mailboxes.user_id(email) is not None:
-                    raise ToolError(f"conflict: there is a user {echo(email)} already")
+                    raise ToolError(f"conflict: user {echo(email)} already exists")
                 user = self.store.insert("users", email=email, name=name, password=password)
                 for folder in SYSTEM_FOLDERS:
                     self.store.insert("folders", user=user, name=folder)
 
     def login_as(self, email: str) -> None:
-        """Log a user in without the password, as a task does it before the episode."""
+        """Log a user in without a password, before an episode starts."""
         self.session["user"] = self._mailboxes.existing_user_id(email)
 
     def deliver(
@@ -114,10 +113,10 @@ class Email(Server):
         """Put mails into mailboxes without sending them.
 
         Args:
-            mails: One or many; their dates may be any.
-            user: The only mailbox that they come into; by default those of all recipients, and the
-                Sent folder of the sender.
-            folder: The folder there, which is created if need be.
+            mails: One mail or several, with any dates.
+            user: The only recipient mailbox. By default all recipients get the mail, and the sender
+                a copy in Sent.
+            folder: Folder in that mailbox, created if missing.
         """
         boxes = self._mailboxes
         with self.store.change():
@@ -135,16 +134,16 @@ class Email(Server):
                 boxes.put(stored, "filled", author, places)
 
     def messages(self, user: str, folder: str | None = None) -> list[Mail]:
-        """Return the mails of a mailbox, or of a folder in it, oldest first."""
+        """Return the mails of a mailbox or of one of its folders, oldest first."""
         user_id = self._mailboxes.existing_user_id(user)
         condition = "WHERE user = ? AND (? IS NULL OR folder = ?) ORDER BY at, mails.id"
         rows = self._mailboxes.rows(condition, user_id, folder, folder)
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the mails that a user (all users by default) really sent with the tools, in order.
+        """Return the mails that a user, or any user, sent with the tools, in order.
 
-        They are there whatever became of the copies since.
+        They are kept even if all copies are deleted.
         """
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
@@ -152,11 +151,11 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in self.store.rows(sql, author, author)]
 
     def users(self) -> list[Row]:
-        """Return all users with `email`, `name` and `password`, in the order of their creation."""
+        """Return `email`, `name` and `password` of all users, in order of creation."""
         return self.store.rows("SELECT email, name, password FROM users ORDER BY id")
 
     def folders(self, user: str) -> list[str]:
-        """Return the names of the folders of a user, those that everybody has first."""
+        """Return a user's folder names, system folders first."""
         return self._mailboxes.folders(self._mailboxes.existing_user_id(user))
 
     @tool
@@ -167,6 +166,7 @@ class Email(Server):
             email: Email address.
             password: Password.
         """
+        # An empty password disables the login.
         sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
         user = self.store.row(sql, email, password)
         if user is None:
@@ -188,9 +188,9 @@ class Email(Server):
 
     @tool
     def list_users(self) -> Row:
-        """List the users of the mail server by their addresses."""
+        """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # The order of their creation may give away whom a task is about.
+        # The order of creation could reveal whom a task is about.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

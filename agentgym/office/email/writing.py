@@ -1,4 +1,4 @@
-"""The mail server: sending, answering and forwarding mails, and drafts of them."""
+"""Mail server: sending, answering and forwarding mails, and drafts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 class Writing(EmailPart):
-    """Mails that who is logged in writes."""
+    """Mails that the user writes."""
 
     @tool
     def send_email(
@@ -69,15 +69,15 @@ class Writing(EmailPart):
         """
         old = self._original(email_id)
         me = self._mailboxes.me()["email"].casefold()
-        to = old.to if addresses(old.sender)[0][1].casefold() == me else old.sender
+        to = old.sender
+        if addresses(old.sender)[0][1].casefold() == me:
+            to = old.to  # a reply to one's own mail goes to its recipients
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}
-            copies += [
-                format_address(name, address)
-                for name, address in addresses(f"{old.to}, {old.cc}".strip(", "))
-                if address.casefold() not in served
-            ]
+            for name, address in addresses(f"{old.to}, {old.cc}".strip(", ")):
+                if address.casefold() not in served:
+                    copies.append(format_address(name, address))
         subject = _with_prefix("Re: ", old.subject)
         mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
         references = f"{old.references} {old.message_id}"
@@ -105,11 +105,12 @@ class Writing(EmailPart):
         """
         old = self._original(email_id)
         text = (
-            (f"{body}\n\n" if body else "")
-            + "---------- Forwarded message ----------\n"
-            + f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
-            + f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+            "---------- Forwarded message ----------\n"
+            f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
+            f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
         )
+        if body:
+            text = f"{body}\n\n{text}"
         mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
         return self._send(replace(mail, attachments=old.attachments))
 
@@ -178,7 +179,7 @@ class Writing(EmailPart):
 
     @tool
     def delete_draft(self, draft_id: str) -> str:
-        """Delete a draft for good.
+        """Delete a draft permanently.
 
         Args:
             draft_id: Draft ID.
@@ -193,14 +194,14 @@ class Writing(EmailPart):
         return row
 
     def _original(self, email_id: str) -> Mail:
-        """Return a mail that is answered or forwarded.
+        """Return a mail to answer or forward.
 
         Raises:
-            ToolError: There is none, or it is a draft.
+            ToolError: The mail does not exist or is a draft.
         """
         row = self._mailboxes.mine(email_id)
         if row["origin"] == "draft":
-            raise ToolError(f"conflict: email {email_id} is a draft, which is not sent yet")
+            raise ToolError(f"conflict: email {email_id} is a draft, which has not been sent yet")
         return self._mailboxes.to_mail(row)
 
     def _compose(
@@ -212,16 +213,16 @@ class Writing(EmailPart):
         cc: str | None,
         bcc: str | None,
     ) -> Mail:
-        """Return a mail by who is logged in, of now."""
+        """Return a mail by the user with the current date."""
         me, now = self._mailboxes.me(), self._mailboxes.context.clock.now()
         sender = format_address(me["name"], me["email"])
         return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
 
     def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Return files of the workspace by the names that they have as attachments.
+        """Read workspace files under their attachment names.
 
         Raises:
-            ToolError: One is missing, or two have the same name.
+            ToolError: A file is missing, or two have the same name.
         """
         files = self._mailboxes.context.files
         attachments: dict[str, bytes] = {}
@@ -230,22 +231,22 @@ class Writing(EmailPart):
                 raise ToolError(f"not found: there is no file {echo(path)} in the workspace")
             name = file_name(path)
             if name in attachments:
-                raise ToolError(f"invalid argument: two attachments are called {echo(name)}")
+                raise ToolError(f"invalid argument: two attachments have the name {echo(name)}")
             attachments[name] = files.read(path)
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        """Send a mail: a copy into Sent and one into the INBOX of each recipient here; return the
-        copy in Sent.
+        """Deliver a mail to Sent and to each recipient's INBOX; return the copy in Sent.
 
         Raises:
-            ToolError: It cannot be sent; nobody got it then.
+            ToolError: The mail cannot be sent; nobody has received it.
         """
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
+        # The clock advances only for mails that pass all checks.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
         if unknown := boxes.unknown_recipients(mail):
@@ -253,7 +254,7 @@ class Writing(EmailPart):
         return show_mails(boxes, [copy])[0]
 
     def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
-        """Report to the author of a mail which recipients have no mailbox."""
+        """Report recipients without a mailbox to the author."""
         boxes, me = self._mailboxes, self._mailboxes.me()
         domain = me["email"].partition("@")[2]
         report = Mail(
@@ -270,7 +271,7 @@ class Writing(EmailPart):
 
 
 def _with_prefix(prefix: str, subject: str) -> str:
-    """Return a subject with `Re:` or `Fwd:` before it, once; a very long one loses its end."""
+    """Prefix a subject with `Re:` or `Fwd:` unless it has the prefix; cut it to the maximum length."""
     if subject.casefold().startswith(prefix.strip().casefold()):
         return subject
     return f"{prefix}{subject}"[:MAX_SUBJECT]

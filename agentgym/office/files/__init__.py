@@ -1,3 +1,1 @@
-"""Files of the workspace and the programs that work on them: filesystem, terminal, Python and PDF
-tools.
-"""
+"""Servers for workspace files and programs: filesystem, PDF tools, terminal and Python."""

@@ -1,4 +1,4 @@
-"""The files of the workspace, with the tools of the MCP project's filesystem server."""
+"""Filesystem server with the tools of the MCP project's reference server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ from agentgym.office.files.workspace import ROOT
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_READ_CHARS = 2_000_000
-"""Characters of one reading: more than any context window holds."""
-MAX_MEDIA_BYTES = 2 * 2**20
-"""Bytes of one picture or sound; base64 makes a third more of them."""
-
 
 class Filesystem(Server):
-    """Reads and changes files under `/workspace`; relative paths start there."""
+    """File operations under `/workspace`, where relative paths start."""
 
     name: ClassVar[str] = "filesystem"
 
@@ -39,7 +34,7 @@ class Filesystem(Server):
 
     @tool
     def read_text_file(self, path: str, tail: int | None = None, head: int | None = None) -> str:
-        """Read a file as text, in whole or only its first or last lines.
+        """Read a text file, or only its first or last lines.
 
         Args:
             path: The file.
@@ -51,30 +46,22 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # No text has more lines than characters, and no list can have any number of them.
-        if head := min(head or 0, len(text) + 1):
-            text = "\n".join(text.split("\n", head)[:head])
-        elif tail := min(tail or 0, len(text) + 1):
-            text = "\n".join(text.rsplit("\n", tail)[-tail:])
-        if len(text) > MAX_READ_CHARS:
-            raise ToolError(
-                f"limit exceeded: {len(text)} characters, at most {MAX_READ_CHARS} can be read at "
-                "once; use head or tail"
-            )
+        # Clamp: Python lists cannot hold an arbitrary number of lines.
+        most = len(text) + 1
+        if head:
+            text = "\n".join(text.split("\n", min(head, most))[:head])
+        elif tail:
+            text = "\n".join(text.rsplit("\n", min(tail, most))[-tail:])
         return text
 
     @tool
     def read_media_file(self, path: str) -> dict[str, Any]:
-        """Read a picture, a sound or any other file as base64 with its MIME type.
+        """Read an image, audio file or any other file as base64 with its MIME type.
 
         Args:
             path: The file.
         """
         data = self.context.files.read(path)
-        if len(data) > MAX_MEDIA_BYTES:
-            raise ToolError(
-                f"limit exceeded: {len(data)} bytes, at most {MAX_MEDIA_BYTES} can be read as media"
-            )
         kind = media_type(path)
         encoded = base64.b64encode(data).decode("ascii")
         family = kind.partition("/")[0]
@@ -85,30 +72,24 @@ class Filesystem(Server):
 
     @tool
     def read_multiple_files(self, paths: list[str]) -> str:
-        """Read several text files; one that cannot be read does not keep the others from being read.
+        """Read several text files; a file that cannot be read is reported without failing the call.
 
         Args:
             paths: The files.
         """
         if not paths:
             raise ToolError("invalid argument: paths must name at least one file")
-        parts, room = [], MAX_READ_CHARS
+        parts = []
         for path in paths:
             try:
-                text = self._text(path)
-                if len(text) > room:
-                    raise ToolError(
-                        f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once"
-                    )
-                parts.append(f"{path}:\n{text}\n")
-                room -= len(text)
+                parts.append(f"{path}:\n{self._text(path)}\n")
             except ToolError as error:
                 parts.append(f"{path}: Error - {error}")
         return "\n---\n".join(parts)
 
     @tool
     def write_file(self, path: str, content: str) -> str:
-        """Make a file, or replace all that is in it; its directory must be there.
+        """Create or overwrite a file; its directory must exist.
 
         Args:
             path: The file.
@@ -122,11 +103,11 @@ class Filesystem(Server):
 
     @tool
     def edit_file(self, path: str, edits: list[EditOperation], dryRun: bool = False) -> str:
-        """Replace passages of a text file and show what changes as a diff.
+        """Replace passages of a text file and return the changes as a diff.
 
         Args:
             path: The file.
-            edits: Replacements, made in this order. The old text must be in the file, apart from the indentation of its lines.
+            edits: Replacements, applied in order. The old text must match the file, except for indentation.
             dryRun: Only show the diff.
         """
         old = self.context.files.read_text(path).replace("\r\n", "\n")
@@ -139,7 +120,7 @@ class Filesystem(Server):
 
     @tool
     def create_directory(self, path: str) -> str:
-        """Make a directory and those above it; one that is there stays as it is.
+        """Create a directory and its parents; an existing directory is left unchanged.
 
         Args:
             path: The directory.
@@ -150,57 +131,60 @@ class Filesystem(Server):
 
     @tool
     def list_directory(self, path: str) -> str:
-        """List what is in a directory, each name with [FILE] or [DIR].
+        """List the entries of a directory, each marked [FILE] or [DIR].
 
         Args:
             path: The directory.
         """
-        return "\n".join(
-            f"{'[DIR]' if folder else '[FILE]'} {name}" for name, _, folder in self._entries(path)
-        )
+        lines = []
+        for name, _, is_folder in self._entries(path):
+            kind = "[DIR]" if is_folder else "[FILE]"
+            lines.append(f"{kind} {name}")
+        return "\n".join(lines)
 
     @tool
     def list_directory_with_sizes(self, path: str, sortBy: Literal["name", "size"] = "name") -> str:
-        """List what is in a directory with sizes.
+        """List the entries of a directory with their sizes.
 
         Args:
             path: The directory.
-            sortBy: By name, or the largest first.
+            sortBy: By name, or by size with the largest first.
         """
-        entries = [
-            (name, 0 if folder else self.context.files.size(full), folder)
-            for name, full, folder in self._entries(path)
-        ]
+        entries = []
+        for name, full, is_folder in self._entries(path):
+            size = 0 if is_folder else self.context.files.size(full)
+            entries.append((name, size, is_folder))
         if sortBy == "size":
             entries.sort(key=lambda entry: -entry[1])
-        lines = [
-            f"{'[DIR]' if d else '[FILE]'} {name:<30} {'' if d else _size(size):>10}".rstrip()
-            for name, size, d in entries
+        lines = []
+        for name, size, is_folder in entries:
+            if is_folder:
+                lines.append(f"[DIR] {name:<30}".rstrip())
+            else:
+                lines.append(f"[FILE] {name:<30} {_size(size):>10}")
+        folders = sum(is_folder for _, _, is_folder in entries)
+        total = sum(size for _, size, _ in entries)
+        lines += [
+            "",
+            f"Total: {len(entries) - folders} files, {folders} directories",
+            f"Combined size: {_size(total)}",
         ]
-        folders = sum(folder for *_, folder in entries)
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"Total: {len(entries) - folders} files, {folders} directories",
-                f"Combined size: {_size(sum(size for _, size, _ in entries))}",
-            ]
-        )
+        return "\n".join(lines)
 
     @tool
     def directory_tree(self, path: str, excludePatterns: list[str] = []) -> str:  # noqa: B006 - the schema tells it, and nothing changes it
-        """Show a directory with all that is in it as JSON: name, type, and the children of directories.
+        """Show a directory tree as JSON: name, type, and the children of directories.
 
         Args:
             path: The directory.
-            excludePatterns: Glob patterns of what to leave out; a plain name leaves it out wherever it is.
+            excludePatterns: Glob patterns to leave out; a plain name is left out at any depth.
         """
         patterns = [each for pattern in excludePatterns for each in _anywhere(pattern)]
         return json.dumps(self._tree(path, "", Patterns(patterns)), indent=2, ensure_ascii=False)
 
     @tool
     def move_file(self, source: str, destination: str) -> str:
-        """Move or rename a file or directory; nothing may be at the new path.
+        """Move or rename a file or directory; the destination must not exist.
 
         Args:
             source: The file or directory.
@@ -215,9 +199,9 @@ class Filesystem(Server):
         """Find files and directories by a glob pattern: `*.csv` in the directory itself, `**/*.csv` at any depth.
 
         Args:
-            path: Where to look.
-            pattern: Matched against paths relative to there.
-            excludePatterns: Glob patterns of what to leave out.
+            path: The directory to search.
+            pattern: Matched against paths relative to that directory.
+            excludePatterns: Glob patterns to leave out.
         """
         included, excluded = Patterns([pattern]), Patterns(excludePatterns)
         paths = [
@@ -227,28 +211,31 @@ class Filesystem(Server):
 
     @tool
     def get_file_info(self, path: str) -> str:
-        """Show size, times, type and permissions of a file or directory.
+        """Show size, timestamps, type and permissions of a file or directory.
 
         Args:
             path: The file or directory.
         """
         files = self.context.files
         modified = files.modified(path)
-        folder = files.is_dir(path)
+        is_folder = files.is_dir(path)
+        size, created, permissions = _FOLDER_BYTES, modified, "755"
+        if not is_folder:
+            size, created, permissions = files.size(path), files.file(path).created, "644"
         facts = {
-            "size": str(_FOLDER_BYTES if folder else files.size(path)),
-            "created": _date(modified if folder else files.file(path).created),
+            "size": size,
+            "created": _date(created),
             "modified": _date(modified),
-            "accessed": _date(modified),
-            "isDirectory": json.dumps(folder),
-            "isFile": json.dumps(not folder),
-            "permissions": "755" if folder else "644",
+            "accessed": _date(modified),  # reading is not recorded
+            "isDirectory": json.dumps(is_folder),
+            "isFile": json.dumps(not is_folder),
+            "permissions": permissions,
         }
         return "\n".join(f"{name}: {fact}" for name, fact in facts.items())
 
     @tool
     def list_allowed_directories(self) -> str:
-        """List the directories that can be used, with all that is in them."""
+        """List the directories that are accessible, including their subdirectories."""
         return f"Allowed directories:\n{ROOT}"
 
     def _text(self, path: str) -> str:
@@ -260,29 +247,26 @@ class Filesystem(Server):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
-        """Name, canonical path and whether it is a directory, of all that is in a directory."""
+        """Return the name, the canonical path and whether it is a directory, for each entry."""
         full, files = self.context.files.resolve(path), self.context.files
         return [
             (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)
         ]
 
     def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": name,
-                "type": "directory",
-                "children": self._tree(full, f"{above}{name}/", excluded),
-            }
-            if folder
-            else {"name": name, "type": "file"}
-            for name, full, folder in self._entries(path)
-            if not excluded.match(f"{above}{name}")
-        ]
+        tree: list[dict[str, Any]] = []
+        for name, full, is_folder in self._entries(path):
+            if excluded.match(f"{above}{name}"):
+                continue
+            if is_folder:
+                children = self._tree(full, f"{above}{name}/", excluded)
+                tree.append({"name": name, "type": "directory", "children": children})
+            else:
+                tree.append({"name": name, "type": "file"})
+        return tree
 
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
-        """Relative and canonical path of all below a directory; what is excluded hides what is in
-        it.
-        """
+        """Yield the relative and canonical paths below a directory, skipping excluded subtrees."""
         for name, full, folder in self._entries(path):
             relative = f"{above}{name}"
             if not excluded.match(relative):
@@ -291,8 +275,7 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-_FOLDER_BYTES = 4_096
-"""The size of a directory on a usual file system of Linux."""
+_FOLDER_BYTES = 4_096  # Linux reports this size for most directories
 
 
 def _anywhere(pattern: str) -> Sequence[str]:
@@ -300,10 +283,11 @@ def _anywhere(pattern: str) -> Sequence[str]:
 
 
 def _size(size: int) -> str:
-    """Return a number of bytes in words: `14 B`, `2.93 KB`."""
     if size < 2**10:
         return f"{size} B"
-    return f"{size / 2**10:.2f} KB" if size < 2**20 else f"{size / 2**20:.2f} MB"
+    if size < 2**20:
+        return f"{size / 2**10:.2f} KB"
+    return f"{size / 2**20:.2f} MB"
 
 
 def _date(moment: datetime) -> str:

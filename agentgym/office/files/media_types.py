@@ -1,18 +1,17 @@
-"""The media types of files, by their names."""
+"""Media types by file name."""
 
 from __future__ import annotations
 
 import functools
 import mimetypes
 
-BYTES = "application/octet-stream"
-"""The type of a file of which nothing is known."""
+BYTES = "application/octet-stream"  # the type of an unknown file
 
 
+# The built-in table only: the host's own tables would make results differ between machines.
 _types = functools.cache(mimetypes.MimeTypes)
-"""The library's own table, without the files of the machine."""
 
 
 def media_type(name: str) -> str:
-    """Return the type of a file with this name."""
+    """Return the media type for a file name."""
     return _types().guess_type(name)[0] or BYTES

@@ -1,6 +1,4 @@
-"""Glob patterns over paths: `*` and `?` within a name, `**` over any number of names, `{a,b}` for
-either.
-"""
+"""Glob patterns for paths: `*` and `?` within a name, `**` across names, `{a,b}` for either."""
 
 from __future__ import annotations
 
@@ -10,17 +8,14 @@ from fnmatch import fnmatchcase
 
 from agentgym.text.tools import ToolError
 
-MAX_PATTERN_CHARS = 256
-"""Characters of a pattern: it bounds the time of a match."""
-MAX_PATTERNS = 100
-"""Patterns after braces are spelled out, whose number grows with each pair of braces."""
+MAX_PATTERN_CHARS = 256  # bounds the matching time
+MAX_PATTERNS = 100  # braces expand to exponentially many patterns
 
-_CHOICE = re.compile(r"\{([^{}]*)\}")
-"""Innermost braces; they are spelled out from the inside."""
+_CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces, which are expanded first
 
 
 class Patterns:
-    """Some patterns, of which a path matches any.
+    """A set of patterns that matches a path if any pattern does.
 
     Args:
         patterns: The patterns.
@@ -30,9 +25,9 @@ class Patterns:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = [
-            spelled.split("/") for pattern in patterns for spelled in _spell_out(pattern)
-        ]
+        self._patterns: list[list[str]] = []
+        for pattern in patterns:
+            self._patterns += [spelling.split("/") for spelling in _spell_out(pattern)]
         if len(self._patterns) > MAX_PATTERNS:
             raise ToolError(
                 f"limit exceeded: {len(self._patterns)} patterns, at most {MAX_PATTERNS} are "
@@ -40,32 +35,34 @@ class Patterns:
             )
 
     def match(self, path: str) -> bool:
-        """Tell if a relative path matches one of them."""
+        """Return whether a relative path matches any pattern."""
         names = path.split("/")
         return any(_match(names, pattern) for pattern in self._patterns)
 
 
 def _spell_out(pattern: str) -> list[str]:
-    """Return the patterns without braces that a pattern stands for."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(
             f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
             "are allowed"
         )
-    spellings = [pattern]
-    while any(choices := [_CHOICE.search(each) for each in spellings]):
-        spellings = [
-            each if choice is None else each[: choice.start()] + option + each[choice.end() :]
-            for each, choice in zip(spellings, choices, strict=True)
-            for option in ([""] if choice is None else choice[1].split(","))
-        ]
-        if len(spellings) > MAX_PATTERNS:
+    spellings: list[str] = []
+    open_spellings = [pattern]
+    while open_spellings:
+        spelling = open_spellings.pop(0)
+        choice = _CHOICE.search(spelling)
+        if choice is None:
+            spellings.append(spelling)
+            continue
+        before, after = spelling[: choice.start()], spelling[choice.end() :]
+        open_spellings += [before + option + after for option in choice[1].split(",")]
+        if len(spellings) + len(open_spellings) > MAX_PATTERNS:
             raise ToolError(f"limit exceeded: the pattern has more than {MAX_PATTERNS} spellings")
     return spellings
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match names by the ends that each part of the pattern can reach: quick for any pattern."""
+    """Match in polynomial time by tracking the name positions that each part can end at."""
     ends = {0}
     for part in pattern:
         if part == "**":

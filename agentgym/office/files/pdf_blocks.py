@@ -1,4 +1,4 @@
-"""The parts of the pages of PDF files."""
+"""Building blocks of PDF pages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; it breaks into lines where it is too long.
+    """A paragraph, wrapped to the page width.
 
     Attributes:
-        text: What it says.
-        size: Of the letters, in points.
-        bold: Whether the letters are.
-        align: Where its lines stand.
+        text: The content.
+        size: Font size in points.
+        bold: Whether the font is bold.
+        align: Alignment of the lines.
     """
 
     text: str
@@ -32,16 +32,16 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of cells with lines around them; the first row is the head."""
+class PdfTable:
+    """A table with grid lines; the first row is the header."""
 
     rows: Sequence[Sequence[str]]
 
 
-Block: TypeAlias = str | Text | Box | Table
-"""A part of a page; a `str` is a `Text`, an empty one a blank line."""
+Block: TypeAlias = str | Text | Box | PdfTable
+"""A part of a page; a plain `str` is a `Text`, an empty one a blank line."""
 
 
 def as_text(block: str | Text) -> Text:
-    """Return a paragraph, which may be given as its text."""
+    """Return a `Text`, converting a plain string."""
     return Text(block) if isinstance(block, str) else block

@@ -1,7 +1,7 @@
-"""Pages of lines, boxes and tables, set as the layout engine of reportlab sets them, byte for byte,
-and without its cost: what it does for any layout at all takes some milliseconds a page.
+"""Fast page layout that is byte-identical to reportlab's.
 
-A page that it would break, and a text that it would treat in a special way, are left to it.
+Reportlab's general layout engine takes milliseconds a page. Pages that overflow and texts that need
+special treatment are left to it.
 """
 
 from __future__ import annotations
@@ -15,42 +15,31 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.libraries import pdf_library
 
-LEADING = 1.3
-"""The distance of lines by the size of their letters."""
-BLANK = 11.0
-"""The height of a blank line."""
-PADDING = 6.0
-"""Space around tables and boxes; also what reportlab leaves free within frames, and left and right
-of the text of a cell.
-"""
-MARGIN = 56.0
-"""Space between a page and its frame, in points."""
+LEADING = 1.3  # line height as a multiple of the font size
+BLANK = 11.0  # height of a blank line in points
+PADDING = 6.0  # space around tables and boxes, and reportlab's own padding in frames and cells
+MARGIN = 56.0  # space between the page edge and its frame, in points
 
-_INDENT = 80.0
-"""Points of a line that are left free around a box or table by which readers surely see a space."""
+_INDENT = 80.0  # free points beside a box or table that make PDF readers insert a space for certain
 _EDGE = MARGIN + PADDING
+# Reportlab's defaults for table cells: font size, line height and bottom padding.
 _CELL_SIZE, _CELL_LEADING, _CELL_BOTTOM = 10.0, 12.0, 3.0
-"""Letters of the cells of a table, the distance of their lines and the space below them."""
 _CELL_BASE = _CELL_BOTTOM + _CELL_LEADING - _CELL_SIZE
 _CELL_HEIGHT = _CELL_LEADING + 2 * _CELL_BOTTOM
-_SHRINKAGE = 0.05
-"""The share of each space that may be taken away to fit one more word on a line."""
-_SHORT = 1e-8
-"""Points that a line may be too long."""
+_SHRINKAGE = 0.05  # fraction of each space that reportlab removes to fit one more word on a line
+_SHORT = 1e-8  # tolerance in points for a line that is too long
+# Characters that reportlab drops, changes or breaks lines at.
 _SPECIAL = re.compile(r"[\0-\x1f\x7f\xa0\xad<>]|  |^ | $|^$")
-"""Signs that reportlab removes, changes or breaks lines at, in a text that should stay as it is."""
 _ESCAPED = re.compile(rb"[()\\\x80-\xff]")
 _STREAM = re.compile(rb"/Length \d+\n>>\nstream\n.*?endstream", re.DOTALL)
 _OBJECT = re.compile(rb"^\d+ 0 obj$", re.MULTILINE)
 
 
 class PageLayout(NamedTuple):
-    """A page that was set: its content in the language of PDF, its text, and whether it has bold
-    letters.
-    """
+    """A laid-out page: its PDF content stream, its text, and whether it uses bold letters."""
 
     content: bytes
     text: str
@@ -58,22 +47,22 @@ class PageLayout(NamedTuple):
 
 
 class _Special(Exception):
-    """The layout is one of those that are left to reportlab."""
+    """The layout must be left to reportlab."""
 
 
 def set_page(blocks: Sequence[Block], size: tuple[float, float]) -> PageLayout | None:
-    """Return a page of a size with some blocks; None for a layout that is left to reportlab."""
+    """Lay out a page, or return None if reportlab must do it."""
     page = _Page(*size)
     try:
         for block in blocks:
             page.add(block)
-    except (_Special, UnicodeEncodeError):  # which it refuses
+    except (_Special, UnicodeEncodeError):  # reportlab reports unsupported characters
         return None
     return PageLayout(page.content(), "".join(page.texts), page.bold) if page.texts else None
 
 
 def fill_frame(frame: bytes, contents: Sequence[bytes]) -> bytes:
-    """Return a file of reportlab with other contents of its pages, which end it."""
+    """Replace the page contents of a file that reportlab wrote."""
     filled = iter(base64.a85encode(zlib.compress(content)) for content in contents)
 
     def stream(_: re.Match[bytes]) -> bytes:
@@ -90,24 +79,24 @@ def fill_frame(frame: bytes, contents: Sequence[bytes]) -> bytes:
 
 
 class _Page:
-    """A page that is being set from top to bottom."""
+    """A page under layout, from top to bottom."""
 
     def __init__(self, width: float, height: float) -> None:
         self._width = width - 2 * _EDGE
         self._y = height - _EDGE
         self._space = -1.0  # below the last block; negative at the top of the page
         self._parts = ["1 0 0 1 0 0 cm  BT /F1 12 Tf 14.4 TL ET"]
-        self._next_line = (math.inf, 0.0)  # where one more line would stand, and its size
+        self._next_line = (math.inf, 0.0)  # height and font size of a following line
         self.texts: list[str] = []
         self.bold = False
 
     def content(self) -> bytes:
-        """Return all parts in the language of PDF."""
+        """Return the content stream."""
         return "\n".join((*self._parts, " \n")).encode("latin-1")
 
     def add(self, block: Block) -> None:
-        """Set a block below the last one."""
-        if isinstance(block, Table):
+        """Add a block below the last one."""
+        if isinstance(block, PdfTable):
             self._add_table(block)
         elif isinstance(block, Box):
             self._add_box(block)
@@ -123,7 +112,7 @@ class _Page:
         x: float = _EDGE,
         space: float = 0.0,
     ) -> float:
-        """Place something of a height with a space around it; return the place of its bottom."""
+        """Place content with space around it and return the y coordinate of its bottom."""
         before = max(space - self._space, 0.0) if self._space >= 0 else 0.0
         y = self._y - (height + before)
         if y < _EDGE:
@@ -141,7 +130,7 @@ class _Page:
         shown = " ".join(line.shown() for line in lines)
         y = self._place(height, _text_parts(height - text.size, text, leading, shown))
         below = float(_number(height - text.size))
-        for _ in lines:  # in the order in which readers add, since the last digit may matter
+        for _ in lines:  # add as PDF readers do: the last digit may matter
             below -= float(_number(leading))
         self._next_line = below + y, text.size
         self.texts += [f"{line.text}\n" for line in lines]
@@ -170,7 +159,7 @@ class _Page:
         self._note_cells([box.text], is_beside=bool(self.texts))
         self._next_line = y + _CELL_BOTTOM - text.size, text.size
 
-    def _add_table(self, table: Table) -> None:
+    def _add_table(self, table: PdfTable) -> None:
         rows = [[_check(cell) for cell in row] for row in table.rows]
         if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
             raise _Special
@@ -181,13 +170,14 @@ class _Page:
         height = len(rows) * _CELL_HEIGHT
         parts = ["q", "0 0 0 rg"]
         for number, row in enumerate(rows):
-            if number < 2:  # the head is bold
-                parts.append(f"BT /{'F1' if number else 'F2'} 10 Tf 12 TL ET")
+            if number == 0:
+                parts.append("BT /F2 10 Tf 12 TL ET")  # the header is bold
+            elif number == 1:
+                parts.append("BT /F1 10 Tf 12 TL ET")
             y = height - (number + 1) * _CELL_HEIGHT + _CELL_BASE
-            parts += [
-                f"BT 1 0 0 1 {_number(x + PADDING)} {_number(y)} Tm ({_escape(cell)}) Tj T* ET"
-                for x, cell in zip(columns, row, strict=False)
-            ]
+            for x, cell in zip(columns, row, strict=False):
+                place = f"1 0 0 1 {_number(x + PADDING)} {_number(y)} Tm"
+                parts.append(f"BT {place} ({_escape(cell)}) Tj T* ET")
         heights = [height - number * _CELL_HEIGHT for number in range(len(rows) + 1)]
         parts += [*_frame_parts(columns, heights, 0.5), "Q"]
         x = _EDGE + 0.5 * (self._width - columns[-1])
@@ -199,26 +189,24 @@ class _Page:
         self._next_line = bottom + _CELL_BASE - _CELL_LEADING, _CELL_SIZE
 
     def _note_cells(self, cells: Sequence[str], *, is_beside: bool) -> None:
-        """Note the text of cells, of which some are bold. Where the first one is beside the line that
-        would be next, readers see a space before it.
+        """Record the text of cells. If the first cell is level with the next line, PDF readers
+        insert a space before it.
         """
-        first, *others = cells
-        self.texts += [
-            f" {first}\n" if is_beside else f"{first}\n",
-            *(f"{cell}\n" for cell in others),
-        ]
+        self.texts += [f"{cell}\n" for cell in cells]
+        if is_beside:
+            self.texts[-len(cells)] = f" {cells[0]}\n"
         self.bold = True
 
 
 def _check(text: str) -> str:
-    """Return a text that reportlab shows as it is."""
+    """Return a text that reportlab shows unchanged."""
     if _SPECIAL.search(text):
         raise _Special
     return text
 
 
 def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
-    """Return the parts that show lines of text in black, the first one at a height."""
+    """Return the operators that show black text, with the first line at height `y`."""
     font = f"/{'F2' if text.bold else 'F1'} {_number(text.size)} Tf"
     start, lines = f"BT 1 0 0 1 0 {_number(y)} Tm", f"{_number(leading)} TL"
     if "&" not in text.text:
@@ -229,7 +217,7 @@ def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
 
 
 def _frame_parts(xs: Sequence[float], ys: Sequence[float], width: float) -> list[str]:
-    """Return the parts that draw lines of a width at some places, those around them first."""
+    """Return the operators that draw grid lines, the outer ones first."""
     right, top = _number(xs[-1]), _number(ys[0])
     across = [f"n 0 {_number(y)} m {right} {_number(y)} l S" for y in ys]
     down = [f"n {_number(x)} 0 m {_number(x)} {top} l S" for x in xs]
@@ -238,27 +226,24 @@ def _frame_parts(xs: Sequence[float], ys: Sequence[float], width: float) -> list
 
 
 def _column_width(cells: Sequence[str]) -> float:
-    """Return the width of a column with some cells, the first of which is bold."""
     widths = (_text_width(cell, _CELL_SIZE, not number) for number, cell in enumerate(cells))
     return max(widths) + 2 * PADDING
 
 
 class _Line(NamedTuple):
-    """A line of a text, and the points that each space in it gets beside its own, which are
-    negative where the last word would not fit otherwise.
-    """
+    """A line and the extra points for each of its spaces, negative if the last word is squeezed in."""
 
     text: str
     spacing: float
 
     def shown(self) -> str:
-        """Return the line in the language of PDF."""
+        """Return the PDF operators."""
         text = f"({_escape(self.text)}) Tj T*"
         return f"{_number(self.spacing)} Tw {text} 0 Tw" if self.spacing else text
 
 
 def _break_lines(text: str, size: float, bold: bool, width: float) -> list[_Line]:
-    """Return the lines of a text that may have a width."""
+    """Break a text into lines of at most `width`."""
     space = _text_width(" ", size, bold)
     lines: list[tuple[float, list[str]]] = []
     line: list[str] = []
@@ -274,10 +259,12 @@ def _break_lines(text: str, size: float, bold: bool, width: float) -> list[_Line
             lines.append((width - used, line))
             line, used = [word], own
     lines.append((width - used, line))
-    return [
-        _Line(" ".join(words), rest / (len(words) - 1) if rest <= -_SHORT else 0.0)
-        for rest, words in lines
-    ]
+    broken = []
+    for rest, words in lines:
+        is_squeezed = rest <= -_SHORT
+        spacing = rest / (len(words) - 1) if is_squeezed else 0.0
+        broken.append(_Line(" ".join(words), spacing))
+    return broken
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -297,10 +284,12 @@ def _number(value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text as it stands between parentheses."""
+    """Escape a text for a PDF string literal."""
     return _ESCAPED.sub(_escaped, text.encode("cp1252")).decode("ascii")
 
 
 def _escaped(match: re.Match[bytes]) -> bytes:
     sign = match[0]
-    return b"\\%03o" % sign[0] if sign[0] >= 0x80 else b"\\" + sign
+    if sign[0] >= 0x80:
+        return b"\\%03o" % sign[0]  # an octal escape keeps the file ASCII
+    return b"\\" + sign

@@ -1,4 +1,4 @@
-"""Reading, searching and putting together PDF files, with the tools of pdf-tools-mcp."""
+"""PDF server with the tools of pdf-tools-mcp: reading, searching, merging and splitting."""
 
 from __future__ import annotations
 
@@ -12,50 +12,33 @@ from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import HostLimitError, ToolError, echo, tool
 
-MAX_READ_CHARS = 2_000_000
-"""Characters of one reading: more than any context window holds."""
-MAX_MATCHES = 2_000
-"""Matches of a search: they are kept, and belong to each snapshot."""
-MAX_SEARCHES = 20
-"""Searches that are kept; the oldest is dropped."""
+MAX_MATCHES = 2_000  # matches are stored in every snapshot
+MAX_SEARCHES = 20  # the oldest search is dropped
+# Maximum pattern length: compiling a regular expression has no time limit.
 MAX_PATTERN_CHARS = 1_000
-"""Characters of a pattern: compiling a regular expression has no limit of time."""
 
-_CONTEXT_CHARS = 100
-"""Characters shown on either side of a match: a line or two."""
-_SECONDS = 2.0
-"""Time of a search in one page: a pattern may backtrack without end."""
+_CONTEXT_CHARS = 100  # characters of context on each side of a match, about one or two lines
+_SECONDS = 2.0  # time limit for searching one page, since a pattern may backtrack exponentially
 
 
 class PdfTools(Server):
-    """Works on the PDF files of the workspace.
-
-    Searches are kept, so that their results can be paged through.
-    """
+    """Tools for the PDF files of the workspace. Search results are stored for paging."""
 
     name: ClassVar[str] = "pdf_tools"
 
     @tool
     def read_pdf_pages(self, pdf_file_path: str, start_page: int = 1, end_page: int = 1) -> str:
-        """Read the text of some pages.
+        """Read the text of a page range.
 
         Args:
             pdf_file_path: The file.
-            start_page: The first page, from 1 on.
-            end_page: The last page; pages that the file does not have are left out.
+            start_page: First page, from 1.
+            end_page: Last page; pages beyond the end of the file are ignored.
         """
         pages = read_pdf(self._bytes(pdf_file_path))
         first, last = sorted(min(max(page, 1), len(pages)) for page in (start_page, end_page))
-        texts = [
-            f"=== Page {k} ===\n{pages[k - 1]}"
-            for k in range(max(first, 1), last + 1)
-            if pages[k - 1].strip()
-        ]
-        if sum(map(len, texts)) > MAX_READ_CHARS:
-            raise ToolError(
-                f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read "
-                "fewer pages"
-            )
+        chosen = list(enumerate(pages, 1))[max(first, 1) - 1 : last]
+        texts = [f"=== Page {k} ===\n{text}" for k, text in chosen if text.strip()]
         if not texts:
             return (
                 f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no "
@@ -67,7 +50,7 @@ class PdfTools(Server):
 
     @tool
     def get_pdf_info(self, pdf_file_path: str) -> str:
-        """Show how many pages a PDF file has, and its metadata.
+        """Show the page count and metadata of a PDF file.
 
         Args:
             pdf_file_path: The file.
@@ -85,17 +68,17 @@ class PdfTools(Server):
                 facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
         lines = [
             "PDF file information:",
-            *(f"{name}: {fact[:1_000]}" for name, fact in facts.items()),
+            *(f"{name}: {fact}" for name, fact in facts.items()),
         ]
         return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
     @tool
     def merge_pdfs(self, pdf_paths: list[str], output_path: str) -> str:
-        """Put PDF files together, in this order, as one.
+        """Merge PDF files in the given order.
 
         Args:
             pdf_paths: The files.
-            output_path: The file to make or replace.
+            output_path: The file to create or overwrite.
         """
         if not pdf_paths:
             raise ToolError("invalid argument: pdf_paths must name at least one file")
@@ -106,19 +89,19 @@ class PdfTools(Server):
 
     @tool
     def extract_pdf_pages(self, source_path: str, page_numbers: list[int], output_path: str) -> str:
-        """Make a PDF file of some pages of another.
+        """Extract pages of a PDF file into a new file.
 
         Args:
-            source_path: The file to take pages of.
-            page_numbers: Which pages in which order, from 1 on; those that the file does not have are left out.
-            output_path: The file to make or replace.
+            source_path: The source file.
+            page_numbers: Pages in the order to extract, from 1; pages beyond the end of the file are ignored.
+            output_path: The file to create or overwrite.
         """
         with guarded():
             total = len(open_pdf(self._bytes(source_path)).pages)
         numbers = [number for number in page_numbers if 1 <= number <= total]
         if not numbers:
             raise ToolError(
-                f"invalid argument: none of the pages is there; the file has pages 1 to {total}"
+                f"invalid argument: none of the pages exists; the file has pages 1 to {total}"
             )
         count = self._write([(source_path, numbers)], output_path)
         return (
@@ -128,23 +111,22 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_content(self, pdf_file_path: str, pattern: str, page_size: int = 10) -> str:
-        """Search a PDF file for a regular expression, regardless of case; the first page of what is found, with a search id.
+        """Search a PDF file for a regular expression, ignoring case; returns the first page of results and a search id.
 
         Args:
             pdf_file_path: The file.
             pattern: The regular expression.
-            page_size: Results a page, 10 to 50; 10 if it is something else.
+            page_size: Results per page, 10 to 50; other values mean 10.
         """
         matches = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
         if not matches:
             return f"No matches found for pattern: {pattern}"
         size = page_size if 10 <= page_size <= 50 else 10
-        warning = (
-            ""
-            if size == page_size
-            else f"Warning: Page size {page_size} is out of range (10-50). Using default value "
-            "10.\n"
-        )
+        warning = ""
+        if size != page_size:
+            warning = (
+                f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
+            )
         searches = self.session.setdefault("searches", {})
         identity = self.context.new_id("search", 8)
         searches[identity] = {
@@ -160,22 +142,20 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_next_page(self, search_id: str) -> str:
-        """Show the next page of a search.
+        """Show the next page of search results.
 
         Args:
             search_id: The search.
         """
         search = self._search(search_id)
         last = _pages(search)
-        return (
-            f"Already on last page ({last}/{last})"
-            if search["page"] == last
-            else self._show(search_id, search["page"] + 1)
-        )
+        if search["page"] == last:
+            return f"Already on last page ({last}/{last})"
+        return self._show(search_id, search["page"] + 1)
 
     @tool
     def search_pdf_prev_page(self, search_id: str) -> str:
-        """Show the page before in a search.
+        """Show the previous page of search results.
 
         Args:
             search_id: The search.
@@ -185,11 +165,11 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_go_page(self, search_id: str, page_number: int) -> str:
-        """Show a page of a search.
+        """Show a given page of search results.
 
         Args:
             search_id: The search.
-            page_number: The page, from 1 on.
+            page_number: The page, from 1.
         """
         last = _pages(self._search(search_id))
         if not 1 <= page_number <= last:
@@ -200,7 +180,7 @@ class PdfTools(Server):
 
     @tool
     def search_pdf_info(self, search_id: str) -> str:
-        """Show what was searched for where, and which page was last shown.
+        """Show the file, pattern and current page of a search.
 
         Args:
             search_id: The search.
@@ -227,7 +207,7 @@ class PdfTools(Server):
         return self.context.files.read(path)
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
-        """Write pages of files, all or those of these numbers, as one file; how many there were."""
+        """Write pages into one file and return their count; None means all pages of a source."""
         writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
         with guarded():
             for path, numbers in sources:
@@ -254,24 +234,25 @@ class PdfTools(Server):
         return searches[identity]
 
     def _show(self, identity: str, page: int, *, first: bool = False) -> str:
-        """Show a page of a search; only the first answer says how many matches a page has."""
+        """Format a page of results; only the first answer states the page size."""
         search = self._search(identity)
         search["page"], search["accessed"] = page, self.context.clock.now()
         matches, size = search["found"], search["size"]
-        total = (
-            f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
-        )
+        total = str(len(matches))
+        if len(matches) == MAX_MATCHES:
+            total += " (the maximum)"
         lines = [
             f"Search ID: {identity}",
             f"Pattern: {search['pattern']}",
             f"Total matches: {total}",
             f"Page: {page}/{_pages(search)}",
-            *([f"Results per page: {size}"] if first else []),
-            "",
         ]
-        for k, (number, text, before, after) in list(enumerate(matches, 1))[
-            (page - 1) * size : page * size
-        ]:
+        if first:
+            lines.append(f"Results per page: {size}")
+        lines.append("")
+        first_match = (page - 1) * size
+        shown = matches[first_match : first_match + size]
+        for k, (number, text, before, after) in enumerate(shown, first_match + 1):
             lines += [
                 f"Match {k}:",
                 f"  Page: {number}",
@@ -292,10 +273,10 @@ def _pages(search: dict[str, Any]) -> int:
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """Return the matches of a pattern: page, text, and what stands before and after it.
+    """Return the matches of a pattern as (page, text, text before, text after).
 
     Raises:
-        ToolError: It is no regular expression, or takes too long.
+        ToolError: The pattern is invalid or takes too long.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(
@@ -317,7 +298,7 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
                     return matches
     except (regex.error, RecursionError, OverflowError) as error:
         raise ToolError(
-            f"invalid argument: {echo(pattern)} is no regular expression: {error}"
+            f"invalid argument: {echo(pattern)} is not a valid regular expression: {error}"
         ) from None
     except TimeoutError:
         raise HostLimitError(

@@ -1,6 +1,4 @@
-"""PDF files: written from lines, boxes and tables, the same bytes each time, and read back as
-text.
-"""
+"""Deterministic PDF files: written from text, boxes and tables, and read back as text."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from io import BytesIO
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text, as_text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.files.pdf_pages import (
     BLANK,
     LEADING,
@@ -27,50 +25,46 @@ from agentgym.office.files.pdf_pages import (
 from agentgym.office.libraries import pdf_library
 from agentgym.text.tools import ToolError
 
-MAX_PAGES = 500
-"""Pages of a file: reading one takes milliseconds."""
+MAX_PAGES = 500  # reading a page takes milliseconds
 
+# Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a page
+# or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
 MAX_WORK = 200_000
-"""Work of reading a file: words and numbers of its pages, `_FORM_WORK` for each form, and tenths of
-the bytes of pages and fonts. A page of text takes some hundreds; this much takes about three
-seconds of a processor.
-"""
 
-_FORM_WORK = 10_000
-"""Work of a form that a page draws: it may hold megabytes without a word."""
+_FORM_WORK = 10_000  # a form may contain megabytes without a word
 
+# Maximum size of an unpacked stream; a page of text has some thousands of bytes.
 _STREAM_BYTES = 4 * 2**20
-"""Bytes of a stream when it is unpacked; a page of text has some thousands."""
 
-_CACHED_BYTES = 2**20
-"""A larger file is read anew each time, so that the cache stays below 64 MiB."""
+_CACHED_BYTES = 2**20  # larger files are not cached, which keeps the cache below 64 MiB
 
 
-_WRITTEN = 1_024
-"""Written files whose texts are known without reading them: more than a state of 1M tokens has."""
+_WRITTEN = 1_024  # written files whose text is remembered; a state of 1M tokens has fewer
 
+# Page texts of recently written files, identical to reading them back. Threads share them.
 _written_texts: dict[bytes, tuple[str, ...]] = {}
-"""The texts of the pages of files that were written lately, the same as reading them gives; threads
-share them.
-"""
 _written_lock = threading.Lock()
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
-    """Return the bytes of a PDF file in A4; the same for the same arguments.
+    """Return an A4 PDF file; equal arguments give equal bytes.
 
     Args:
-        pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a
-            page of its own.
-        title: The title in the file's metadata.
+        pages: The blocks of each page, from top to bottom. Overflow continues on a new page.
+        title: The title in the metadata.
 
     Raises:
-        ValueError: A text has a sign that the standard fonts lack.
+        ValueError: The standard fonts lack a character.
         ImportError: reportlab is not installed.
     """
     size = pdf_library("reportlab.lib.pagesizes").A4
-    layouts = [layout for blocks in pages if (layout := set_page(blocks, size))]
-    if not layouts or len(layouts) < len(pages):
+    layouts = []
+    for blocks in pages:
+        layout = set_page(blocks, size)
+        if layout is None:
+            return _build_pdf(pages, title)
+        layouts.append(layout)
+    if not layouts:
         return _build_pdf(pages, title)
     bold = next((k for k, layout in enumerate(layouts) if layout.bold), len(layouts))
     frame = _page_frame(title, len(layouts), bold)
@@ -84,18 +78,20 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _page_frame(title: str, count: int, bold: int) -> bytes:
-    """Return a file with some pages whose content does not matter, except that the page of the index
-    `bold` is the first one with bold letters: fonts are numbered when they are used.
+    """Return a file with placeholder pages. Page `bold` is the first with bold letters, since fonts
+    are numbered by first use.
     """
     return _build_pdf([[Text("text", bold=k == bold)] for k in range(count)], title)
 
 
 def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
-    """Return a file that reportlab has laid out."""
+    """Lay out a file with reportlab."""
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
-        story += [platypus.PageBreak()] if story else []
+        if story:
+            story.append(platypus.PageBreak())
+        # Reportlab drops a page without content.
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
     margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
@@ -107,7 +103,7 @@ def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
 
 
 def _flowable(platypus: Any, block: Block) -> Any:
-    if isinstance(block, Table):
+    if isinstance(block, PdfTable):
         cells = [[_check_encoding(cell) for cell in row] for row in block.rows]
         grid = [
             ("GRID", (0, 0), (-1, -1), 0.5, "black"),
@@ -149,10 +145,11 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
     """Return the text of each page.
 
     Raises:
-        ToolError: It cannot be read as a PDF file.
+        ToolError: The data cannot be read as a PDF file.
         ImportError: pypdf is not installed.
     """
-    if (texts := _written_texts.get(data)) is not None:
+    texts = _written_texts.get(data)
+    if texts is not None:
         return texts
     return _read(data) if len(data) <= _CACHED_BYTES else _read.__wrapped__(data)
 
@@ -175,27 +172,26 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 class _Work:
-    """Work that is left for reading a file.
+    """The remaining work for reading a file.
 
-    pypdf bounds the words of each content stream and the forms of each page by numbers; with this
-    in the place of both, all streams and pages of a file, which may show the same long content
-    again and again, draw on one account.
+    pypdf limits words per content stream and forms per page by two numbers. This object replaces
+    both, so all streams and pages of a file share one budget.
     """
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
 
     def __sub__(self, words: int) -> Self:
-        """Take words of a content stream from what is left."""
+        """Charge the words of a content stream."""
         self._rest -= words
         return self
 
     def __lt__(self, other: int) -> bool:
-        """Report whether less is left than `other`."""
+        """Report whether less than `other` is left."""
         return self._rest < other
 
     def __le__(self, forms: int) -> bool:
-        """Report whether no further form may be drawn, and take one from what is left."""
+        """Charge a form and report whether the budget is exhausted."""
         self._rest -= _FORM_WORK
         return self._rest < 0
 
@@ -208,7 +204,7 @@ class _Work:
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
-        # Each font is measured too, and its widths are read.
+        # Fonts are measured and their widths read.
         self._rest -= 10 * len(streams)
         for stream in streams:
             self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
@@ -216,29 +212,30 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # pypdf has errors of its own for this, and leaves out what a form says
+            self._check()  # pypdf raises other errors here, and drops the texts of forms
 
     def _check(self) -> None:
         if self._rest < 0:
             raise ToolError(
-                "limit exceeded: the pages of the PDF file hold too much to be read; extract some "
-                "of them into a file of their own"
+                "limit exceeded: the PDF file is too complex to be read; extract some "
+                "of its pages into another file"
             )
 
 
 def _follow(value: Any, *keys: str) -> Any:
-    """Return the object behind some keys of dictionaries; None if there is none."""
+    """Return the object under nested dictionary keys, or None."""
     for key in keys:
-        value = value[key].get_object() if isinstance(value, dict) and key in value else None
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key].get_object()
     return value
 
 
 def open_pdf(data: bytes) -> Any:
-    """Return a reader of pypdf; it and all that is done with it belong into a block that is
-    `guarded`.
+    """Open a file with pypdf; use it only inside `guarded`.
 
     Raises:
-        ToolError: There are too many pages.
+        ToolError: The file has too many pages.
         ImportError: pypdf is not installed.
     """
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
@@ -252,8 +249,7 @@ def open_pdf(data: bytes) -> Any:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """A block in which whatever pypdf stumbles over, in a file that may hold anything, is a refused
-    call.
+    """Turn pypdf's errors on malformed files into `ToolError`.
 
     Raises:
         ToolError: A file cannot be read as PDF.
@@ -277,8 +273,9 @@ def guarded() -> Iterator[None]:
 
 
 class _Quiet:
-    """Block in which pypdf logs nothing: its warnings quote files that a model wrote, and would go
-    to the host's standard error. Threads may share it.
+    """Silence pypdf's log: its warnings quote model-written files on the host's standard error.
+
+    Threads may share it.
     """
 
     def __init__(self) -> None:
@@ -304,6 +301,7 @@ class _Quiet:
 
 _QUIET = _Quiet()
 
+# Built-in errors that pypdf raises on malformed files.
 _STUMBLES = (
     ValueError,
     TypeError,
@@ -315,4 +313,3 @@ _STUMBLES = (
     OSError,
     EOFError,
 )
-"""Errors of Python that pypdf lets pass, for files that are broken."""

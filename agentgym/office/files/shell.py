@@ -1,4 +1,4 @@
-"""Runs of programs on the workspace, for the servers that offer them."""
+"""Program runs on the workspace, for the servers that offer them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ if TYPE_CHECKING:
 def run_on(
     context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int
 ) -> tuple[ProgramResult, str]:
-    """Run a program on the files of a context, which are afterwards what the program has left.
+    """Run a program on a context's files, which afterwards are the files that it left.
 
     Returns:
-        What came of it, and in words for the policy what of its files could not be kept.
+        The result, and a note for the policy on files that could not be kept.
 
     Raises:
-        SandboxUnavailable: Programs cannot run on this host any more; the preflight of the env has
-            found that they could.
+        SandboxUnavailable: The host can no longer run programs, although the env's preflight
+            passed.
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")
-    except ImportError as error:  # it needs modules that Python has on Unix only
+    except ImportError as error:  # some of its modules exist on Unix only
         raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
     files, start = context.files, len(ROOT) + 1
-    entries = {
-        path[start:]: bench.File(
-            files.read(path) if files.is_file(path) else None, files.modified(path).timestamp()
-        )
-        for path in (*files.folders(), *files.walk())
-        if path != ROOT
-    }
+    entries = {}
+    for path in (*files.folders(), *files.walk()):
+        if path != ROOT:
+            data = files.read(path) if files.is_file(path) else None
+            entries[path[start:]] = bench.File(data, files.modified(path).timestamp())
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
     if context.workbench is None:
         context.workbench = bench.Workbench()
@@ -50,11 +48,9 @@ def run_on(
     )
     context.clock.tick()
     if outcome.files is None:
-        return outcome, "The files are as they were before."
+        return outcome, "The workspace is unchanged."
     dropped = sorted({*outcome.left_out, *files.become(outcome.files)})
-    return (
-        outcome,
-        f"Not kept, being no regular files or too big: {', '.join(map(echo, dropped[:5]))}"
-        if dropped
-        else "",
-    )
+    if not dropped:
+        return outcome, ""
+    names = ", ".join(echo(name) for name in dropped[:5])
+    return outcome, f"Not kept (not regular files, or too large): {names}"

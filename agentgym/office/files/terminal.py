@@ -1,7 +1,7 @@
-"""Command lines on the workspace, with the tools of cli-mcp-server as the tasks set it up.
+"""Terminal server with the tools of cli-mcp-server, configured as in the published tasks.
 
-A line without operators is one program with its arguments, run without a shell, so that `*` and `$HOME` are
-plain characters. A line with operators is run by a shell once each of its commands has been checked.
+A line without operators runs one program without a shell, so `*` and `$HOME` are plain characters.
+A line with operators runs in a shell once each of its commands has been checked.
 """
 
 from __future__ import annotations
@@ -18,29 +18,26 @@ from agentgym.office.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.text.tools import ToolError, echo, tool
 
-SECONDS = 60
-"""Time of one command, as in the published tasks."""
+SECONDS = 60  # as in the published tasks
 
+# The published tasks' commands, except those that need a network or are missing on some hosts.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
     "zip unzip tree python".split()
 )
-"""The commands of the published tasks, but those that need a network or that not every host has."""
 
-MAX_CHARS = 2_048
-"""Characters of a line, as in the published tasks."""
+MAX_CHARS = 2_048  # as in the published tasks
 
-_ENV = "/usr/bin/env"
-"""Runs a program by its name, without a shell."""
+_ENV = "/usr/bin/env"  # runs a program by name without a shell
 
+# Their first argument is a script or pattern, so `/x/d` in it is not a path.
 _SCRIPTED = ("awk", "grep", "sed")
-"""Commands whose first argument is a script or a pattern: `/x/d` is no path in it."""
+# These flags take the next word, which then is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
-"""Flags of theirs that take the next word, which then is not that argument."""
 
-# Quoted text, an escaped character, an operator, a run of other text; `.` for what remains, such as
-# a quotation mark without its partner.
+# Quoted text, an escaped character, an operator, other text; `.` matches the rest, such as an
+# unpaired quotation mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )
@@ -49,30 +46,29 @@ _REDIRECTS = ("<", ">")
 
 
 class Terminal(Server):
-    """Runs commands in a sandbox (see `agentgym.sandboxes.workbench`), in which there is the
-    workspace and no network.
+    """Shell commands in a sandbox that contains the workspace and no network.
 
-    What a command did to files stays done if it then fails or is stopped, as on a real machine.
-    Commands share files and nothing else: each starts in the workspace, and processes end with the
-    command that started them.
+    Commands share only files: each starts in the workspace, and its processes end with it. Files
+    that a command changed stay changed if it then fails or is stopped. The sandbox is described in
+    `agentgym.sandboxes.workbench`.
     """
 
     name: ClassVar[str] = "terminal"
 
     def close(self) -> None:
-        """End the sandbox."""
+        """Stop the sandbox."""
         self.context.close()
 
     @tool
     def run_command(self, command: str) -> str:
-        """Run a command line in `/workspace` and show what it prints.
+        """Run a command line in `/workspace` and return its output.
 
         Allowed commands: ls, cat, pwd, echo, cd, mkdir, touch, rm, cp, mv, find, grep, head, tail, wc, sort, uniq, diff, chmod,
         stat, which, whoami, date, df, du, env, sed, awk, cut, tr, basename, dirname, realpath, md5sum, sha256sum, tar, gzip,
         gunzip, zip, unzip, tree, python. All flags are allowed.
-        The operators &&, ||, ; and | are supported, redirects and command substitution are not. Only a line with operators expands
-        * and $VARIABLES.
-        There is no network and no /proc. The clock is that of the office; while a command runs, it goes on only by what is slept.
+        The operators &&, ||, ; and | are supported; redirects and command substitution are not. * and $VARIABLES are expanded
+        only in a line with operators.
+        There is no network and no /proc. The clock is the office's; while a command runs, it advances only by sleeping.
 
         Args:
             command: The command line, such as `ls -l` or `cat file.txt`.
@@ -80,16 +76,18 @@ class Terminal(Server):
         outcome, lost = run_on(
             self.context, parse_command(command, self.context.files), ROOT, SECONDS
         )
-        end = (
-            f"The command was {outcome.stopped}."
-            if outcome.stopped
-            else f"Command completed with return code {outcome.code}"
-        )
-        return "\n".join([f"{outcome.stdout}{outcome.stderr}", *filter(None, [lost]), end])
+        lines = [f"{outcome.stdout}{outcome.stderr}"]
+        if lost:
+            lines.append(lost)
+        if outcome.stopped:
+            lines.append(f"The command was {outcome.stopped}.")
+        else:
+            lines.append(f"Command completed with return code {outcome.code}")
+        return "\n".join(lines)
 
     @tool
     def show_security_rules(self) -> str:
-        """Show which commands are allowed here, and their limits."""
+        """Show the allowed commands and the limits."""
         return "\n".join(
             [
                 "Security Rules:",
@@ -114,17 +112,20 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and the arguments that carry out a command line.
+    """Return the program and arguments that carry out a command line.
 
     Args:
-        line: The line.
-        files: The workspace, in which the line will run.
+        line: The command line.
+        files: The workspace in which it will run.
 
     Raises:
-        ToolError: The rules of the terminal forbid it.
+        ToolError: The terminal's rules forbid it.
     """
     if len(line) > MAX_CHARS:
-        raise _violation(f"the command is {len(line)} characters long, at most {MAX_CHARS} are")
+        raise ToolError(
+            f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
+            "allowed"
+        )
     pieces = _PIECE.findall(line.strip("\n"))
     commands = _split(pieces)
     if not commands:
@@ -144,15 +145,11 @@ def parse_command(line: str, files: Workspace) -> list[str]:
     return [_ENV, name, *_absolute_paths(name, arguments, files)]
 
 
-def _violation(reason: str) -> ToolError:
-    return ToolError(f"security violation: {reason} allowed")
-
-
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Return the words of each command of a line.
+    """Split a line into the words of each command.
 
     Raises:
-        ToolError: The line has a redirect, or quotation marks without partners.
+        ToolError: The line has a redirect or an unpaired quotation mark.
     """
     commands = [""]
     for piece in pieces:
@@ -165,7 +162,8 @@ def _split(pieces: list[str]) -> list[list[str]]:
             commands.append("")
         else:
             commands[-1] += piece
-    return [words for command in commands if (words := _words(command))]
+    words = [_words(command) for command in commands]
+    return [each for each in words if each]
 
 
 def _words(command: str) -> list[str]:
@@ -180,56 +178,60 @@ def _words(command: str) -> list[str]:
 
 
 def _check(words: list[str], directory: str) -> str:
-    """Refuse a command that is not allowed; return the directory in which the next one runs."""
+    """Raise if a command is not allowed; return the directory for the next one."""
     name, *arguments = words
     if name not in ALLOWED_COMMANDS:
-        raise _violation(f"the command {echo(name)} is not")
+        raise ToolError(f"security violation: the command {echo(name)} is not allowed")
     for argument in _operands(name, arguments):
         path = posixpath.normpath(posixpath.join(directory, argument))
         if (_is_path(argument) or ".." in argument.split("/")) and not within(path, ROOT):
-            raise _violation(f"the path {echo(argument)} is outside of {ROOT}, which is not")
+            raise ToolError(
+                f"security violation: the path {echo(argument)} is outside of {ROOT}, which is not "
+                "allowed"
+            )
     if name == "cd" and arguments:
         return posixpath.normpath(posixpath.join(directory, arguments[-1]))
     return directory
 
 
 def _operands(name: str, arguments: list[str]) -> list[str]:
-    """Return the arguments that may be paths."""
-    operands = [
-        argument
-        for before, argument in zip([name, *arguments], arguments, strict=False)
-        if not argument.startswith("-") and not (name in _SCRIPTED and before in _VALUED_FLAGS)
-    ]
+    operands = []
+    before = name
+    for argument in arguments:
+        is_value = name in _SCRIPTED and before in _VALUED_FLAGS
+        if not argument.startswith("-") and not is_value:
+            operands.append(argument)
+        before = argument
     return operands[1:] if name in _SCRIPTED else operands
 
 
 def _is_path(argument: str) -> bool:
-    """Return whether an argument is a path whatever there is in the workspace."""
+    """Return whether an argument is a path regardless of the workspace's content."""
     return argument == "." or (
         argument.startswith(("./", "../", "/")) and not argument.startswith("//")
     )
 
 
 def _check_substitution(pieces: list[str]) -> None:
-    """Refuse commands within commands, which would run without having been checked."""
+    """Reject nested commands, which would run unchecked."""
     for piece in pieces:
         if not piece.startswith(("'", "\\")) and re.search(r"`|\$\(", re.sub(r"\\.", "", piece)):
             raise ToolError("security violation: command substitution is not supported")
 
 
 def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[str]:
-    """Return the arguments with each path made absolute, as the published server does it."""
+    """Make each path absolute, as the published server does."""
     operands = _operands(name, arguments)
-    return [
-        posixpath.normpath(posixpath.join(ROOT, argument))
-        if argument in operands and (_is_path(argument) or _names_file(argument, files))
-        else argument
-        for argument in arguments
-    ]
+    absolute = []
+    for argument in arguments:
+        if argument in operands and (_is_path(argument) or _names_file(argument, files)):
+            argument = posixpath.normpath(posixpath.join(ROOT, argument))  # noqa: PLW2901
+        absolute.append(argument)
+    return absolute
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    """Return whether an argument with a slash is the relative path of something that there is."""
-    with contextlib.suppress(ToolError):  # no path, or one that leads out of the workspace
+    """Return whether an argument with a slash names an existing file or directory."""
+    with contextlib.suppress(ToolError):  # not a path, or outside the workspace
         return "/" in argument and files.exists(argument)
     return False

@@ -1,4 +1,4 @@
-"""Replacements in a text, and the diff that shows them."""
+"""Text replacements and the diffs that show them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000
-"""Characters of a text that is edited: each replacement copies it."""
-MAX_DIFF_LINES = 20_000
-"""Lines of a text that is compared: the time of a diff grows with their square at worst."""
+MAX_EDIT_CHARS = 2_000_000  # each replacement copies the text
+MAX_DIFF_LINES = 20_000  # a diff takes quadratic time at worst
 
 
 class EditOperation(TypedDict):
@@ -25,13 +23,13 @@ class EditOperation(TypedDict):
 
 
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
-    """Make replacements one after the other, each where its old text is first.
+    """Apply replacements in order, each at the first occurrence of its old text.
 
-    Where the old text is not found as it is, lines that differ from it in the space around them
-    count as found, and the new lines are indented like those.
+    If the old text does not occur exactly, lines that differ only in surrounding whitespace match
+    too, and the new lines take over their indentation.
 
     Raises:
-        ToolError: An old text is empty or not found, or a text is too long.
+        ToolError: An old text is empty or missing, or a text is too long.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -59,16 +57,16 @@ def _replace_lines(text: str, old: str, new: str) -> str:
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
-    """New lines as deep as what they replace: the first like the line found, the others by what
-    they are deeper than the old.
+    """Indent new lines like the passage they replace, keeping their depth relative to the old
+    lines.
     """
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
         depth = len(_space(line))
-        lines.append(
-            space + " " * max(0, depth - before) + line.lstrip() if before and depth else line
-        )
+        if before and depth:
+            line = space + " " * max(0, depth - before) + line.lstrip()  # noqa: PLW2901
+        lines.append(line)
     return lines
 
 
@@ -77,7 +75,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """Return a unified diff in a fence of backticks long enough for what it holds.
+    """Return a unified diff in a fence with enough backticks for its content.
 
     Raises:
         ToolError: There are too many lines to compare.
@@ -85,8 +83,8 @@ def show_diff(old: str, new: str, name: str) -> str:
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
         raise ToolError(
-            f"limit exceeded: a file of more than {MAX_DIFF_LINES} lines cannot be edited so; "
-            "write it anew"
+            f"limit exceeded: a file of more than {MAX_DIFF_LINES} lines cannot be edited; "
+            "rewrite it with write_file"
         )
     hunks = difflib.unified_diff(
         before, after, f"{name}\toriginal", f"{name}\tmodified", n=_CONTEXT, lineterm=""
@@ -98,10 +96,11 @@ def show_diff(old: str, new: str, name: str) -> str:
     return f"{fence}diff\n{text}\n{fence}\n\n"
 
 
-_CONTEXT = 4
-"""Lines around a change in a diff, as in the published server."""
+_CONTEXT = 4  # lines around a change in a diff, as in the published server
 
 
 def _lines(text: str) -> list[str]:
     *lines, last = text.split("\n")
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+    if last:
+        lines.append(f"{last}\n\\ No newline at end of file")
+    return lines

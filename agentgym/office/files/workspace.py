@@ -1,14 +1,14 @@
-"""The files of an office: a file system in memory, which no path leads out of, with quotas.
+"""In-memory file system of an office, with quotas.
 
-It has files and directories and nothing else, so no symlink, device or mount can be in it. Code
-that needs real files gets a copy in a sandbox, and what is there in the end comes back (`become`),
-regular files and directories only.
+It contains only files and directories, no symlinks or devices, and no path leads out of it.
+Programs work on a copy in a sandbox, whose regular files and directories are then read back.
 """
 
 from __future__ import annotations
 
 import functools
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,36 +16,30 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-ROOT = "/workspace"
-"""The directory of the files, as a policy sees it; relative paths start here."""
+ROOT = "/workspace"  # the directory that policies see; relative paths start here
 
-MAX_FILES = 5_000
-"""Files and directories: a listing looks at all of them."""
-MAX_FILE_BYTES = 32 * 2**20
-"""Bytes of one file."""
+MAX_FILES = 5_000  # a listing scans all files and directories
+MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
+# Maximum total size: files stay in memory, and snapshots refer to them.
 MAX_TOTAL_BYTES = 128 * 2**20
-"""Bytes of all files: they are in memory, and each snapshot refers to them."""
+# Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory.
 MAX_PATH_CHARS = 1_024
-"""Characters of a path, with room below the 4096 bytes of Linux for the sandbox's own directory."""
-MAX_NAME_BYTES = 255
-"""Bytes of a name, as on Linux."""
-MAX_DEPTH = 32
-"""Directories within each other: walks recurse."""
+MAX_NAME_BYTES = 255  # as on Linux
+MAX_DEPTH = 32  # walks recurse
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""The time of files before a clock is set."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # file time before a clock is set
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file: its bytes and when it was made and last written (UTC)."""
+class WorkspaceFile:
+    """A file's bytes with its creation and modification times in UTC."""
 
     data: bytes
     created: datetime
     modified: datetime
 
-    def __deepcopy__(self, memo: object) -> File:
-        return self  # nothing in it can change
+    def __deepcopy__(self, memo: object) -> WorkspaceFile:
+        return self  # immutable
 
 
 def _epoch() -> datetime:
@@ -53,21 +47,21 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError`
-    before anything changes.
+    """Files by path. Methods accept paths as a policy writes them and raise `ToolError` before any
+    change.
 
     Attributes:
-        clock: Returns the time that files are stamped with.
+        clock: Returns the time for file timestamps.
     """
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
-        self._files: dict[str, File] = {}
+        self._files: dict[str, WorkspaceFile] = {}
         self._folders: dict[str, datetime] = {ROOT: _EPOCH}
         self._bytes = 0
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that returns the files to what they are now; their bytes are shared."""
+        """Return a function that restores the current files; their bytes are shared."""
         return functools.partial(
             vars(self).update,
             _files=self._files.copy(),
@@ -76,22 +70,18 @@ class Workspace:
         )
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing has changed."""
+        """Return a value that compares equal while nothing has changed."""
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
-        """Return the canonical form of a path, which begins with `/workspace`.
+        """Return the canonical form of a path, which starts with `/workspace`.
 
         Raises:
-            ToolError: It leads elsewhere, or no file can be called that.
+            ToolError: The path leads elsewhere or is not valid.
         """
-        if (
-            "\0" in path
-            or len(path) > MAX_PATH_CHARS
-            or any("\ud800" <= sign <= "\udfff" for sign in path)
-        ):
+        if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
-                f"invalid argument: {echo(path)} is no path: at most {MAX_PATH_CHARS} characters, "
+                f"invalid argument: {echo(path)} is not a valid path: at most {MAX_PATH_CHARS} characters, "
                 "no NUL, no lone surrogate"
             )
         full = "/" + posixpath.normpath(posixpath.join(ROOT, path)).lstrip("/")
@@ -108,19 +98,19 @@ class Workspace:
         return full
 
     def exists(self, path: str) -> bool:
-        """Tell if there is a file or a directory at a path."""
+        """Return whether a file or directory exists at a path."""
         full = self.resolve(path)
         return full in self._files or full in self._folders
 
     def is_file(self, path: str) -> bool:
-        """Tell if there is a file at a path."""
+        """Return whether a path is a file."""
         return self.resolve(path) in self._files
 
     def is_dir(self, path: str) -> bool:
-        """Tell if there is a directory at a path."""
+        """Return whether a path is a directory."""
         return self.resolve(path) in self._folders
 
-    def file(self, path: str) -> File:
+    def file(self, path: str) -> WorkspaceFile:
         """Return a file with its times.
 
         Raises:
@@ -138,7 +128,7 @@ class Workspace:
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return the text of a file in UTF-8.
+        """Return a UTF-8 file as text.
 
         Raises:
             ToolError: There is no file at the path, or it is not text.
@@ -149,7 +139,7 @@ class Workspace:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Make or replace a file, with the directories above it; the canonical path."""
+        """Create or replace a file and its parent directories; return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
@@ -165,20 +155,21 @@ class Workspace:
             )
         self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()
-        self._files[full] = File(content, old.created if old else now, now)
+        self._files[full] = WorkspaceFile(content, old.created if old else now, now)
         self._bytes = total
         return full
 
     def mkdir(self, path: str) -> str:
-        """Make a directory with those above it; one that is there stays. The canonical path."""
+        """Create a directory and its parents, keeping existing ones; return the canonical path."""
         full = self.resolve(path)
         if full in self._files:
             raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
-        self._add_folders([*self._missing_above(full), *([] if full in self._folders else [full])])
+        if full not in self._folders:
+            self._add_folders([*self._missing_above(full), full])
         return full
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all in it."""
+        """Remove a file, or a directory and its content."""
         full = self._there(path)
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
@@ -187,9 +178,7 @@ class Workspace:
         self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
 
     def move(self, path: str, target: str) -> str:
-        """Give a file or directory another path, at which there is nothing; the new canonical
-        path.
-        """
+        """Move a file or directory to a free path; return the new canonical path."""
         full, there = self._there(path), self._free(target)
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
@@ -201,12 +190,12 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a path at which there is nothing; the new canonical path."""
+        """Copy a file to a free path; return the new canonical path."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return the names in a directory, in order of their characters.
+        """Return the sorted names in a directory.
 
         Raises:
             ToolError: There is no directory at the path.
@@ -214,42 +203,37 @@ class Workspace:
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
-        return sorted(
-            name[len(full) + 1 :]
-            for name in (*self._files, *self._folders)
-            if name.rpartition("/")[0] == full
-        )
+        below = [*self._files, *self._folders]
+        return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """Return the canonical paths of all files under a directory (or of the file itself), in
-        order.
-        """
+        """Yield the canonical paths of all files below a path, sorted."""
         full = self._there(path)
         return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Return the canonical paths of a directory and of all directories under it, in order."""
+        """Yield the canonical paths of a directory and its subdirectories, sorted."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if within(name, full)))
 
     def modified(self, path: str) -> datetime:
-        """Return the time at which a file was last written, or a directory was made."""
+        """Return when a file was last written or a directory was created."""
         full = self._there(path)
         return self._files[full].modified if full in self._files else self._folders[full]
 
     def size(self, path: str = ROOT) -> int:
-        """Return the bytes of a file, or of all files under a directory."""
+        """Return the size of a file, or of all files below a directory."""
         full = self._there(path)
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Hold these files and nothing else. A file with the same bytes keeps its times.
+        """Replace all files. A file with unchanged bytes keeps its times.
 
         Args:
-            entries: The bytes of each file by its path, None for a directory.
+            entries: The bytes of each file by path; None marks a directory.
 
         Returns:
-            The paths of what was left out, because no file can be called that or for want of room.
+            The paths that were dropped, for an invalid name or lack of room.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock
@@ -261,9 +245,9 @@ class Workspace:
                 continue
             old = self._files.get(full)
             if old is not None and data is not None:
-                fresh._files[full] = (
-                    old if data == old.data else File(data, old.created, self.clock())
-                )
+                if data != old.data:
+                    old = WorkspaceFile(data, old.created, self.clock())
+                fresh._files[full] = old
         self._files, self._bytes = fresh._files, fresh._bytes
         self._folders = {
             name: self._folders.get(name, created) for name, created in fresh._folders.items()
@@ -278,7 +262,7 @@ class Workspace:
 
     def _free(self, path: str) -> str:
         if self.exists(path):
-            raise ToolError(f"conflict: there is something at {echo(path)} already")
+            raise ToolError(f"conflict: {echo(path)} already exists")
         return self.resolve(path)
 
     def _missing_above(self, full: str) -> list[str]:
@@ -286,13 +270,13 @@ class Workspace:
         above = posixpath.dirname(full)
         while above not in self._folders and len(above) >= len(ROOT):
             if above in self._files:
-                raise ToolError(f"conflict: {echo(above)} is a file, so nothing can be in it")
+                raise ToolError(f"conflict: {echo(above)} is a file, not a directory")
             missing.append(above)
             above = posixpath.dirname(above)
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        """Make directories, if there is room for them and for some new files."""
+        """Create directories if the quota allows them and `files` new files."""
         if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
@@ -301,5 +285,5 @@ class Workspace:
 
 
 def within(name: str, full: str) -> bool:
-    """Return whether a canonical path is another one, or below it."""
+    """Return whether a canonical path equals another or lies below it."""
     return name == full or name.startswith(f"{full}/")

@@ -20,10 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
-MAX_ROWS = 10_000
-"""Rows of one result, as the tool says."""
-QUERY_MS = 1000
-"""Time that a query takes on the clock of the episode."""
+MAX_ROWS = 10_000  # maximum rows of a result, as the tool states
+QUERY_MS = 1000  # duration of a query on the episode's clock
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -33,11 +31,11 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The eight `bigquery_*` tools, and what tasks fill and read datasets with.
+    """The `bigquery_*` tools, and methods for tasks to fill and read datasets.
 
     Args:
         server: The server that this is a part of.
-        storage: Holds what is called `gs://bucket/object`.
+        storage: Resolves `gs://bucket/object`.
     """
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
@@ -46,12 +44,12 @@ class BigQuery:
 
     @tool
     def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> str:
-        """Run GoogleSQL: a query, DML, DDL or a script of several statements, of which the last one's result is shown.
+        """Run GoogleSQL: a query, DML, DDL or a script, which shows the result of its last statement.
 
-        Dates are ISO 8601, moments in UTC; NUMERIC is a number, or text where a number would lose digits.
+        Dates are ISO 8601 and timestamps in UTC; a NUMERIC that would lose digits as a number is text.
 
         Args:
-            query: The SQL; tables are called `project.dataset.table` or `dataset.table`.
+            query: The SQL; tables are named `project.dataset.table` or `dataset.table`.
             dry_run: Only check the SQL; nothing runs.
             max_results: Maximum number of rows to show, up to 10000.
         """
@@ -94,7 +92,7 @@ class BigQuery:
 
     @tool
     def bigquery_get_dataset_info(self, dataset_id: str) -> str:
-        """Get location, description and dates of a dataset; INFORMATION_SCHEMA.TABLES and COLUMNS have its tables.
+        """Get location, description and dates of a dataset; INFORMATION_SCHEMA.TABLES and COLUMNS list its tables.
 
         Args:
             dataset_id: The dataset.
@@ -171,7 +169,7 @@ class BigQuery:
     def bigquery_list_jobs(
         self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
     ) -> str:
-        """List the jobs of the project, the latest first.
+        """List the jobs of the project, latest first.
 
         Args:
             max_results: Maximum number of jobs, up to 1000.
@@ -182,14 +180,14 @@ class BigQuery:
                 f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
             )
         if state_filter in ("pending", "running"):
-            max_results = 0
+            max_results = 0  # every job is done when its call returns
         jobs = self._server.store.rows(
             "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
         )
-        lines = [
-            f"{job['id']}: {job['kind']} {job['statement']}{job['effect']}, DONE, {job['created']}"
-            for job in jobs
-        ]
+        lines = []
+        for job in jobs:
+            kind = f"{job['kind']} {job['statement']}{job['effect']}"
+            lines.append(f"{job['id']}: {kind}, DONE, {job['created']}")
         return listing("Jobs", lines, "There are no such jobs.")
 
     @tool
@@ -207,14 +205,14 @@ class BigQuery:
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Make or replace a table (and its dataset) with records.
+        """Create or replace a table, and its dataset if missing.
 
         Args:
             dataset: The dataset.
             table: The table.
-            columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC,
-                DATE, DATETIME, TIMESTAMP.
-            rows: The records, their values in the order of the columns.
+            columns: BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
+                DATETIME, TIMESTAMP.
+            rows: Records with values in column order.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
@@ -226,34 +224,30 @@ class BigQuery:
         )
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """Return all records of a table, in the order in which they were put in.
+        """Return all records of a table, in insertion order.
 
         Raises:
-            ToolError: There is no such table.
+            ToolError: The table does not exist.
         """
         return self._server.read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
-        """Return the names of the tables of a dataset."""
+        """Return the table names of a dataset."""
         return sorted(name for within, name in self._server.engine.tables if within == dataset)
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
-        """Return the description of each column of a table."""
-        return {
-            column.name: column.comment
-            for column in self._server.engine.tables[self._check_table(dataset, table)].columns
-        }
+        """Return the column descriptions of a table."""
+        found = self._server.engine.tables[self._check_table(dataset, table)]
+        return {column.name: column.comment for column in found.columns}
 
     def read_uri(self, uri: str) -> bytes:
-        """Return the bytes of gs://bucket/object, or of a file in the workspace."""
-        return (
-            self._storage.read_gs(uri)
-            if uri.startswith("gs://")
-            else self._server.context.files.read(_local(uri))
-        )
+        """Read gs://bucket/object or a workspace file."""
+        if uri.startswith("gs://"):
+            return self._storage.read_gs(uri)
+        return self._server.context.files.read(_local(uri))
 
     def write_uri(self, uri: str, data: bytes) -> None:
-        """Write gs://bucket/object, or a file in the workspace."""
+        """Write gs://bucket/object or a workspace file."""
         if uri.startswith("gs://"):
             self._storage.write_gs(uri, data)
         else:
@@ -297,18 +291,11 @@ def _local(uri: str) -> str:
 
 
 def _head(total: int, milliseconds: int) -> str:
-    """Return the first lines of the answer to a query."""
-    return "\n".join(
-        [
-            "Query executed successfully",
-            f"Total rows: {total}",
-            f"Execution time: {milliseconds}ms",
-        ]
-    )
+    """Return the first lines of a query response."""
+    return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
 def _response(outcome: ConversionResult) -> str:
-    """Return the result of a statement as text."""
     if outcome.rows is None:
         effect = outcome.message or (_effect(outcome.counts) if outcome.counts else outcome.kind)
         return f"{_head(0, QUERY_MS)}\n\nNo rows: {effect}"
@@ -320,5 +307,5 @@ def _response(outcome: ConversionResult) -> str:
 
 
 def _effect(counts: Mapping[str, int]) -> str:
-    """Return the changes of a statement, such as `2 rows inserted, 1 rows deleted`."""
+    """Describe the changes of a statement, such as `2 rows inserted, 1 rows deleted`."""
     return ", ".join(f"{count} rows {action}" for action, count in counts.items())

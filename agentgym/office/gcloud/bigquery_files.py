@@ -1,4 +1,4 @@
-"""Files that are loaded into BigQuery."""
+"""CSV loading for BigQuery."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from agentgym.office.warehouse.engine import Engine
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
-_MAX_COLUMNS = 1000
-"""Columns of a table; BigQuery has ten times as many, which no task needs."""
+_MAX_COLUMNS = 1000  # a tenth of BigQuery's limit; no task needs more
 
 
 def load_csv(
     engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
 ) -> int:
-    """Load the rows of a CSV file into a table; how many there were.
+    """Load CSV rows into a table and return their number.
 
     Raises:
-        ToolError: The file or a value of it does not fit; the table is as it was.
+        ToolError: The file does not fit the table, which is unchanged.
     """
     head, rows = _parse(data, skip)
     table = engine.tables.get(name)
     if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(
-                f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', "
+                f"invalid argument: {echo(name[1])} is not a valid table name: use letters, digits, '_', "
                 "'-' and spaces"
             )
         columns = _infer_columns(head, rows)
@@ -48,13 +47,11 @@ def load_csv(
             f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table "
             f"{len(columns)} columns"
         )
-    values = [
-        [
-            None if value == "" and column.type != "VARCHAR" else value
-            for value, column in zip(row, columns, strict=True)
-        ]
-        for row in rows
-    ]
+    values: list[list[str | None]] = [list(row) for row in rows]
+    for k, column in enumerate(columns):
+        if column.type != "VARCHAR":  # an empty text is null
+            for record in values:
+                record[k] = record[k] or None
     engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
@@ -66,36 +63,41 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
     except UnicodeDecodeError:
         raise ToolError("invalid argument: the file is not text in UTF-8") from None
     except csv.Error as error:
-        raise ToolError(f"invalid argument: the file is no CSV: {error}") from None
+        raise ToolError(f"invalid argument: the file is not valid CSV: {error}") from None
     if "\0" in text:
         raise ToolError("invalid argument: the file has a NUL character")
-    return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
+    head = None
+    if 0 < skip <= len(rows):
+        head = rows[skip - 1]
+    return head, rows[skip:]
 
 
 def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
-    """Return columns whose types fit all values."""
-    width = len(head) if head is not None else len(rows[0]) if rows else 0
+    width = len(rows[0]) if rows else 0
+    if head is not None:
+        width = len(head)
     if not 1 <= width <= _MAX_COLUMNS:
         raise ToolError(
             f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}"
         )
-    names = [
-        re.sub(r"\W", "_", name.strip()) or f"column_{k}"
-        for k, name in enumerate(head or [""] * width)
-    ]
+    names = []
+    for k, name in enumerate(head or [""] * width):
+        names.append(re.sub(r"\W", "_", name.strip()) or f"column_{k}")
     if len({name.lower() for name in names}) != width:
-        raise ToolError("invalid argument: two columns of the file have one name")
-    return [
-        Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""]))
-        for k, name in enumerate(names)
-    ]
+        raise ToolError("invalid argument: two columns of the file have the same name")
+    columns = []
+    for k, name in enumerate(names):
+        values = [row[k] for row in rows if k < len(row) and row[k] != ""]
+        columns.append(Column(name, _infer_type(values)))
+    return columns
 
 
 def _infer_type(values: Sequence[str]) -> str:
-    """Return the first type that all values have; text if there are none."""
-    return next(
-        (kind for kind, fits in _TYPES.items() if values and all(map(fits, values))), "VARCHAR"
-    )
+    """Return the first type that fits all values, or text."""
+    for kind, fits in _TYPES.items():
+        if values and all(fits(value) for value in values):
+            return kind
+    return "VARCHAR"
 
 
 def _is_date(text: str) -> bool:
@@ -112,6 +114,7 @@ def _is_moment(text: str) -> bool:
         return False
 
 
+# Tests for the types of non-text columns.
 _TYPES: dict[str, Callable[[str], object]] = {
     "BIGINT": re.compile(r"[+-]?\d{1,18}", re.ASCII).fullmatch,
     "DOUBLE": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII).fullmatch,
@@ -119,4 +122,3 @@ _TYPES: dict[str, Callable[[str], object]] = {
     "DATE": _is_date,
     "TIMESTAMP WITH TIME ZONE": _is_moment,
 }
-"""The test for each type of a column that is not text."""

@@ -1,10 +1,10 @@
-"""Filters of Cloud Logging: the part of its query language that selects entries by their fields.
+"""Filters in the Logging query language, for the fields of entries.
 
-It has comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` has, `=~` and `!~` match, `field:*` is
-there), several values for one field (`severity=(ERROR OR ALERT)`), text that any field may hold,
-NOT (or `-`), OR and AND, which binds the least and may be left out, parentheses, comments (`-- …`)
-and the function `LOG_ID`. Case matters in regular expressions and in AND, OR and NOT only. Other
-functions (SEARCH, SAMPLE, ip_in_net, source, cast, regexp_extract) are refused.
+Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `=~`, `!~`, `field:*`),
+alternatives for a field (`severity=(ERROR OR ALERT)`), text in any field, NOT (or `-`), OR, AND
+(the default, with the lowest precedence), parentheses, comments (`-- …`) and `LOG_ID`. Case matters
+in regular expressions, AND, OR and NOT only. Other functions (SEARCH, SAMPLE, ip_in_net, source,
+cast, regexp_extract) are rejected.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from agentgym.text.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
-"""A test of entries: true for each that passes. It gets many at once, since regular expressions are
-matched together.
+"""Return whether each entry passes. Tests take many entries, since regular expressions are matched
+in
+batches.
 """
 
 SEVERITIES = {
@@ -33,17 +34,14 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
+# Fields of a LogEntry that entries here can have.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
-"""The fields that our entries can have, out of those of a LogEntry."""
 
-MAX_CHARS = 20_000
-"""Characters of a filter, as in Cloud Logging."""
-MAX_TERMS = 100
-"""Comparisons of a filter: each looks at all entries."""
-MAX_DEPTH = 20
-"""Parentheses within each other: reading recurses."""
+MAX_CHARS = 20_000  # as in Cloud Logging
+MAX_TERMS = 100  # each comparison scans all entries
+MAX_DEPTH = 20  # the parser recurses
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -53,8 +51,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-"""Signs after a backslash that stand for others."""
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escape sequences of a filter's text
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -62,10 +59,10 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
-    """The test that a filter stands for; every entry passes an empty one.
+    """Parse a filter; an empty one passes every entry.
 
     Raises:
-        ToolError: It is no filter, or uses what is not supported.
+        ToolError: The filter is invalid or uses an unsupported function.
     """
     if len(text) > MAX_CHARS:
         raise ToolError(
@@ -75,7 +72,7 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Reads one filter by recursive descent."""
+    """Recursive-descent parser for one filter."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -84,7 +81,7 @@ class _Reader:
             match = _TOKEN.match(text, place)
             if match is None:
                 raise _bad(
-                    f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes"
+                    f"cannot read {echo(text[place : place + 20])}; put text with special characters in double quotes"
                 )
             place = match.end()
             if match[1]:
@@ -98,7 +95,7 @@ class _Reader:
             return lambda entries: [True] * len(entries)
         test = self._all_of(self._term)
         if self._peek():
-            raise _bad(f"{echo(self._peek())} stands where nothing or an operator should")
+            raise _bad(f"unexpected {echo(self._peek())}; an operator or the end should follow")
         return test
 
     def _peek(self) -> str:
@@ -122,11 +119,7 @@ class _Reader:
         while self._peek() == "OR":
             self._take()
             tests.append(self._not(leaf))
-        return (
-            tests[0]
-            if len(tests) == 1
-            else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
-        )
+        return tests[0] if len(tests) == 1 else lambda entries: _any_passes(tests, entries)
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
         negated = False
@@ -140,7 +133,7 @@ class _Reader:
             if self._terms > MAX_TERMS:
                 raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
             test = leaf()
-        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+        return _negation(test) if negated else test
 
     def _group(self, leaf: Callable[[], Test]) -> Test:
         self._take()
@@ -154,8 +147,9 @@ class _Reader:
         return test
 
     def _term(self) -> Test:
-        """Return a comparison, a function or text that any field may hold."""
+        """Parse a comparison, a function or text in any field."""
         token = self._take()
+        # `-5` is a number, `-error` a negated text.
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
         word = token[1:] if negated else token
         if word.endswith("("):
@@ -164,16 +158,14 @@ class _Reader:
             test = self._comparison(_path(word), self._take())
         else:
             test = _anywhere(_value(word))
-        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
+        return _negation(test) if negated else test
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
             token = self._take()
-            return (
-                _exists(path)
-                if (sign, token) == (":", "*")
-                else _compare(path, sign, _value(token))
-            )
+            if (sign, token) == (":", "*"):
+                return _exists(path)
+            return _compare(path, sign, _value(token))
 
         return self._group(leaf) if self._peek() == "(" else leaf()
 
@@ -187,21 +179,30 @@ class _Reader:
 
 
 def _bad(problem: str) -> ToolError:
-    return ToolError(
-        f"invalid argument: the filter is not one of the Logging query language: {problem}"
-    )
+    return ToolError(f"invalid argument: invalid filter in the Logging query language: {problem}")
+
+
+def _negation(test: Test) -> Test:
+    return lambda entries: [not passed for passed in test(entries)]
+
+
+def _any_passes(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
+    passed = [False] * len(entries)
+    for test in tests:
+        passed = [before or now for before, now in zip(passed, test(entries), strict=True)]
+    return passed
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Tell the entries that pass all tests; each test sees those alone that passed the ones
-    before.
-    """
+    """Evaluate tests in sequence, each only on the entries that passed the previous ones."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
         left = [k for k, well in zip(left, passed, strict=True) if well]
-    passing = set(left)
-    return [k in passing for k in range(len(entries))]
+    result = [False] * len(entries)
+    for k in left:
+        result[k] = True
+    return result
 
 
 def _unquote(token: str) -> str:
@@ -211,43 +212,48 @@ def _unquote(token: str) -> str:
 
 
 def _value(token: str) -> str:
-    """Return a value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
-        where = (
-            f"before {echo(token)} (text with such signs stands in double quotes)"
-            if token
-            else "at the end"
-        )
+        where = "at the end"
+        if token:
+            where = f"before {echo(token)} (put text with special characters in double quotes)"
         raise _bad(f"a value is missing {where}")
     return _unquote(token) if token[0] in "\"'" else token
 
 
 def _path(word: str) -> tuple[str, ...]:
-    path = tuple(_unquote(match[1]) if match[1] else match[2] for match in _SEGMENT.finditer(word))
+    path = []
+    for quoted, plain in _SEGMENT.findall(word):
+        path.append(_unquote(quoted) if quoted else plain)
     if not path or path[0] not in FIELDS:
         raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
-    return path
+    return tuple(path)
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """Return the values at a path; of a list, those in each of its items."""
+    """Return the values at a path, descending into lists."""
     for place, name in enumerate(path):
         if isinstance(value, list):
-            return [leaf for item in value for leaf in _at(item, path[place:])]
+            return _at_all(value, path[place:])
         if not isinstance(value, dict) or name not in value:
             return []
         value = value[name]
-    return (
-        [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
-    )
+    return _at_all(value, ()) if isinstance(value, list) else [value]
+
+
+def _at_all(items: Sequence[Any], path: Sequence[str]) -> list[Any]:
+    leaves: list[Any] = []
+    for item in items:
+        leaves += _at(item, path)
+    return leaves
 
 
 def _texts(value: Any) -> list[str]:
-    """Return all values in a value, as text."""
-    if isinstance(value, dict):
-        return list(chain.from_iterable(map(_texts, value.values())))
-    if isinstance(value, list):
-        return list(chain.from_iterable(map(_texts, value)))
+    """Return all scalar values in a value as text."""
+    if isinstance(value, (dict, list)):
+        texts = []
+        for item in value.values() if isinstance(value, dict) else value:
+            texts += _texts(item)
+        return texts
     return [value if isinstance(value, str) else json.dumps(value)]
 
 
@@ -258,14 +264,14 @@ def _exists(path: tuple[str, ...]) -> Test:
 def _anywhere(text: str) -> Test:
     part = text.lower()
 
-    def holds(value: Any) -> bool:
-        return (
-            part in value.lower()
-            if isinstance(value, str)
-            else any(part in candidate.lower() for candidate in _texts(value))
-        )
+    def passes(entry: Entry) -> bool:
+        return any(_contains(value, part) for value in entry.values())
 
-    return lambda entries: [any(map(holds, entry.values())) for entry in entries]
+    return lambda entries: [passes(entry) for entry in entries]
+
+
+def _contains(value: Any, part: str) -> bool:
+    return any(part in text.lower() for text in _texts(value))
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
@@ -273,22 +279,24 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
         return _matches(path, text, negated=sign == "!~")
     part = text.lower()
     if sign == ":":
-        return lambda entries: [
-            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf))
-            for e in entries
-        ]
+        return _any_leaf(path, lambda leaf: _contains(leaf, part))
     order, holds = _ORDERS[sign], _comparable(path, text)
-    return lambda entries: [
-        any(holds(order, value) for value in _at(entry, path)) for entry in entries
-    ]
+    return _any_leaf(path, lambda leaf: holds(order, leaf))
+
+
+def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
+    """Return a test that passes if any value at a path does."""
+
+    def passes(entry: Entry) -> bool:
+        return any(holds(leaf) for leaf in _at(entry, path))
+
+    return lambda entries: [passes(entry) for entry in entries]
 
 
 def _comparable(
     path: tuple[str, ...], text: str
 ) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """Return the comparison of a value at a path with the text of a filter: as the type of the
-    field asks.
-    """
+    """Return a comparison with a filter's text, according to the field's type."""
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -309,9 +317,7 @@ def _comparable(
 
 
 def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
-    """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern,
-    which Python's own `re` does not.
-    """
+    """Match with DuckDB's RE2, which takes linear time for any pattern, unlike Python's `re`."""
     engine = _engine()
     import duckdb  # noqa: PLC0415 - loaded by now
 
@@ -323,17 +329,17 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
             rows = engine.cursor().execute(sql, {"texts": texts, "pattern": pattern}).fetchall()
         except duckdb.Error as error:
             raise _bad(
-                f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}"
+                f"{echo(pattern)} is not a valid RE2 expression: {str(error).splitlines()[0]}"
             ) from None
         return {text for (text,) in rows}
 
-    matching([""])
+    matching([""])  # reports an invalid pattern before any entry is read
 
     def test(entries: Sequence[Entry]) -> list[bool]:
-        groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
+        groups = [_texts(_at(entry, path)) for entry in entries]
         texts = sorted(set(chain.from_iterable(groups)))
         matches = matching(texts) if texts else set()
-        return [any((text in matches) != negated for text in texts) for texts in groups]
+        return [any((text in matches) != negated for text in group) for group in groups]
 
     return test
 
@@ -359,7 +365,7 @@ def _level(text: str) -> int:
         return SEVERITIES[text.upper()]
     if re.fullmatch(r"[0-9]{1,4}", text):
         return int(text)
-    raise _bad(f"{echo(text)} is no severity; use one of {', '.join(SEVERITIES)}")
+    raise _bad(f"{echo(text)} is not a severity; use one of {', '.join(SEVERITIES)}")
 
 
 def _moment(text: str) -> datetime:
@@ -367,24 +373,18 @@ def _moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     except ValueError:
-        raise _bad(f'{echo(text)} is no time; write it as "2025-01-15T09:00:00Z"') from None
+        raise _bad(f'{echo(text)} is not a time; write it as "2025-01-15T09:00:00Z"') from None
 
 
 def _number(text: str) -> float | None:
-    return (
-        float(text)
-        if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text)
-        else None
-    )
+    if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text):
+        return float(text)
+    return None
 
 
 def log_path(name: str) -> str:
-    """Return the full name of a log from its full or short one: `projects/…/logs/name`, a slash
-    within the name written `%2F`.
-    """
+    """Return the full name of a log, `projects/…/logs/name`, with `%2F` for a slash in the name."""
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
-    return (
-        short
-        if short.startswith("projects/")
-        else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"
-    )
+    if short.startswith("projects/"):
+        return short
+    return f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"

@@ -1,7 +1,8 @@
-"""Cloud Logging: entries that sinks route by filters into log buckets and Cloud Storage."""
+"""Cloud Logging: entries, and sinks that route them to log buckets and Cloud Storage."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -28,8 +29,8 @@ from agentgym.text.tools import ToolError, echo, tool
 
 Payload: TypeAlias = str | dict[str, Any]
 
+# Filter of the sink `_Required`, as in Cloud Logging.
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
-"""The filter of the sink `_Required`, as in Cloud Logging."""
 _STORAGE = "storage.googleapis.com"
 _WRITER = f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com"
 _BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
@@ -51,27 +52,21 @@ INSERT INTO log_sinks VALUES
     (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})');
 """
 
-MAX_ENTRY_BYTES = 256 * 1024
-"""Bytes of an entry, as in Cloud Logging."""
-MAX_SINKS = 200
-"""Sinks of a project, as in Cloud Logging."""
-MAX_BUCKETS = 100
-"""Log buckets of a project, as in Cloud Logging."""
-MAX_SHOWN = 200
-"""Characters of a message in a list of several entries, as the published server cuts them."""
-_MAX_NESTING = 50
-"""Levels of an entry: filters walk it recursively."""
-_CHUNK = 2_000
-"""Entries that are read at a time, for a filter that few pass: it bounds the memory."""
+MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
+MAX_SINKS = 200  # as in Cloud Logging
+MAX_BUCKETS = 100  # as in Cloud Logging
+MAX_SHOWN = 200  # the published server cuts messages in lists here
+_MAX_NESTING = 50  # filters recurse
+_CHUNK = 2_000  # entries read at a time for a selective filter, which bounds the memory
 
 
 class Logging:
-    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not
-    kept.
+    """Logs. Text becomes a textPayload, an object a jsonPayload; entries without a sink are
+    dropped.
 
     Args:
         server: The server that this is a part of.
-        storage: Takes the entries of sinks whose destination is a bucket.
+        storage: Receives entries of sinks with a storage bucket as destination.
     """
 
     def __init__(self, server: Server, storage: Storage) -> None:
@@ -103,37 +98,33 @@ class Logging:
         log_bucket: str = "",
         page_token: str = "",
     ) -> str:
-        """Read log entries, the latest first. Of several entries, messages are cut at 200 characters; one entry is shown whole.
+        """Read log entries, latest first. In a list, messages are cut at 200 characters; a single entry is shown in full.
 
         Args:
             log_filter: Filter in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
-                it has AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
+                supports AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
                 receiveTimestamp, textPayload, jsonPayload.x and resource.x. All by default.
             max_entries: Maximum number of entries, up to 1000.
             log_bucket: A log bucket to read from; _Default and _Required by default.
-            page_token: The token of the next page, from the page before.
+            page_token: Token of the next page, from the previous answer.
         """
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        buckets = (
-            [self._log_bucket(log_bucket)]
-            if log_bucket
-            else [self._server.store.get("log_buckets", k) for k in (1, 2)]
-        )
+        buckets = [self._server.store.get("log_buckets", k) for k in (1, 2)]
+        if log_bucket:
+            buckets = [self._log_bucket(log_bucket)]
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
-        size = max_entries + 1
+        size = max_entries + 1  # one more shows whether there is a next page
         while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
-            matches += [
-                row
-                for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True)
-                if passed
-            ]
+            passed = test([_show(row) for row in rows])
+            matches += itertools.compress(rows, passed)
             if len(rows) < size:
                 break
+            # A selective filter reads larger and larger chunks.
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
         if not matches:
             return "No log entries match."
@@ -155,20 +146,15 @@ class Logging:
 
     @tool
     def logging_delete_log(self, log_name: str) -> str:
-        """Delete all entries of a log in the log bucket _Default; it comes back with the next entry.
+        """Delete all entries of a log in the log bucket _Default; the next entry recreates the log.
 
         Args:
             log_name: The log.
         """
         log = _log(log_name)
-        entries = [
-            row["entry"]
-            for row in self._server.store.rows(
-                "SELECT entry FROM log_routes WHERE entry IN "
-                "(SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2",
-                log,
-            )
-        ]
+        sql = """SELECT entry FROM log_routes
+            WHERE entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"""
+        entries = [entry for (entry,) in self._server.store.tuples(sql, log)]
         if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
         with self._server.store.change():
@@ -183,7 +169,7 @@ class Logging:
     def logging_create_log_bucket(
         self, bucket_id: str, location: str = "global", retention_days: int = 30
     ) -> str:
-        """Create a log bucket, into which sinks can route entries.
+        """Create a log bucket, to which sinks can route entries.
 
         Args:
             bucket_id: Its name: letters, digits, _, - and dots.
@@ -199,7 +185,7 @@ class Logging:
         place = check_one_of("location", location, ("global", *REGIONS))
         check_range("retention_days", retention_days, 1, 3650)
         if self._server.store.find("log_buckets", name=bucket_id, location=place):
-            raise ToolError(f"conflict: there is a log bucket {echo(bucket_id)} in {place} already")
+            raise ToolError(f"conflict: log bucket {echo(bucket_id)} already exists in {place}")
         if self._server.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
         self._server.context.clock.tick()
@@ -210,24 +196,24 @@ class Logging:
 
     @tool
     def logging_list_log_buckets(self) -> str:
-        """List the log buckets with how long they keep entries."""
-        buckets = [
-            details(
+        """List the log buckets with their retention."""
+        buckets = []
+        for row in self._server.store.find("log_buckets", order="location, name"):
+            text = details(
                 row["name"],
                 ("  Location", row["location"]),
                 ("  Retention (days)", str(row["retention_days"])),
                 ("  State", "ACTIVE"),
                 ("  Locked", str(row["name"] == "_Required")),
             )
-            for row in self._server.store.find("log_buckets", order="location, name")
-        ]
+            buckets.append(text)
         return listing("Log buckets", buckets)
 
     @tool
     def logging_create_log_sink(
         self, sink_name: str, destination: str, log_filter: str = ""
     ) -> str:
-        """Create a sink, which routes the entries that are written from now on.
+        """Create a sink, which routes entries written from now on.
 
         Args:
             sink_name: Its name.
@@ -243,38 +229,36 @@ class Logging:
         read_filter(log_filter)
         target = self._sink_destination(destination)
         if self._server.store.find("log_sinks", name=sink_name):
-            raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
+            raise ToolError(f"conflict: sink {echo(sink_name)} already exists")
         if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
         self._server.context.clock.tick()
         self._server.store.insert(
             "log_sinks", name=sink_name, destination=target, filter=log_filter
         )
-        text = details(
-            f"Created log sink {sink_name}",
-            ("Destination", target),
-            *([("Filter", log_filter)] if log_filter else []),
-            ("Writer Identity", _WRITER),
-        )
-        return f"{text}\n\nThe writer identity may write to the destination already."
+        fields = [("Destination", target), ("Writer Identity", _WRITER)]
+        if log_filter:
+            fields.insert(1, ("Filter", log_filter))
+        text = details(f"Created log sink {sink_name}", *fields)
+        return f"{text}\n\nThe writer identity already has access to the destination."
 
     @tool
     def logging_list_log_sinks(self) -> str:
         """List the sinks with destination and filter."""
-        sinks = [
-            details(
+        sinks = []
+        for row in self._server.store.find("log_sinks", order="name"):
+            text = details(
                 row["name"],
                 ("  Destination", row["destination"]),
                 ("  Filter", row["filter"]),
                 ("  Disabled", "False"),
             )
-            for row in self._server.store.find("log_sinks", order="name")
-        ]
+            sinks.append(text)
         return listing("Log sinks", sinks)
 
     @tool
     def logging_delete_log_sink(self, sink_name: str) -> str:
-        """Delete a sink; what it has routed stays.
+        """Delete a sink; entries that it has routed stay.
 
         Args:
             sink_name: The sink.
@@ -286,28 +270,25 @@ class Logging:
         self._server.context.clock.tick()
         return f"Deleted log sink {sink_name}"
 
-    # For authors of tasks.
+    # For tasks.
 
     def log(
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
-        """Write an entry to a log, as of now unless another date is given."""
+        """Write an entry to a log; the time defaults to now."""
         self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
-        """Write entries (time, severity, payload) to a log; sinks route them as if they were
-        written now.
-        """
+        """Write entries (time, severity, payload); sinks route them as if they were written now."""
+        records = []
+        for when, severity, payload in entries:
+            level = check_one_of("severity", severity, tuple(SEVERITIES))
+            records.append(_record(name, payload, level, iso(when)))
         with self._server.store.change():
-            self._add_entries(
-                [
-                    _record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t))
-                    for t, s, payload in entries
-                ]
-            )
+            self._add_entries(records)
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
-        """Return the entries of a log in a log bucket, the oldest first, as the API shows them."""
+        """Return a log's entries in a log bucket in API form, oldest first."""
         sql = (
             "SELECT * FROM log_entries WHERE log = ? AND id IN "
             "(SELECT entry FROM log_routes WHERE log_bucket = ?) ORDER BY timestamp, id"
@@ -320,7 +301,7 @@ class Logging:
     # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
-        """Keep entries where the sinks route them to."""
+        """Store entries where the sinks route them."""
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
@@ -342,41 +323,34 @@ class Logging:
         )
         routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
-            if entry not in routed:
+            if entry not in routed:  # only a storage sink, or no sink, took it
                 self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
-        """Append entries to the objects of their logs and hours, one a line; what there is no
-        room for is dropped.
-        """
+        """Append entries to hourly objects, one entry per line, dropping what exceeds the quota."""
         lines: dict[str, str] = {}
         for entry in entries:
             day, hour = entry["timestamp"][:10].replace("-", "/"), entry["timestamp"][11:13]
             name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
             lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
         for name, text in lines.items():
-            old = (
-                self._storage.read_object(bucket, name)
-                if name in self._storage.objects(bucket, name)
-                else b""
-            )
-            data = old + text.encode()
+            data = text.encode()
+            if name in self._storage.objects(bucket, name):
+                data = self._storage.read_object(bucket, name) + data
             if self._storage.room() >= len(data):
                 self._storage.put_object(bucket, name, data)
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
-        """Return a condition on the entries that log buckets hold and still keep."""
+        """Return an SQL condition for entries in log buckets within their retention."""
         now = self._server.context.clock.now()
-        values = [
-            value
-            for bucket in buckets
-            for value in (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
-        ]
+        values: list[Any] = []
+        for bucket in buckets:
+            values += (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
-        """Return a log bucket by its name (a global one), by location/name or by its full name."""
+        """Return a log bucket by its name (for a global one), location/name or full name."""
         short = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/")
         location, slash, bucket = short.replace("/buckets/", "/").rpartition("/")
         rows = self._server.store.find(
@@ -387,7 +361,7 @@ class Logging:
         return rows[0]
 
     def _sink_destination(self, text: str) -> str:
-        """Return the full name of the destination of a sink."""
+        """Return the full name of a sink's destination."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:
             if place not in self._storage.buckets():
@@ -397,7 +371,7 @@ class Logging:
             bucket = self._log_bucket(place)
             return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
         raise ToolError(
-            f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else"
+            f"invalid argument: destination must start with logging.googleapis.com/ or {_STORAGE}/, got {echo(text)}"
         )
 
 
@@ -413,13 +387,13 @@ def _log(name: str) -> str:
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    """Return the record of an entry, without its id."""
+    """Return the record of an entry without its id."""
     if (
         _nesting(payload) > _MAX_NESTING
         or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES
     ):
         raise ToolError(
-            f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels"
+            f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes and {_MAX_NESTING} levels"
         )
     return {
         "log": _log(log),
@@ -431,16 +405,14 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
 
 
 def _nesting(value: Any) -> int:
-    """Count the levels of a JSON value."""
     levels, below = 0, [value]
     while below:
         levels += 1
-        below = [
-            item
-            for each in below
-            if isinstance(each, (dict, list))
-            for item in (each.values() if isinstance(each, dict) else each)
-        ]
+        items: list[Any] = []
+        for each in below:
+            if isinstance(each, (dict, list)):
+                items += each.values() if isinstance(each, dict) else each
+        below = items
     return levels
 
 
@@ -452,7 +424,7 @@ def _show(row: Row) -> Row:
 
 
 def _show_lines(row: Row, most: int | None) -> str:
-    """Return an entry as text: a line about it, and its message, cut at `most` characters."""
+    """Format an entry, cutting its message to `most` characters."""
     [payload] = row["payload"].values()
     message = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
     if most is not None and len(message) > most:
@@ -462,5 +434,5 @@ def _show_lines(row: Row, most: int | None) -> str:
 
 
 def _short(log: str) -> str:
-    """Return the name of a log as it is written in a call."""
+    """Return a log's name as callers write it."""
     return unquote(log.removeprefix(f"projects/{PROJECT}/logs/"))

@@ -1,4 +1,4 @@
-"""Cloud Storage: buckets of objects with versions, checksums, lifecycle rules and signed URLs."""
+"""Cloud Storage: buckets and objects with versions, checksums and lifecycle rules."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from datetime import datetime, timedelta
 
 from agentgym.office.context import iso
+from agentgym.office.disabled import disabled_tool
 from agentgym.office.gcloud.cloud import (
     REGIONS,
     check_name,
@@ -17,7 +18,6 @@ from agentgym.office.gcloud.cloud import (
     next_page,
     read_token,
 )
-from agentgym.office.gcloud.signed_urls import read_url, sign_url
 from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
@@ -29,14 +29,11 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
 CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
-PAGE = 20
-"""Objects of a listing by default, as the published server shows them."""
-MAX_BYTES = 256 * 2**20
-"""The bytes that all objects together may have, noncurrent ones included."""
+PAGE = 20  # default page size, as in the published server
+MAX_BYTES = 256 * 2**20  # of all objects, including noncurrent versions
 
-CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
-"""Storage classes from the warmest to the coldest."""
-# Three multi-regions, six dual regions, all regions.
+CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # storage classes from warmest to coldest
+# Three multi-regions, six dual-regions, and all regions.
 LOCATIONS = (
     "US",
     "EU",
@@ -49,16 +46,15 @@ LOCATIONS = (
     "ASIA1",
     *(region.upper() for region in REGIONS),
 )
-METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
-"""Methods that a URL can be signed for."""
+# All columns except the data, which is large.
 _PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
-"""All columns of an object but its bytes, which are large."""
+# Cloud Storage reserves names that look like Google's.
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
 
 class Storage:
-    """Buckets and objects; listings are in the order of names, and sizes are in bytes.
+    """Buckets and objects. Listings are sorted by name, and sizes are in bytes.
 
     Args:
         server: The server that this is a part of.
@@ -99,8 +95,8 @@ class Storage:
             bucket_name: The bucket.
             prefix: Prefix of the names.
             versions: Include noncurrent versions, with generations.
-            max_results: Objects a page, at most 1000.
-            page_token: The token of the next page, from the page before.
+            max_results: Objects per page, at most 1000.
+            page_token: Token of the next page, from the previous answer.
         """
         check_range("max_results", max_results, 1, 1000)
         after = read_token(page_token) if page_token else ("", 0)
@@ -108,6 +104,7 @@ class Storage:
         live = "" if versions else " AND deleted IS NULL"
         where = f"bucket = ? AND substr(name, 1, length(?)) = ?{live}"
         key = (bucket_name, prefix, prefix)
+        # A page starts after a record, so objects written meanwhile do not shift it.
         count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
         sql = (
             f"SELECT {_PLAIN} FROM objects WHERE {where} AND (name, generation) > (?, ?) "
@@ -124,7 +121,7 @@ class Storage:
     def storage_upload_file(
         self, bucket_name: str, source_file_path: str, destination_blob_name: str
     ) -> str:
-        """Upload a file of the workspace as an object; an object of that name is replaced.
+        """Upload a workspace file as an object, replacing an existing object.
 
         Args:
             bucket_name: The bucket.
@@ -143,7 +140,7 @@ class Storage:
         destination_file_path: str,
         generation: int | None = None,
     ) -> str:
-        """Download an object to a file of the workspace, which is replaced if there is one.
+        """Download an object to a workspace file, overwriting an existing file.
 
         Args:
             bucket_name: The bucket.
@@ -159,12 +156,12 @@ class Storage:
     def storage_delete_object(
         self, bucket_name: str, blob_name: str, generation: int | None = None
     ) -> str:
-        """Delete an object. In a bucket with versioning it stays as a noncurrent version, unless its generation is given.
+        """Delete an object. With versioning it stays as a noncurrent version unless its generation is given.
 
         Args:
             bucket_name: The bucket.
             blob_name: The object.
-            generation: The version to delete for good.
+            generation: The version to delete permanently.
         """
         row = self._object(bucket_name, blob_name, generation)
         is_kept = self._delete_object(
@@ -192,10 +189,10 @@ class Storage:
         )
         return "\n".join([text, *(f"- {_rule(rule)}" for rule in row["lifecycle"])])
 
-    @tool
+    @disabled_tool("URL signing is")
     def storage_generate_signed_url(
         self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
-    ) -> str:
+    ) -> None:
         """Generate a URL that lets anyone use an object for a limited time.
 
         Args:
@@ -204,30 +201,12 @@ class Storage:
             expiration_minutes: Minutes until it expires, up to 10080.
             method: GET, HEAD, PUT, POST or DELETE.
         """
-        check_range("expiration_minutes", expiration_minutes, 1, 7 * 24 * 60)
-        verb = check_one_of("method", method, METHODS)
-        self._bucket(bucket_name)
-        if verb in ("PUT", "POST"):
-            _check_object_name(blob_name)
-        else:
-            self._object(bucket_name, blob_name)
-        if "signing_key" not in self._server.session:
-            self._server.session["signing_key"] = self._server.context.new_id("signing key", 40)
-        url = sign_url(
-            self._server.session["signing_key"],
-            verb,
-            bucket_name,
-            blob_name,
-            self._server.context.clock.now(),
-            60 * expiration_minutes,
-        )
-        return f"URL to {verb} {bucket_name}/{blob_name} for {expiration_minutes} minutes:\n{url}"
 
     @tool
     def storage_copy_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
     ) -> str:
-        """Copy an object; one at the destination is replaced.
+        """Copy an object, replacing an existing one at the destination.
 
         Args:
             source_bucket: The bucket of the object.
@@ -243,7 +222,7 @@ class Storage:
     def storage_move_object(
         self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
     ) -> str:
-        """Move an object to another bucket or name; one at the destination is replaced.
+        """Move an object to another bucket or name, replacing an existing one.
 
         Args:
             source_bucket: The bucket of the object.
@@ -261,18 +240,19 @@ class Storage:
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> str:
-        """Keep replaced and deleted objects of a bucket as noncurrent versions, or stop doing so; existing versions stay.
+        """Enable or disable versioning of a bucket, which keeps replaced and deleted objects as noncurrent versions.
 
         Args:
             bucket_name: The bucket.
-            enabled: False to stop it.
+            enabled: False to disable it; existing versions stay.
         """
         self._set_bucket(bucket_name, versioning=enabled)
-        return f"Versioning {'enabled' if enabled else 'disabled'} for bucket {bucket_name}"
+        state = "enabled" if enabled else "disabled"
+        return f"Versioning {state} for bucket {bucket_name}"
 
     @tool
     def storage_get_bucket_size(self, bucket_name: str) -> str:
-        """Count the objects of a bucket and their bytes, noncurrent versions apart.
+        """Count the objects and bytes of a bucket; noncurrent versions are counted separately.
 
         Args:
             bucket_name: The bucket.
@@ -300,7 +280,7 @@ class Storage:
         action: str = "Delete",
         storage_class: str = "NEARLINE",
     ) -> str:
-        """Set the lifecycle rule of a bucket, in place of the one it has.
+        """Set the lifecycle rule of a bucket, replacing the current one.
 
         Args:
             bucket_name: The bucket.
@@ -316,7 +296,7 @@ class Storage:
         self._set_bucket(bucket_name, lifecycle=[rule])
         return f"Lifecycle rule set for bucket {bucket_name}: {_rule(rule)}"
 
-    # For authors of tasks.
+    # For tasks.
 
     def add_bucket(
         self,
@@ -326,11 +306,11 @@ class Storage:
         versioning: bool = False,
         created: datetime | None = None,
     ) -> None:
-        """Make a bucket, as of now unless another date is given."""
+        """Add a bucket; the creation time defaults to now."""
         check_name("bucket", name, _NAME, _NAME_RULE)
         place = check_one_of("location", location, LOCATIONS)
         if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
-            raise ToolError(f"conflict: there is a bucket {echo(name)} already")
+            raise ToolError(f"conflict: bucket {echo(name)} already exists")
         self._server.store.insert(
             "buckets",
             name=name,
@@ -341,7 +321,7 @@ class Storage:
         )
 
     def buckets(self) -> list[str]:
-        """Return the names of all buckets, in order."""
+        """Return the sorted names of all buckets."""
         return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
@@ -351,7 +331,7 @@ class Storage:
         data: bytes | str,
         created: datetime | None = None,
     ) -> None:
-        """Put an object into a bucket, as of now unless another date is given."""
+        """Add an object; the creation time defaults to now."""
         self._put_object(
             self._bucket(bucket),
             _check_object_name(name),
@@ -360,7 +340,7 @@ class Storage:
         )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the names of the live objects of a bucket, in order."""
+        """Return the sorted names of a bucket's live objects."""
         self._bucket(bucket)
         rows = self._server.store.rows(
             "SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket
@@ -368,36 +348,25 @@ class Storage:
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """Return the bytes of an object, or of one version of it."""
+        """Return the data of an object, or of one of its versions."""
         return self._object_data(self._object(bucket, name, generation))
 
-    def open_url(self, url: str, method: str = "GET") -> bytes:
-        """Return the bytes that a signed URL gives now.
-
-        Raises:
-            ToolError: It is not signed with this office's key for the method, or its time is over.
-        """
-        bucket, name = read_url(
-            self._server.session.get("signing_key"), method, url, self._server.context.clock.now()
-        )
-        return self.read_object(bucket, name)
-
-    # Shared by the tools and with the other services.
+    # Shared by the tools and other services.
 
     def read_gs(self, uri: str) -> bytes:
-        """Return the bytes of an object called gs://bucket/name."""
+        """Read the object gs://bucket/name."""
         return self.read_object(*_parts(uri))
 
     def write_gs(self, uri: str, data: bytes) -> None:
-        """Write an object called gs://bucket/name, as something that happens now."""
+        """Write the object gs://bucket/name at the current time."""
         self._write_object(*_parts(uri), data)
 
     def room(self) -> int:
-        """Count the bytes that objects may still have."""
+        """Return how many bytes objects may still use."""
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _bucket(self, name: str) -> Row:
-        """Return a bucket to whose objects its lifecycle rules have been applied."""
+        """Return a bucket after applying its lifecycle rules."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
@@ -406,11 +375,7 @@ class Storage:
         return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Apply a rule.
-
-        Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the
-        next day.
-        """
+        """Apply a rule. Rules run daily, so a version that one run retires is deleted by the next."""
         now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
@@ -428,7 +393,7 @@ class Storage:
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> None:
-        """Change the settings of a bucket, and apply its rules as they are then."""
+        """Change a bucket's settings and apply its rules."""
         self._server.store.update("buckets", self._bucket(name)["id"], **changes)
         self._server.context.clock.tick()
         self._bucket(name)
@@ -455,7 +420,7 @@ class Storage:
         return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
-        """Write an object as something that happens now."""
+        """Write an object at the current time."""
         into = self._bucket(bucket)
         _check_object_name(name)
         if len(data) > self.room():
@@ -476,6 +441,7 @@ class Storage:
         with store.change():
             if live is not None:
                 self._delete_object(live, when)
+            # Generations are microseconds, as in Cloud Storage, and grow within a second too.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), deleted=None, storage_class=CLASSES[0], size=len(data), md5=hashlib.md5(data).hexdigest(),
@@ -483,7 +449,7 @@ class Storage:
             )  # fmt: skip
 
     def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
-        """Delete an object; whether it stays as a noncurrent version."""
+        """Delete an object and return whether it stays as a noncurrent version."""
         keep = not for_good and row["deleted"] is None
         if keep and self._server.store.value(
             "SELECT versioning FROM buckets WHERE name = ?", row["bucket"]
@@ -502,23 +468,25 @@ def _parts(uri: str) -> tuple[str, str]:
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
         raise ToolError(
-            f"invalid argument: {echo(name)} is no name of an object: 1 to 1024 bytes without line breaks, not . or .."
+            f"invalid argument: {echo(name)} is not a valid object name: 1 to 1024 bytes without line breaks, not . or .."
         )
     return name
 
 
 def _rule(rule: Row) -> str:
-    """Return a lifecycle rule in words, such as `Delete after 30 days`."""
+    """Describe a lifecycle rule, such as `Delete after 30 days`."""
     kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
     return f"{kind} after {rule['condition']['age']} days"
 
 
 def _show(row: Row, with_generation: bool) -> str:
-    """Return the line of an object: its name and size, and what is unusual about it."""
-    notes = [
-        *([] if row["storage_class"] == CLASSES[0] else [row["storage_class"]]),
-        *([f"generation {row['generation']}"] if with_generation else []),
-        *([f"noncurrent since {row['deleted']}"] if row["deleted"] else []),
-    ]
+    """Return an object's line: name, size and unusual properties."""
+    notes = []
+    if row["storage_class"] != CLASSES[0]:
+        notes.append(row["storage_class"])
+    if with_generation:
+        notes.append(f"generation {row['generation']}")
+    if row["deleted"]:
+        notes.append(f"noncurrent since {row['deleted']}")
     note = f" ({', '.join(notes)})" if notes else ""
     return f"{row['name']}: {row['size']} bytes{note}"

@@ -13,46 +13,45 @@ from agentgym.office.woocommerce.shapes import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-TERMS = {"categories": "category", "tags": "tag"}
-"""Tables of terms, with what one of each is called in errors."""
+TERMS = {"categories": "category", "tags": "tag"}  # tables of terms, with their singular for errors
 
+# SQL: number of published products of a term.
 _COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
   WHERE l.term_id = {0}.id AND p.status = 'publish')"""
-"""SQL: number of published products of a category or tag."""
 
 
+# Defaults of a new category.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
-"""A new category, but for its name and slug."""
 
+# Fields that are always shown.
 _SHOWN = {
     "categories": ("id", "name", "slug", "parent", "description", "display"),
     "tags": ("id", "name", "slug"),
 }
-"""Fields that each category or tag is shown with."""
 
 
 class Categories(ShopPart):
     """Categories and tags of products, which WordPress calls terms."""
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, name: str, parent: int = 0) -> int:
         """Add a category and return its id."""
         return int(self._create({"name": name, "parent": parent})["id"])
 
     def all(self) -> list[Row]:
-        """Return all categories as the API shows them, by id."""
+        """Return all categories in API form, by id."""
         return self._show("categories", self._shop.select_ids("categories", {}, "id"))
 
-    # -- for other parts -----------------------------------------------------------------------
+    # For other parts.
 
     def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
-        """Return the id of a term that is given by name or id; a name that is new is added.
+        """Return the id of a term given by name or id; add it if the name is new.
 
         Args:
             table: `categories` or `tags`.
             term: Name or id.
-            ids: Ids of the terms of this table by name; a new one is added here too.
+            ids: Ids of the table's terms by name, updated with new terms.
         """
         if isinstance(term, int):
             return term
@@ -63,15 +62,15 @@ class Categories(ShopPart):
         return ids[term]
 
     def assign(self, product_id: int, data: Row, kind: str) -> None:
-        """Put a product into the categories and tags that are given; a variation has none.
+        """Assign the given categories and tags to a product; variations have none.
 
         Args:
             product_id: Id of the product.
-            data: Fields with `categories` or `tags`, or without them to leave these as they are.
+            data: Fields, with `categories` or `tags` only if they change.
             kind: Type of the product.
 
         Raises:
-            ToolError: There is no such category or tag.
+            ToolError: A category or tag does not exist.
         """
         for table, name in TERMS.items():
             if table in data and kind != "variation":
@@ -79,12 +78,12 @@ class Categories(ShopPart):
                 for term in terms:
                     self._store.get(table, term, name)
                 if not terms and table == "categories":
-                    terms = [1]  # a product is Uncategorized at least
+                    terms = [1]  # every product has at least Uncategorized
                 self._store.delete(f"product_{table}", product_id=product_id)
                 links = [{"product_id": product_id, "term_id": term} for term in terms]
                 self._store.insert_all(f"product_{table}", links)
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_products_categories_list(
@@ -98,11 +97,11 @@ class Categories(ShopPart):
         """List product categories.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             search: Words in the name.
-            parent: Only those right below this category; 0 for the top.
-            hideEmpty: Leave out those without products.
+            parent: Only direct children of this category; 0 for the top level.
+            hideEmpty: Leave out empty ones.
         """
         where = {
             words_in("name"): words(search),
@@ -128,10 +127,10 @@ class Categories(ShopPart):
         """List product tags.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             search: Words in the name.
-            hideEmpty: Leave out those without products.
+            hideEmpty: Leave out empty ones.
         """
         where = {
             words_in("name"): words(search),
@@ -139,7 +138,7 @@ class Categories(ShopPart):
         }
         return self._show("tags", self._shop.select_ids("tags", where, "id", page, perPage))
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _create(self, data: Row) -> Row:
         name, parent = data["name"], data.get("parent", 0)
@@ -147,7 +146,7 @@ class Categories(ShopPart):
             self._store.get("categories", parent, "category")
         sql = "SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?"
         if self._store.value(sql, name, parent):
-            raise ToolError(f"conflict: there is a category {echo(name)} with this parent already")
+            raise ToolError(f"conflict: category {echo(name)} already exists under this parent")
         slug = slug_of(data.get("slug") or name, self._shop.column_values("categories", "slug"))
         if "menuOrder" in data:
             data["menu_order"] = data.pop("menuOrder")
@@ -157,14 +156,12 @@ class Categories(ShopPart):
     def _show(self, table: str, ids: list[int]) -> list[Row]:
         sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
         counts = {row["id"]: row["n"] for row in self._store.rows(sql)}
-        return [
-            {
-                **{name: row[name] for name in _SHOWN[table]},
-                **{name: row[name] for name in ("menu_order", "image") if row.get(name)},
-                "count": counts[row["id"]],
-            }
-            for row in self._shop.rows_by_id(table, ids)
-        ]
+        terms = []
+        for row in self._shop.rows_by_id(table, ids):
+            term = {name: row[name] for name in _SHOWN[table]}
+            term |= {name: row[name] for name in ("menu_order", "image") if row.get(name)}
+            terms.append({**term, "count": counts[row["id"]]})
+        return terms
 
 
 class Reviews(ShopPart):
@@ -216,7 +213,7 @@ class Reviews(ShopPart):
 
         Args:
             productId: Only of this product.
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             status: Status.
         """

@@ -1,4 +1,4 @@
-"""Shared context of the shop's parts: records, settings, dates, batches and events for webhooks."""
+"""Context shared by the parts of the shop: records, settings, dates and batches."""
 
 from __future__ import annotations
 
@@ -10,73 +10,54 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 from agentgym.office.context import Clock
-from agentgym.office.server import Server, page_of
+from agentgym.office.server import page_of
+from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-MAX_BATCH = 100
-"""Most items of a batch, as in the REST API of WooCommerce."""
+MAX_BATCH = 100  # as in WooCommerce's REST API
 
 _SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
-MAX_WORDS = 50
-"""Words of a search, as in a search of mails: each is compared with every record."""
+MAX_WORDS = 50  # each word is compared with every record
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
 
-_DATES = frozenset(
-    {"date_created", "date_modified", "date_expires", "date_on_sale_from", "date_on_sale_to"}
-)
-"""Fields of products and coupons that are dates."""
+# Product fields that are dates.
+_DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
 
 BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
-"""Items of a batch, and the tool for one of them."""
+"""Items of a batch, and the tool that handles one."""
 
 
-class ShopContext:
-    """Records, settings, dates and events of a shop, shared by its parts.
-
-    Store, session and clock are looked up on the server at each use: the server replaces them when
-    an episode begins and when a snapshot is restored.
+class ShopContext(ServerState):
+    """Records, settings and dates of a shop, shared by its parts.
 
     Args:
         server: The server of the shop.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    @property
-    def store(self) -> Store:
-        """Records of the shop."""
-        return self._server.store
-
-    @property
-    def session(self) -> dict[str, Any]:
-        """Settings that were changed, by id; a copy of those in the store that costs no query."""
-        return self._server.session
-
     @property
     def clock(self) -> Clock:
         """Clock of the office."""
-        return self._server.context.clock
+        return self.context.clock
 
     def setting(self, id: str) -> str:
         """Return the value of a setting."""
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
-    # -- dates ---------------------------------------------------------------------------------
+    # Dates.
 
     def tick(self) -> str:
-        """Return the time of an event that happens now; no two events have the same."""
+        """Advance the clock and return the time; each event has a different time."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:
-        """Return the time without letting it pass."""
+        """Return the time without advancing the clock."""
         return stamp(self.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
-        """Return a date that an author's record gives, or else the time."""
+        """Return a date of an author's record, or the current time."""
         return stamp(record.get(name) or self.clock.now())
 
     def offset(self) -> timedelta:
@@ -84,30 +65,32 @@ class ShopContext:
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def site_time(self, gmt: str | None) -> str | None:
-        """Convert a date of a record to site time, in which all answers are."""
+        """Convert a stored date to site time, as in all answers."""
         offset = self.offset()
-        return (datetime.fromisoformat(gmt) + offset).isoformat() if offset and gmt else gmt
+        if not gmt or not offset:
+            return gmt
+        return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return the fields of a record that the server always shows, and those whose value is not
-        that of a new record; dates are in site time.
+        """Return the fields that are always shown or differ from a new record, with dates in site
+        time.
         """
         defaults = {**new, **new["details"]}
-        return {
-            name: self.site_time(value) if name in _DATES else value
-            for name, value in {**row, **row["details"]}.items()
-            if name in always or (name != "details" and value != defaults[name])
-        }
+        shown = {}
+        for name, value in {**row, **row["details"]}.items():
+            if name in always or (name != "details" and value != defaults[name]):
+                shown[name] = self.site_time(value) if name in _DATES else value
+        return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a caller's date to GMT; one without a time zone is in site time.
+        """Convert a caller's date to GMT; without a time zone it is in site time.
 
         Args:
             text: The date; None or an empty text gives None.
-            name: Name of the argument for the error.
+            name: Argument name for the error.
 
         Raises:
-            ToolError: The text is no date.
+            ToolError: The text is not a date.
         """
         if not text:
             return None
@@ -120,9 +103,11 @@ class ShopContext:
                 f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, got "
                 f"{echo(text)}"
             ) from None
-        return stamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC) - self.offset())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC) - self.offset()
+        return stamp(moment)
 
-    # -- records -------------------------------------------------------------------------------
+    # Records.
 
     def select_ids(
         self,
@@ -132,14 +117,14 @@ class ShopContext:
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return the ids of records in an order, all of them or one page.
+        """Return sorted record ids, all of them or one page.
 
         Args:
             table: Table of the records.
-            where: Values by SQL condition; a condition whose value is None does not count.
+            where: Values by SQL condition; None values are ignored.
             order: SQL expression to sort by.
-            page: Number of the page, from 1 on; all records if None.
-            size: Records a page.
+            page: Page number from 1, or None for all records.
+            size: Records per page.
 
         Raises:
             ToolError: The page or its size is out of range.
@@ -154,11 +139,11 @@ class ShopContext:
     def select_page(
         self, table: str, where: Mapping[str, Any], order: str, page: int, size: int
     ) -> list[Row]:
-        """Return one page of the records that meet conditions (see `select_ids`)."""
+        """Return a page of records; see `select_ids`."""
         return self.rows_by_id(table, self.select_ids(table, where, order, page, size))
 
     def rows_by_id(self, table: str, ids: Iterable[int]) -> list[Row]:
-        """Return the records with ids, in the order of the ids and without those that are gone."""
+        """Return existing records in the order of `ids`."""
         keys = list(ids)
         sql = f'SELECT * FROM "{table}" WHERE id IN (SELECT value FROM json_each(?))'
         rows = {row["id"]: row for row in self.store.rows(sql, keys)}
@@ -167,11 +152,11 @@ class ShopContext:
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Return the rows of a SELECT about owners with ids, by owner.
+        """Return the rows of a SELECT, grouped by owner.
 
         Args:
-            owner: Column with the id of the owner, which the rows lose.
-            sql: The statement; its parameter is the JSON list of the ids.
+            owner: Column with the owner's id, removed from the rows.
+            sql: Statement with one parameter, the JSON list of ids.
             ids: Ids of the owners.
         """
         rows: defaultdict[int, list[Row]] = defaultdict(list)
@@ -180,28 +165,28 @@ class ShopContext:
         return rows
 
     def next_id(self, table: str) -> int:
-        """Return the id that the next record of a table gets."""
+        """Return the next automatic id of a table."""
         last = self.store.value("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
         return int(last or 0) + 1
 
     def column_values(self, table: str, column: str) -> set[Any]:
-        """Return the values that a column has."""
+        """Return the distinct values of a column."""
         return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
 
     def delete_or_trash(
         self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
     ) -> Row:
-        """Delete a record, or put it into the trash.
+        """Delete a record or move it to the trash.
 
         Args:
             table: Table of the record.
-            kind: Name of such a record in errors and events.
+            kind: Name of such a record in errors.
             id: Id of the record.
             force: Whether to delete it for good.
-            show: Function that returns the record as the API shows it.
+            show: Function that returns a record in API form.
 
         Returns:
-            The record as it is in the trash, or as it was before it was deleted.
+            The record in the trash, or as it was before its deletion.
 
         Raises:
             ToolError: The record is in the trash already.
@@ -211,31 +196,19 @@ class ShopContext:
             self.store.delete(table, id=id)
         elif self.store.get(table, id)["status"] == "trash":
             raise ToolError(
-                f"conflict: {kind} {id} is in the trash already; force deletes it for good"
+                f"conflict: {kind} {id} is in the trash already; force deletes it permanently"
             )
         else:
             self.store.update(table, id, status="trash", date_modified=self.tick())
             record = show(id)
-        self.fire(f"{kind}.deleted", id)
         return record
 
-    # -- events and batches --------------------------------------------------------------------
-
-    def fire(self, topic: str, id: int) -> None:
-        """Deliver an event about a record to the active webhooks of its topic."""
-        for hook in self.store.find("webhooks", topic=topic, status="active"):
-            self.store.insert(
-                "deliveries",
-                webhook_id=hook["id"],
-                topic=topic,
-                resource_id=id,
-                date_created=self.now(),
-            )
+    # Batches.
 
     def run_batch(
         self, create: BatchJob, update: BatchJob, delete: BatchJob
     ) -> dict[str, list[Row]]:
-        """Carry out the items of a batch one by one; one that fails changes nothing.
+        """Process the items of a batch one by one; a failing item changes nothing.
 
         Args:
             create: Records to create, and the tool that creates one.
@@ -243,7 +216,7 @@ class ShopContext:
             delete: Ids to delete for good, and the tool that deletes one.
 
         Returns:
-            The records by verb, with the error in the place of one that failed.
+            Records by verb, with an error for each failed item.
 
         Raises:
             ToolError: The batch is too large.
@@ -270,10 +243,10 @@ class ShopContext:
 
 
 class ShopPart:
-    """A part of the shop: some of its tools, and methods for the authors of tasks.
+    """A part of the shop: some tools, and methods for task authors.
 
     Args:
-        shop: Context that all parts share.
+        shop: Context shared by all parts.
     """
 
     def __init__(self, shop: ShopContext) -> None:
@@ -292,10 +265,10 @@ def _id_of(data: Row) -> int:
 
 
 def stamp(moment: datetime) -> str:
-    """Format a moment in GMT as in the records.
+    """Format a time in GMT for storage.
 
     Raises:
-        ValueError: The moment has no time zone.
+        ValueError: The time has no time zone.
     """
     if moment.tzinfo is None:
         raise ValueError(
@@ -305,19 +278,19 @@ def stamp(moment: datetime) -> str:
 
 
 def given_fields(record: Row) -> Row:
-    """Return the fields of an address or a line that are not blank."""
+    """Return the non-blank fields of an address or line."""
     return {name: value for name, value in record.items() if value not in ("", None)}
 
 
 def show_meta(fields: Sequence[Row]) -> list[Row]:
-    """Return custom fields as the server shows them, without their ids."""
+    """Return custom fields without their ids, as the server shows them."""
     return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Return the custom fields of a record after the changes that a caller gave, if any.
+    """Return a record's custom fields after a caller's changes.
 
-    The field with the same id, or else with the same key, gets the new value; null removes it.
+    A change replaces the field with the same id, or else the same key; null removes it.
 
     Raises:
         ToolError: A new field has no key.
@@ -341,7 +314,7 @@ def merge_meta(record: Row, data: Row) -> list[Row]:
 
 
 def slug_of(name: str, taken: set[str]) -> str:
-    """Make a short name for addresses that is not among those taken, and add it to them."""
+    """Return an unused URL name and add it to `taken`."""
     base = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:_SLUG_CHARS] or "item"
     slug = free_name(base, taken, "-")
     taken.add(slug)
@@ -349,7 +322,7 @@ def slug_of(name: str, taken: set[str]) -> str:
 
 
 def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
-    """Return a name that is not among those taken: itself, or with a number."""
+    """Return an unused name, numbered if necessary."""
     if name not in taken:
         return name
     numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
@@ -357,7 +330,7 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition: each word of a list (`words`) is in one of the columns."""
+    """Return an SQL condition: every word of a list (`words`) occurs in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"
@@ -367,11 +340,11 @@ def words(search: str | None) -> list[str] | None:
     """Split a search into words for `words_in`.
 
     Raises:
-        ToolError: There are too many.
+        ToolError: There are too many words.
     """
     if not search:
         return None
-    # SQLite's lower() knows ASCII only: bytes are lowered in the same way.
+    # SQLite's lower() handles ASCII only; lowering bytes matches it.
     parts = search.encode().lower().decode().split()
     if len(parts) > MAX_WORDS:
         raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")

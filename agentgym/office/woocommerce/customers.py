@@ -24,6 +24,7 @@ from agentgym.office.woocommerce.shapes import (
 from agentgym.text.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")  # columns that a caller may set
+# Defaults of a new customer.
 _CUSTOMER: Row = {
     "email": "",
     "username": "",
@@ -35,19 +36,18 @@ _CUSTOMER: Row = {
     "details": {"billing": {}, "shipping": {}},
     "meta_data": [],
 }
-"""A new customer."""
 
+# SQL for sort keys other than `id`.
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
-"""SQL by the name of an order, where that is not `id`."""
 
 
 class Customers(ShopPart):
-    """Customers; the first one is the administrator."""
+    """Customers; the first is the administrator."""
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
-        """Add one customer as `add_all` does and return the id."""
+        """Add a customer like `add_all` and return the id."""
         record = {"email": email, "first_name": first_name, "last_name": last_name, **fields}
         return self.add_all([record])[0]
 
@@ -55,28 +55,25 @@ class Customers(ShopPart):
         """Add customers and return their ids, in order.
 
         Args:
-            records: Fields of the REST API, with `email`; besides, `role` and `date_created` (a
-                datetime, now by default).
+            records: REST API fields with an `email`, plus `role` and `date_created` (a datetime,
+                now by default).
 
         Raises:
-            ValueError: A field is misspelt.
-            ToolError: A value is wrong, or an address is taken.
+            ValueError: A field name is unknown.
+            ToolError: A value is invalid, or an address is taken.
         """
-        customers = [
-            {
-                **validate_record(CustomerData, record, ("role", "date_created")),
-                "date_created": self._shop.date_of(record),
-            }
-            for record in records
-        ]
+        customers = []
+        for record in records:
+            data = validate_record(CustomerData, record, ("role", "date_created"))
+            customers.append({**data, "date_created": self._shop.date_of(record)})
         with self._store.change():
             return self._insert(customers)
 
     def all(self) -> list[Row]:
-        """Return all customers, the administrator included, as the API shows them, by id."""
+        """Return all customers, including the administrator, in API form, by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_customers_list(
@@ -92,7 +89,7 @@ class Customers(ShopPart):
         """List customers, highest id first.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             search: Words in names, user name or email address.
             email: Email address.
@@ -105,7 +102,7 @@ class Customers(ShopPart):
             "email = ?": email,
             "role = ?": None if role == "all" else role,
         }
-        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # the id makes the order total
+        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # ids break ties
         return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
 
     @tool
@@ -127,21 +124,21 @@ class Customers(ShopPart):
         """
         data = validate(CustomerData, customerData, "customerData")
         [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-        self._shop.fire("customer.created", new_id)
         return self.woo_customers_get(new_id)
 
     @tool
     def woo_customers_update(self, customerId: int, customerData: dict[str, Any]) -> Row:
-        """Change fields of a customer; the user name stays.
+        """Change fields of a customer; the user name cannot be changed.
 
         Args:
             customerId: Customer.
-            customerData: Fields to change, as in creating.
+            customerData: Fields to change, as for creating.
         """
         data = validate(CustomerData, customerData, "customerData")
         row = self._store.get("customers", customerId)
+        # WordPress never changes user names.
         if data.get("username", row["username"]) != row["username"]:
-            raise ToolError("invalid argument: username: a user name stays as it is")
+            raise ToolError("invalid argument: username: a user name cannot be changed")
         sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
         owner = self._store.value(sql, data.get("email"), customerId)
         if owner:
@@ -149,13 +146,12 @@ class Customers(ShopPart):
                 f"conflict: customer {owner} has the email address {echo(data['email'])}"
             )
         self._store.update("customers", **_merge(row, data, self._shop.tick()))
-        self._shop.fire("customer.updated", customerId)
         return self.woo_customers_get(customerId)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
-        """Add validated customers, which have a `date_created`."""
+        """Add validated customers with a `date_created`."""
         emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
         usernames = {
             str(name).lower() for name in self._shop.column_values("customers", "username")
@@ -186,34 +182,24 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def _show_all(self, ids: list[int]) -> list[Row]:
-        """Return customers as the server shows them; a user name only where it is not the first
-        part of the email address, as the shop makes it.
-        """
-        return [
-            {
-                "id": row["id"],
-                "email": row["email"],
-                "first_name": row["first_name"],
-                "last_name": row["last_name"],
-                "role": row["role"],
-                **_chosen_username(row),
-                "billing": given_fields(row["details"]["billing"]),
-                "shipping": given_fields(row["details"]["shipping"]),
-                "meta_data": show_meta(row["meta_data"]),
-                "date_created": self._shop.site_time(row["date_created"]),
-                "date_modified": self._shop.site_time(row["date_modified"]),
-            }
-            for row in self._shop.rows_by_id("customers", ids)
-        ]
+        """Return customers as shown: the user name only if it differs from the generated one."""
+        return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
 
-
-def _chosen_username(row: Row) -> Row:
-    made = row["email"].partition("@")[0].lower()
-    return {} if row["username"] == made else {"username": row["username"]}
+    def _show(self, row: Row) -> Row:
+        shown = {name: row[name] for name in ("id", "email", "first_name", "last_name", "role")}
+        if row["username"] != row["email"].partition("@")[0].lower():
+            shown["username"] = row["username"]
+        return {
+            **shown,
+            "billing": given_fields(row["details"]["billing"]),
+            "shipping": given_fields(row["details"]["shipping"]),
+            "meta_data": show_meta(row["meta_data"]),
+            "date_created": self._shop.site_time(row["date_created"]),
+            "date_modified": self._shop.site_time(row["date_modified"]),
+        }
 
 
 def _merge(row: Row, data: Row, now: str) -> Row:
-    """Return a customer after a change."""
     names = {name: data[name] for name in _NAMES if name in data}
     old = row["details"]
     details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}

@@ -1,4 +1,4 @@
-"""Items of an order: lines with products, fees and ways of shipping, with prices and taxes."""
+"""Order items and their prices: products, fees and shipping."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentgym.office.store import Row
-from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
-from agentgym.office.woocommerce.coupons import Coupons
-from agentgym.office.woocommerce.money import cents, rates_at, share, tax_item, totals
+from agentgym.office.woocommerce.context import ShopPart, merge_meta
+from agentgym.office.woocommerce.money import cents
 from agentgym.text.tools import ToolError, echo
 
-UNTAXED = "untaxed"
-"""Stands for the tax class of a product that is not taxed; no rate can have it."""
-
+# Item types by order field.
 _TYPES = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
-"""Types of items by the field of an order; coupons, which reduce the others, come after them."""
 
+# Defaults of a new item; its id is assigned when it is stored.
 _NEW: Row = {
     "id": 0,
     "order_id": None,
@@ -25,36 +22,30 @@ _NEW: Row = {
     "variation_id": None,
     "quantity": 1,
     "subtotal": 0,
-    "subtotal_tax": 0,
     "total": 0,
-    "total_tax": 0,
     "reduced": 0,
     "code": "",
-    "taxes": [],
     "meta_data": [],
 }
-"""A new item; it gets its id when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceLookup:
-    """Products and tax rates, read once for all lines of a call.
+    """Products, read once for all lines of a call.
 
     Attributes:
         products: Products by id.
         products_by_sku: Products by SKU.
-        rates: Tax rates, none if taxes are off.
     """
 
     products: dict[int, Row]
     products_by_sku: dict[str, Row]
-    rates: list[Row]
 
     def product_of(self, line: Row) -> Row:
-        """Return the product of a new line, which names its variation, its product or its SKU.
+        """Return the product of a new line, given by variation, product or SKU.
 
         Raises:
-            ToolError: There is no such product.
+            ToolError: The product does not exist.
         """
         key, sku = line.get("variation_id") or line.get("product_id"), line.get("sku") or ""
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
@@ -67,83 +58,41 @@ class PriceLookup:
 
 
 class OrderLines(ShopPart):
-    """Composition of orders: changes of their items with prices, discounts and taxes.
-
-    Args:
-        shop: Context of the shop.
-        coupons: Coupons, which reduce the prices.
-    """
-
-    def __init__(self, shop: ShopContext, coupons: Coupons) -> None:
-        super().__init__(shop)
-        self._coupons = coupons
+    """Changes of order items and their prices."""
 
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
-        """Read the products and tax rates that orders need."""
+        """Read the products that orders name."""
         lines = [line for data in records for line in data.get("line_items", [])]
         names = ("product_id", "variation_id")
-        ids = {line[name] for line in lines for name in names if line.get(name)}
+        ids: set[int] = set()
+        for line in lines:
+            ids.update(line[name] for name in names if line.get(name))
         skus = sorted({line["sku"] for line in lines if line.get("sku")})
         products = {row["id"]: row for row in self._shop.rows_by_id("products", ids)}
         sql = "SELECT * FROM products WHERE sku IN (SELECT value FROM json_each(?))"
         by_sku = {row["sku"]: row for row in self._store.rows(sql, skus)} if skus else {}
-        taxed = self._shop.setting("woocommerce_calc_taxes") == "yes"
-        return PriceLookup(products, by_sku, self._store.find("tax_rates") if taxed else [])
+        return PriceLookup(products, by_sku)
 
-    def compose(
-        self, order: Row, current: Sequence[Row], data: Row, prices: PriceLookup
-    ) -> list[Row]:
+    def compose(self, current: Sequence[Row], data: Row, prices: PriceLookup) -> list[Row]:
         """Return the items of an order after a change.
 
         Args:
-            order: The order, already changed.
-            current: Its items before.
-            data: Fields that a caller gave.
-            prices: Products and rates for these fields.
+            current: The items before the change.
+            data: Fields from the caller.
+            prices: Products that these fields name.
 
         Raises:
-            ToolError: An item cannot be changed so, or a coupon cannot be used.
+            ToolError: A change is invalid.
         """
         items = [dict(item) for item in current]
         for field, kind in _TYPES.items():
             for line in data.get(field, ()):
                 _put(items, kind, line, prices)
-        codes = current_codes = [item["code"] for item in items if item["type"] == "coupon"]
-        if "coupon_lines" in data:
-            codes = list(dict.fromkeys(line["code"].lower() for line in data["coupon_lines"]))
-        if codes != current_codes:
-            items = [item for item in items if item["type"] != "coupon"]
-            self._coupons.check_usable(order, items, codes)
-            items += [
-                {**_NEW, "order_id": order["id"], "type": "coupon", "code": code} for code in codes
-            ]
-        if codes != current_codes or ("line_items" in data and codes):
-            self._coupons.apply(items)
-        if current or prices.rates:
-            self._tax(order, items, prices.rates)
         return items
-
-    def _tax(self, order: Row, items: Sequence[Row], rates: list[Row]) -> None:
-        """Set the taxes at the shipping address, else the billing address, else the shop's."""
-        base, _, state = self._shop.setting("woocommerce_default_country").partition(":")
-        shop = {"country": base, "state": state}
-        addresses = (order["details"]["shipping"], order["details"]["billing"])
-        address = next((each for each in addresses if each.get("country")), shop)
-        place = {"country": address["country"], "state": address.get("state", "")}
-        shipping_rates = rates_at([rate for rate in rates if rate["shipping"]], place, "")
-        for item in items:
-            if item["type"] == "shipping":
-                tax_item(item, shipping_rates)
-            elif item["type"] != "coupon":
-                tax_item(item, rates_at(rates, place, item["code"]))
-        coupons = [item for item in items if item["type"] == "coupon"]
-        shares = share(totals(items)["discount_tax"], [coupon["total"] for coupon in coupons])
-        for coupon, tax in zip(coupons, shares, strict=True):
-            coupon["total_tax"] = tax
 
 
 def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
-    """Add, change or remove one item of an order."""
+    """Add, change or remove an item."""
     key, place = data.get("id"), len(items)
     item = {**_NEW, "type": kind}
     if key:
@@ -162,7 +111,7 @@ def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
 
 
 def _extra_line(item: Row, data: Row) -> Row | None:
-    """Return a fee or way of shipping after a change; None if it is removed."""
+    """Return a changed fee or shipping line, or None to remove it."""
     field = "name" if item["type"] == "fee" else "method_id"
     if field in data and data[field] is None and item["id"]:
         return None
@@ -170,7 +119,7 @@ def _extra_line(item: Row, data: Row) -> Row | None:
         raise ToolError(f"invalid argument: a new {item['type']} line needs a {field}")
     total = cents(data["total"]) if "total" in data else item["total"]
     if item["type"] == "fee":
-        name, code = data.get("name") or item["name"], data.get("tax_class", item["code"])
+        name, code = data.get("name") or item["name"], ""
     else:
         code = data.get("method_id") or item["code"]
         name = data.get("method_title") or item["name"] or code
@@ -178,7 +127,7 @@ def _extra_line(item: Row, data: Row) -> Row | None:
 
 
 def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
-    """Return a line with a product after a change; None if it is removed."""
+    """Return a changed product line, or None to remove it."""
     quantity = data.get("quantity", item["quantity"])
     if not quantity and item["id"]:
         return None
@@ -187,7 +136,7 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
     if item["id"]:
         if data.get("product_id") not in (None, 0, item["product_id"]):
             raise ToolError(
-                "invalid argument: the product of a line stays; remove the line (quantity 0) and "
+                "invalid argument: the product of a line cannot change; remove the line (quantity 0) and "
                 "add another"
             )
         amounts = {
@@ -198,7 +147,6 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
         line = {**item, **_price(prices.product_of(data), quantity)}
     line["quantity"] = quantity
     line["name"] = data.get("name") or line["name"]
-    line["code"] = data.get("tax_class") or line["code"]
     if data.get("subtotal"):
         line["subtotal"] = line["total"] = cents(data["subtotal"])
     if data.get("total"):
@@ -208,19 +156,20 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
 
 
 def _scale(amount: int, quantity: int, before: int) -> int:
-    """Return the amount of a line whose quantity changes and price does not, rounded half up."""
-    return amount if quantity == before else (2 * amount * quantity + before) // (2 * before)
+    """Scale a line's amount to a new quantity, rounding half up."""
+    if quantity == before:
+        return amount
+    return (2 * amount * quantity + before) // (2 * before)
 
 
 def _price(product: Row, quantity: int) -> Row:
-    """Return the fields of a new line with a product at its current price."""
+    """Return the fields of a new line at the product's current price."""
     amount = cents(product["price"]) * quantity
-    parent, details = product["parent_id"], product["details"]
+    parent = product["parent_id"]
     return {
         "product_id": parent or product["id"],
         "variation_id": product["id"] if parent else None,
         "name": product["name"],
-        "code": details["tax_class"] if details["tax_status"] == "taxable" else UNTAXED,
         "subtotal": amount,
         "total": amount,
     }

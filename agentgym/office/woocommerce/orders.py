@@ -27,14 +27,14 @@ from agentgym.office.woocommerce.views import show_orders
 from agentgym.text.tools import ToolError, echo, tool
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
-"""Status of orders to list; `any` and `trash` are accepted too."""
+"""Order status filter; `any` and `trash` are accepted too."""
 
+# Orders with these statuses take their products from the stock, once.
 _BOOKING = ("processing", "completed", "on-hold")
-"""An order that comes to one of these statuses takes its products from the stock, once."""
 
-_RELEASING = ("pending", "cancelled")
-"""An order that comes to one of these statuses gives back what it took."""
+_RELEASING = ("pending", "cancelled")  # orders with these statuses return what they took
 
+# Defaults of a new order.
 _NEW: Row = {
     "status": "pending",
     "currency": "",
@@ -54,28 +54,26 @@ _NEW: Row = {
     },
     "meta_data": [],
 }
-"""A new order."""
 
 _DETAILS = tuple(_NEW["details"])  # fields in the column `details`
 _DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
-_PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
-"""Fields that change the prices of an order; the addresses do by their taxes."""
+_PRICING = {"line_items", "shipping_lines", "fee_lines"}  # fields that change the total
 
+# SQL: the order contains a product or its variation.
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, variation_id))"
-"""SQL: the order has a product, or its variation."""
 
 
 class Orders(ShopPart):
-    """Orders, which move the stock and the sales of products.
+    """Orders, which change the stock and sales of products.
 
-    An order takes its products from the stock when it comes to processing, completed or on-hold,
-    once, below zero if need be, and counts them as sold; it gives them back when it comes to
-    pending or cancelled. Refunds put back the quantities they name. Deletion and the other statuses
-    leave the stock alone.
+    An order takes its products from the stock once when it becomes processing, completed or
+    on-hold, even below zero, and counts them as sold. It returns them when it becomes pending or
+    cancelled. Refunds return the quantities that they name. Deletion and other statuses leave the
+    stock unchanged.
 
     Args:
         shop: Context of the shop.
-        lines: Composition of the items of orders.
+        lines: Changes of order items.
         stock: Stock and sales of products.
         notes: Notes of orders.
         refunds: Refunds of orders.
@@ -95,25 +93,25 @@ class Orders(ShopPart):
         self._notes = notes
         self._refunds = refunds
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, **record: Any) -> int:
-        """Add one order as `add_all` does and return its id."""
+        """Add an order like `add_all` and return its id."""
         return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]], take_stock: bool = False) -> list[int]:
         """Add orders and return their ids, in order. Totals are computed from the lines.
 
         Args:
-            records: Fields of the REST API; `date_created` (now by default), `date_paid` and
-                `date_completed` are datetimes. The latter two are that of creation by default,
-                where the status implies them. Without `billing` it is that of the customer.
-            take_stock: Whether the orders take from the stock and add to the sales of their
-                products; by default these stand as filled, with the orders counted in already.
+            records: REST API fields; `date_created` (now by default), `date_paid` and
+                `date_completed` are datetimes. The latter two default to the creation date if the
+                status implies them, and `billing` to the customer's address.
+            take_stock: Whether the orders change stock and sales; by default the products already
+                account for them.
 
         Raises:
-            ValueError: A field is misspelt.
-            ToolError: A value is wrong, or a product or customer is not there.
+            ValueError: A field name is unknown.
+            ToolError: A value is invalid, or a product or customer does not exist.
         """
         orders, customers = [], {row["id"]: row for row in self._store.find("customers")}
         for record in records:
@@ -130,10 +128,10 @@ class Orders(ShopPart):
             return self._insert(orders, take_stock)
 
     def all(self) -> list[Row]:
-        """Return all orders as the API shows them, those in the trash too, by id."""
+        """Return all orders, including those in the trash, in API form, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_orders_list(
@@ -148,16 +146,16 @@ class Orders(ShopPart):
         orderby: Literal["date", "id", "include", "title", "slug"] = "date",
         order: Literal["asc", "desc"] = "desc",
     ) -> list[Row]:
-        """List orders, newest first; those in the trash only if status names it.
+        """List orders, newest first; orders in the trash only if status names it.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
             status: Statuses.
             customer: Only of this customer; 0 for guests.
             product: Only with this product.
-            dateAfter: Created after, in site time unless it names a zone.
-            dateBefore: Created before, likewise.
+            dateAfter: Created after, in site time unless a time zone is given.
+            dateBefore: Created before, in the same format.
             orderby: Sort key.
             order: Direction.
         """
@@ -177,7 +175,7 @@ class Orders(ShopPart):
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
         column = "date_created" if orderby == "date" else "id"
-        # Orders of one date keep the order of their ids, as in the published server.
+        # Orders of one date are sorted by id, as in the published server.
         by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
@@ -193,8 +191,8 @@ class Orders(ShopPart):
 
     @tool
     def woo_orders_create(self, orderData: NewOrder) -> Row:
-        """Create an order; other fields of the REST API (status, customer_id, coupon_lines …) are accepted too.
-        Prices are those of the products unless a line gives its total.
+        """Create an order; other fields of the REST API (status, customer_id, fee_lines …) are accepted too.
+        Prices come from the products unless a line gives its total.
 
         Args:
             orderData: The order.
@@ -204,16 +202,15 @@ class Orders(ShopPart):
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
             if data.get("status") == "refunded":
                 self._refunds.refund_rest(new_id)
-            self._shop.fire("order.created", new_id)
         return self.woo_orders_get(new_id)
 
     @tool
     def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
-        """Change an order; totals follow.
+        """Change an order; totals are recomputed.
 
         Args:
             orderId: Order.
-            orderData: Fields to change, as in creating; a line with an id is changed (quantity 0 removes it), one without is added.
+            orderData: Fields to change; a line with an id is changed (quantity 0 removes it), one without is added.
         """
         data = validate(OrderData, orderData, "orderData")
         with self._store.change():
@@ -222,7 +219,7 @@ class Orders(ShopPart):
             new = self._merge(old, data, self._shop.tick())
             items = [dict(item) for item in old_items]
             if data.keys() & _PRICING:
-                items = self._lines.compose(new, old_items, data, self._lines.look_up([data]))
+                items = self._lines.compose(old_items, data, self._lines.look_up([data]))
             self._stock.settle(old_items, items, old["booked"], new["booked"])
             self._store.delete("items", order_id=orderId)
             new_ids = itertools.count(self._shop.next_id("items"))
@@ -230,12 +227,11 @@ class Orders(ShopPart):
                 item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
             self._store.insert_all("items", items)
             self._store.update("orders", **new | _checked_totals(items))
-            self._refunds.check_total(orderId)
+            self._refunds.check_total(orderId)  # undoes the change if it raises
             if new["status"] != old["status"]:
                 self._notes.add_status_change(orderId, old["status"], new["status"])
                 if new["status"] == "refunded":
                     self._refunds.refund_rest(orderId)
-            self._shop.fire("order.updated", orderId)
         return self.woo_orders_get(orderId)
 
     @tool
@@ -244,7 +240,7 @@ class Orders(ShopPart):
 
         Args:
             orderId: Order.
-            force: Delete for good; otherwise it goes to the trash.
+            force: Delete permanently; otherwise move to the trash.
         """
         return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
 
@@ -255,12 +251,12 @@ class Orders(ShopPart):
         update: list[ChangedRecord] | None = None,
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
-        """Create, update and delete up to 100 orders; an item that fails gives its error.
+        """Create, update and delete up to 100 orders; failed items return their error.
 
         Args:
             create: Records to create.
             update: Records to change, each with its id.
-            delete: Ids to delete for good.
+            delete: Ids to delete permanently.
         """
         return self._shop.run_batch(
             create=(create, self.woo_orders_create),
@@ -268,10 +264,10 @@ class Orders(ShopPart):
             delete=(delete, self.woo_orders_delete),
         )
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
-        """Add validated orders, which have a `date_created`."""
+        """Add validated orders with a `date_created`."""
         prices = self._lines.look_up(records)
         currency = self._shop.setting("woocommerce_currency")
         rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
@@ -280,7 +276,7 @@ class Orders(ShopPart):
             new = {**_NEW, "id": key, "currency": currency, "date_created": date}
             order = self._merge(new, data, date)
             order |= {name: data[name] for name in _DATES if name in data}
-            items = self._lines.compose(order, (), data, prices)
+            items = self._lines.compose((), data, prices)
             if take_stock:
                 self._stock.settle((), items, was_booked=False, booked=order["booked"])
             for item in items:
@@ -296,8 +292,9 @@ class Orders(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, order: Row, data: Row, now: str) -> Row:
-        """Return an order after a change of everything but its items."""
+        """Return an order after a change of anything but its items."""
         status = data.get("status", order["status"])
+        # Payment moves an unpaid order on, as in WooCommerce.
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
             status = "processing"
         new = {
@@ -322,12 +319,14 @@ class Orders(ShopPart):
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
-    """Return the sums of an order.
+    """Return an order's totals.
 
     Raises:
-        ToolError: It is worth too much.
+        ToolError: The order exceeds the maximum amount.
     """
     sums = totals(items)
-    if sums["total"] + sums["discount_total"] + sums["discount_tax"] > MAX_AMOUNT * 100:
-        raise ToolError(f"limit exceeded: an order is worth {money(MAX_AMOUNT * 100)} at most")
+    if sums["total"] + sums["discount_total"] > MAX_AMOUNT * 100:
+        raise ToolError(
+            f"limit exceeded: the total of an order is at most {money(MAX_AMOUNT * 100)}"
+        )
     return sums

@@ -33,13 +33,14 @@ from agentgym.office.woocommerce.views import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
+# Columns that a caller may set.
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
-"""Columns that a caller may set."""
 
+# Fields that only a task author may set.
 _AUTHOR_FIELDS = ("date_created", "total_sales", "parent_id")
-"""Fields that only the author of a task may set."""
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
+# SQL for each sort key. Prices and ratings are text, which would sort 10 before 9.
 _ORDERS: dict[ProductOrder, str] = {
     "date": "date_created",
     "id": "id",
@@ -50,14 +51,13 @@ _ORDERS: dict[ProductOrder, str] = {
     "popularity": "total_sales",
     "rating": "CAST(average_rating AS REAL)",
 }
-"""SQL by the name of an order. Prices and ratings are texts, which would sort 10 before 9."""
 
 _IN_TEXTS = words_in("name", "sku", "json_extract(details, '$.description', '$.short_description')")
+# SQL: the product is in one of the given categories or their descendants.
 _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id IN (
   WITH RECURSIVE tree(id) AS (SELECT value FROM json_each(?)
     UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
   SELECT id FROM tree))"""
-"""SQL: the product is in one of the categories of a list, or in one below them."""
 
 _IN_TAG = (
     "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
@@ -69,44 +69,43 @@ class Products(ShopPart):
 
     Args:
         shop: Context of the shop.
-        categories: Categories and tags, which a new product may name.
+        categories: Categories and tags, which new products may name.
     """
 
     def __init__(self, shop: ShopContext, categories: Categories) -> None:
         super().__init__(shop)
         self._categories = categories
 
-    # -- for authors of tasks ------------------------------------------------------------------
+    # For task authors.
 
     def add(self, name: str, **fields: Any) -> int:
-        """Add one product as `add_all` does and return its id."""
+        """Add a product like `add_all` and return its id."""
         return self.add_all([{"name": name, **fields}])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add products and return their ids, in order.
 
         Args:
-            records: Fields of the REST API, with these freedoms: `date_created` is a datetime (now
-                by default), `total_sales` may be set, `categories` and `tags` are names or ids (new
-                names are added), a `stock_quantity` makes the stock managed, `meta_data` may be a
-                mapping, `parent_id` makes a variation.
+            records: REST API fields with some extensions: `date_created` is a datetime (now by
+                default), `total_sales` may be set, `categories` and `tags` are names or ids (new
+                names are added), `stock_quantity` enables stock management, `meta_data` may be a
+                mapping, and `parent_id` makes a variation.
 
         Raises:
-            ValueError: A field is misspelt.
-            ToolError: A value is wrong, or a SKU is taken.
+            ValueError: A field name is unknown.
+            ToolError: A value is invalid, or a SKU is taken.
         """
         products = []
-        ids = {
-            table: {row["name"]: row["id"] for row in self._store.find(table)} for table in TERMS
-        }
+        ids = {}
+        for table in TERMS:
+            ids[table] = {row["name"]: row["id"] for row in self._store.find(table)}
         with self._store.change():
             for given in records:
                 record = dict(given)
                 for table in TERMS.keys() & record.keys():
-                    record[table] = [
-                        {"id": self._categories.find_or_add(table, term, ids[table])}
-                        for term in record[table]
-                    ]
+                    terms = record[table]
+                    found = [self._categories.find_or_add(table, t, ids[table]) for t in terms]
+                    record[table] = [{"id": term} for term in found]
                 if isinstance(record.get("meta_data"), Mapping):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
@@ -116,10 +115,10 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products but variations, those in the trash too, as the API shows them."""
+        """Return all products except variations, including the trash, in API form."""
         return select_products(self._shop, {"type <> ?": "variation"}, "id")
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_products_list(
@@ -142,11 +141,11 @@ class Products(ShopPart):
         """List products, newest first.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
-            search: Words, each in name, SKU or a description.
+            search: Words that must all occur in name, SKU or a description.
             status: Status.
-            category: Category ids, separated by commas; those below count too.
+            category: Category ids, separated by commas; subcategories count too.
             tag: Tag ids, separated by commas.
             sku: SKUs, separated by commas.
             featured: Featured or not.
@@ -171,7 +170,7 @@ class Products(ShopPart):
             "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
-        # Products of one date keep the order of their ids, as in the published server.
+        # Products of one date are sorted by id, as in the published server.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
         return select_products(self._shop, where, by, page, perPage)
 
@@ -195,7 +194,6 @@ class Products(ShopPart):
         data = validate(ProductData, productData, "productData")
         with self._store.change():
             [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-            self._shop.fire("product.created", new_id)
         return self.woo_products_get(new_id)
 
     @tool
@@ -204,7 +202,7 @@ class Products(ShopPart):
 
         Args:
             productId: Product.
-            productData: Fields to change, as in creating; lists replace the old ones, a null value removes an item of meta_data.
+            productData: Fields to change, as for creating; lists replace the old ones, a null value removes an item of meta_data.
         """
         data = validate(ProductData, productData, "productData")
         with self._store.change():
@@ -219,13 +217,12 @@ class Products(ShopPart):
                 data["slug"] = slug_of(slug, others)
             if kind != row["type"] and "variation" in (kind, row["type"]):
                 raise ToolError(
-                    "invalid argument: type: a variation stays one, and no product becomes one"
+                    "invalid argument: type: products and variations cannot be converted"
                 )
             product = self._merge(row, data, self._shop.tick())
             self._store.update("products", **product)
             self._categories.assign(productId, data, product["type"])
             self._sync_parent(product["parent_id"] or productId)
-            self._shop.fire("product.updated", productId)
         return self.woo_products_get(productId)
 
     @tool
@@ -234,7 +231,7 @@ class Products(ShopPart):
 
         Args:
             productId: Product.
-            force: Delete for good; otherwise it goes to the trash, where no list shows it.
+            force: Delete permanently; otherwise move to the trash, which lists leave out.
         """
         product = self._shop.delete_or_trash(
             "products", "product", productId, force, self.woo_products_get
@@ -250,12 +247,12 @@ class Products(ShopPart):
         update: list[ChangedRecord] | None = None,
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
-        """Create, update and delete up to 100 products; an item that fails gives its error.
+        """Create, update and delete up to 100 products; failed items return their error.
 
         Args:
             create: Records to create.
             update: Records to change, each with its id.
-            delete: Ids to delete for good.
+            delete: Ids to delete permanently.
         """
         return self._shop.run_batch(
             create=(create, self.woo_products_create),
@@ -271,16 +268,16 @@ class Products(ShopPart):
 
         Args:
             productId: Product.
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
         self._store.get("products", productId)
         return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
-        """Add validated products, which have a `date_created`."""
+        """Add validated products with a `date_created`."""
         slugs = self._shop.column_values("products", "slug")
         skus = self._shop.column_values("products", "sku")
         rows: list[Row] = []
@@ -296,7 +293,7 @@ class Products(ShopPart):
                 kind = "variation"
             elif kind == "variation":
                 raise ToolError(
-                    "invalid argument: type: a variation is of a product; it cannot be made by "
+                    "invalid argument: type: a variation needs a product and cannot be created by "
                     "itself"
                 )
             new = {
@@ -309,12 +306,13 @@ class Products(ShopPart):
         self._store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
+        # Once per parent, after all variations are stored.
         for parent in dict.fromkeys(row["parent_id"] for row in rows):
             self._sync_parent(parent)
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
-        """Return a product after a change; price, sale and stock status follow from the rest."""
+        """Return a changed product with its derived price, sale flag and stock status."""
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
         details = {
             **row["details"],
@@ -327,10 +325,7 @@ class Products(ShopPart):
             details["dimensions"] = {**row["details"]["dimensions"], **data["dimensions"]}
         if not new["manage_stock"]:
             if data.get("stock_quantity") is not None:
-                raise ToolError(
-                    "invalid argument: stock_quantity is kept only by a product with manage_stock "
-                    "true"
-                )
+                raise ToolError("invalid argument: stock_quantity requires manage_stock to be true")
             new["stock_quantity"] = None
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
@@ -340,7 +335,7 @@ class Products(ShopPart):
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
     def _sync_parent(self, id: int | None) -> None:
-        """Give a variable product the least price of its variations."""
+        """Set a variable product's price to the lowest of its variations."""
         if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
             sql = """SELECT price, on_sale FROM products
                 WHERE parent_id = ? AND status = 'publish' AND price <> ''"""
@@ -365,15 +360,17 @@ def _price_bound(text: str | None, name: str) -> float | None:
 
 
 def _split(text: str | None) -> list[str] | None:
-    return [part.strip() for part in text.split(",")] if text else None
+    if not text:
+        return None
+    return [part.strip() for part in text.split(",")]
 
 
 def _id_list(text: str | None, name: str) -> list[int] | None:
-    """Parse ids with commas between them."""
+    """Parse comma-separated ids."""
     parts = _split(text)
     if parts is None:
         return None
-    # Numbers of 19 digits and more may be beyond the integers of SQLite.
+    # Numbers with 19 or more digits may exceed SQLite's integers.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"

@@ -1,4 +1,4 @@
-"""Notes and refunds of the shop's orders."""
+"""Order notes and refunds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OrderNotes(ShopPart):
     """Notes of orders."""
 
     def of_order(self, order_id: int) -> list[Row]:
-        """Return the notes of an order, first to last."""
+        """Return the notes of an order, oldest first."""
         return self._store.find("notes", order_id=order_id)
 
     def add(
@@ -36,7 +36,7 @@ class OrderNotes(ShopPart):
         )
 
     def add_status_change(self, order_id: int, old: str, new: str) -> None:
-        """Note that an order has another status."""
+        """Add a note about a status change."""
         self.add(order_id, f"Order status changed from {old} to {new}.")
 
     @tool
@@ -46,7 +46,7 @@ class OrderNotes(ShopPart):
         Args:
             orderId: Order.
             note: Text.
-            customerNote: The customer sees it too.
+            customerNote: Visible to the customer.
         """
         if not note.strip():
             raise ToolError("invalid argument: note must not be empty")
@@ -58,7 +58,7 @@ class OrderNotes(ShopPart):
 
 
 class Refunds(ShopPart):
-    """Refunds of orders. Those of items put the quantities that they name back into the stock.
+    """Refunds of orders. Refunded quantities return to the stock.
 
     Args:
         shop: Context of the shop.
@@ -71,10 +71,10 @@ class Refunds(ShopPart):
         self._stock = stock
         self._notes = notes
 
-    # -- for other parts -----------------------------------------------------------------------
+    # For other parts.
 
     def check_total(self, order_id: int) -> None:
-        """Refuse a total of an order that is less than what is refunded.
+        """Raise if an order's total is below its refunds.
 
         Raises:
             ToolError: The total is too small.
@@ -82,17 +82,17 @@ class Refunds(ShopPart):
         total, refunded = self._total(order_id), self._refunded(order_id)
         if total < refunded:
             raise ToolError(
-                f"conflict: {money(refunded)} of the order are refunded; its total cannot come to "
+                f"conflict: {money(refunded)} of the order have been refunded; its total cannot be "
                 f"{money(total)}"
             )
 
     def refund_rest(self, order_id: int) -> None:
-        """Refund the rest of an order that a caller declares refunded; the stock stays as it is."""
+        """Refund the rest of an order that a caller marks as refunded; the stock is unchanged."""
         rest = self._total(order_id) - self._refunded(order_id)
         if rest:
             self._add(order_id, rest, "Order fully refunded.", [])
 
-    # -- tools ---------------------------------------------------------------------------------
+    # Tools.
 
     @tool
     def woo_orders_refunds_create(
@@ -103,24 +103,24 @@ class Refunds(ShopPart):
         refundPayment: bool = False,
         lineItems: list[RefundedLine] | None = None,
     ) -> Row:
-        """Refund an order, in all at most its total; refunded whole, it gets the status refunded.
+        """Refund an order, up to its total; a full refund sets the status to refunded.
 
         Args:
             orderId: Order.
             amount: Amount; the sum of the lines by default.
             reason: Reason.
-            refundPayment: Pay back through the payment method, if it can; otherwise by hand.
-            lineItems: Lines refunded, whose quantities go back to the stock.
+            refundPayment: Refund through the payment method, if it can; otherwise manually.
+            lineItems: Lines to refund, whose quantities return to the stock.
         """
         with self._store.change():
             order = self._store.get("orders", orderId)
-            if refundPayment and not self._can_pay_back(order):
+            if refundPayment:
                 raise ToolError(
-                    "invalid argument: refundPayment: the payment method of this order cannot pay "
-                    "back; do it by hand"
+                    "invalid argument: refundPayment: the payment method of this order cannot "
+                    "refund; refund the order manually"
                 )
             lines = self._lines(orderId, lineItems or [])
-            named = sum(line["total"] + _tax(line) for line in lines)
+            named = sum(line["total"] for line in lines)
             worth = named if amount is None else cents(parse_amount(amount, "amount"))
             least, rest = max(named, 1), order["total"] - self._refunded(orderId)
             if not least <= worth <= rest:
@@ -128,7 +128,7 @@ class Refunds(ShopPart):
                     f"invalid argument: amount: {money(least)} to {money(rest)} can be refunded, "
                     f"got {money(worth)}"
                 )
-            new_id = self._add(orderId, worth, reason, lines, paid=refundPayment)
+            new_id = self._add(orderId, worth, reason, lines)
             for line in lines:
                 self._stock.put_back(line["id"], line["quantity"])
             if worth == rest:
@@ -136,15 +136,9 @@ class Refunds(ShopPart):
                     "orders", orderId, status="refunded", date_modified=self._shop.tick()
                 )
                 self._notes.add_status_change(orderId, order["status"], "refunded")
-            self._shop.fire("order.updated", orderId)
         return self._show(self._store.get("refunds", new_id))
 
-    # -- helpers -------------------------------------------------------------------------------
-
-    def _can_pay_back(self, order: Row) -> bool:
-        sql = "SELECT supports FROM gateways WHERE id = ?"
-        gateway = self._store.row(sql, order["details"]["payment_method"])
-        return gateway is not None and "refunds" in gateway["supports"]
+    # Helpers.
 
     def _total(self, order_id: int) -> int:
         return int(self._store.value("SELECT total FROM orders WHERE id = ?", order_id))
@@ -153,21 +147,18 @@ class Refunds(ShopPart):
         sql = "SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?"
         return int(self._store.value(sql, order_id))
 
-    def _add(
-        self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False
-    ) -> int:
+    def _add(self, order_id: int, amount: int, reason: str, lines: list[Row]) -> int:
         return self._store.insert(
             "refunds",
             order_id=order_id,
             amount=amount,
             reason=reason,
             date_created=self._shop.tick(),
-            refunded_payment=paid,
             lines=lines,
         )
 
     def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
-        """Return the refunded lines with amounts in cents; together they may not exceed an item."""
+        """Return refund lines in cents, checked against what is left of each item."""
         refunds = self._store.find("refunds", order_id=order_id)
         lines: list[Row] = [line for refund in refunds for line in refund["lines"]]
         earlier = len(lines)
@@ -176,20 +167,17 @@ class Refunds(ShopPart):
             item = self._store.get(
                 "items", fields.get("id", 0), "line of this order", order_id=order_id
             )
-            taxes = [
-                {"id": tax["id"], "total": cents(tax["refund_total"])}
-                for tax in fields.get("refund_tax", [])
-            ]
+            tax = sum(cents(each["refund_total"]) for each in fields.get("refund_tax", []))
             total, quantity = cents(fields.get("refund_total", "")), fields.get("quantity", 0)
-            lines.append({"id": item["id"], "quantity": quantity, "total": total, "taxes": taxes})
+            lines.append({"id": item["id"], "quantity": quantity, "total": total})
             same = [line for line in lines if line["id"] == item["id"]]
             if (
                 sum(line["quantity"] for line in same) > item["quantity"]
                 or sum(line["total"] for line in same) > item["total"]
-                or sum(_tax(line) for line in same) > item["total_tax"]
+                or tax > 0  # no order is taxed
             ):
                 raise ToolError(
-                    f"invalid argument: lineItems.{number}: more than what is left to refund of "
+                    f"invalid argument: lineItems.{number}: this exceeds what is left to refund of "
                     f"line {item['id']}"
                 )
         return lines[earlier:]
@@ -202,7 +190,7 @@ class Refunds(ShopPart):
             "date_created": self._shop.site_time(row["date_created"]),
             "amount": money(row["amount"]),
             "reason": row["reason"],
-            "api_refund": row["refunded_payment"],
+            "api_refund": False,
             "line_items": [_show_line(line, items[line["id"]]) for line in row["lines"]],
         }
 
@@ -214,9 +202,5 @@ def _show_line(line: Row, item: Row) -> Row:
         "product_id": item["product_id"] or 0,
         "quantity": -line["quantity"],
         "total": money(-line["total"]),
-        "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
+        "taxes": [],
     }
-
-
-def _tax(line: Row) -> int:
-    return int(sum(tax["total"] for tax in line["taxes"]))

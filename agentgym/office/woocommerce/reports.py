@@ -1,7 +1,7 @@
-"""Reports of the shop, computed from its orders.
+"""Sales reports.
 
-Sales are those of orders that are completed, processing or on hold, by the date of creation in site
-time, less the refunds of such orders. An order that was refunded whole is no sale.
+Sales are completed, processing or on-hold orders by creation date in site time, minus their
+refunds. A fully refunded order does not count.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from agentgym.office.woocommerce.views import select_products
 from agentgym.text.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
-_SOLD = "status IN ('completed', 'processing', 'on-hold')"
-"""SQL: the order counts as a sale."""
+_SOLD = "status IN ('completed', 'processing', 'on-hold')"  # SQL: the order counts as a sale
 
-_STOCKED = "(manage_stock AND status <> 'trash')"
-"""SQL: the stock of the product is counted."""
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: the product's stock is managed
 
 _DAY = timedelta(days=1)
 _FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from the limits of `date`
@@ -35,10 +33,10 @@ class Reports(ShopPart):
     def woo_reports_sales(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> Row:
-        """Sum up the sales, of all time without period and dates.
+        """Sum up the sales, by default of all time.
 
         Args:
-            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            period: Last 7 days, this month, last month or this year; overrides the dates.
             dateMin: First day, such as 2025-01-15.
             dateMax: Last day, included.
         """
@@ -62,35 +60,32 @@ class Reports(ShopPart):
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """List the products sold most, of all time without period and dates.
+        """List the best-selling products, by default of all time.
 
         Args:
-            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            period: Last 7 days, this month, last month or this year; overrides the dates.
             dateMin: First day, such as 2025-01-15.
             dateMax: Last day, included.
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
         sales = self._sales(*self._created(period, dateMin, dateMax))
         products = {row["id"]: row for row in self._shop.rows_by_id("products", sales)}
         best = sorted(products, key=lambda key: (-sales[key]["items_sold"], key))
-        return [
-            {
-                "product_id": key,
-                "name": products[key]["name"],
-                "quantity": sales[key]["items_sold"],
-            }
-            for key in page_of(best, page, perPage)
-        ]
+        shown = []
+        for key in page_of(best, page, perPage):
+            sold = sales[key]["items_sold"]
+            shown.append({"product_id": key, "name": products[key]["name"], "quantity": sold})
+        return shown
 
     @tool
     def woo_reports_customers(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> Row:
-        """Count customers and their orders, of all time without period and dates.
+        """Count customers and their orders, by default of all time.
 
         Args:
-            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            period: Last 7 days, this month, last month or this year; overrides the dates.
             dateMin: First day, such as 2025-01-15.
             dateMax: Last day, included.
         """
@@ -108,10 +103,10 @@ class Reports(ShopPart):
     def woo_reports_orders(
         self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
     ) -> Row:
-        """Count orders by status, of all time without period and dates.
+        """Count orders by status, by default of all time.
 
         Args:
-            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            period: Last 7 days, this month, last month or this year; overrides the dates.
             dateMin: First day, such as 2025-01-15.
             dateMax: Last day, included.
         """
@@ -130,13 +125,13 @@ class Reports(ShopPart):
         perPage: int = 10,
         page: int = 1,
     ) -> list[Row]:
-        """List products with their sales, of all time without period and dates.
+        """List products with their sales, by default of all time.
 
         Args:
-            period: Last 7 days, this month, the last month, or this year; goes before the dates.
+            period: Last 7 days, this month, last month or this year; overrides the dates.
             dateMin: First day, such as 2025-01-15.
             dateMax: Last day, included.
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
         where = {"type <> ?": "variation", "status <> ?": "trash"}
@@ -149,17 +144,17 @@ class Reports(ShopPart):
         """List products whose stock is managed.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
         return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """List products in stock at or below their (or the shop's) low stock amount, least first.
+        """List products in stock at or below their (or the shop's) low-stock amount, lowest first.
 
         Args:
-            perPage: Items a page, at most 100.
+            perPage: Items per page, at most 100.
             page: Page, from 1.
         """
         low = f"""{_STOCKED} AND stock_quantity > 0
@@ -167,10 +162,10 @@ class Reports(ShopPart):
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
         return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
-    # -- helpers -------------------------------------------------------------------------------
+    # Helpers.
 
     def _sales(self, where: str, values: tuple[str, ...]) -> defaultdict[int, Row]:
-        """Return the sales of each product that was sold, and zeros for any other."""
+        """Return the sales by product, with zeros for unsold products."""
         sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
               count(DISTINCT i.order_id) AS orders
             FROM items AS i JOIN (SELECT * FROM orders WHERE {_SOLD} AND {where}) AS o
@@ -190,7 +185,7 @@ class Reports(ShopPart):
     def _range(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[date, date]:
-        """Return the first and the last day of a report."""
+        """Return the first and last day of a report."""
         today = (self._shop.clock.now() + self._shop.offset()).date()
         if period == "last_month":
             end = today.replace(day=1) - _DAY
@@ -210,21 +205,21 @@ class Reports(ShopPart):
     def _created(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[str, tuple[str, ...]]:
-        """Return an SQL condition with its values: created in the days of a report, if given."""
+        """Return an SQL condition for the creation date, with its values."""
         if not (period or first or last):
             return "1", ()
         start, end = self._range(period, first, last)
-        # Records have GMT; the days are those of the site.
+        # Records are in GMT, days in site time.
         midnights = datetime.combine(start, time()), datetime.combine(end + _DAY, time())
         bounds = [(midnight - self._shop.offset()).isoformat() for midnight in midnights]
         return "date_created >= ? AND date_created < ?", tuple(bounds)
 
 
 def _day(text: str | None, name: str) -> date | None:
-    """Parse a caller's day; a time after it does not count.
+    """Parse a day, ignoring a time after it.
 
     Raises:
-        ToolError: The text is no day.
+        ToolError: The text is not a day.
     """
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""WooCommerce server: 55 tools with the names and the data of the REST API (version 3)."""
+"""WooCommerce server: 55 tools with the names and data of the REST API (version 3)."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories, Reviews
 from agentgym.office.woocommerce.context import ShopContext
-from agentgym.office.woocommerce.coupons import Coupons
 from agentgym.office.woocommerce.customers import Customers
+from agentgym.office.woocommerce.disabled_tools import DisabledShopTools
 from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
 from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
 from agentgym.office.woocommerce.reports import Reports
-from agentgym.office.woocommerce.settings import Settings, Webhooks
-from agentgym.office.woocommerce.shipping_and_taxes import Shipping, Taxes
+from agentgym.office.woocommerce.settings import Settings
 from agentgym.office.woocommerce.stock import Stock
 from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
 
 class WooCommerce(Server):
-    """A shop; whoever calls is its administrator.
+    """A shop whose caller is the administrator.
 
-    Behaviour that it shares with WooCommerce:
+    It follows WooCommerce in these points:
 
-    * Sums, discounts and taxes are computed in whole cents from the lines of an order (`money`).
-    * Orders move the stock and the sales of products, below zero if need be (`orders.Orders`).
-    * `date_…` is in the time of the site (the setting `gmt_offset`), `date_…_gmt` in GMT.
-    * Whether a product is on sale is settled when it is saved.
+    * Totals are computed in whole cents from an order's lines (`money`).
+    * Orders change stock and sales, even below zero (`orders.Orders`).
+    * Dates are in site time (the setting `gmt_offset`).
+    * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
-    Authors of tasks fill it through its parts with `add` and `add_all`, and read it with `all`:
-    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1 in the
-    order of filling, but category 1 is Uncategorized, and customer 1 the administrator.
+    Task authors fill the shop through its parts with `add` and `add_all` and read it with `all`:
+    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1, but
+    category 1 is Uncategorized and customer 1 the administrator.
 
     Args:
-        context: Clock, identifiers and files; servers of one office share it.
+        context: Clock, identifiers and files; a new context by default.
 
     Attributes:
         products: Products and their variations.
@@ -47,17 +46,13 @@ class WooCommerce(Server):
         notes: Notes of orders.
         refunds: Refunds of orders.
         customers: Customers.
-        coupons: Coupons.
         reports: Reports.
-        shipping: Shipping zones.
-        taxes: Tax rates and classes.
-        settings: Settings, payment gateways and the system.
-        webhooks: Webhooks, with the events that were delivered to them.
+        settings: Settings and system status.
     """
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = TABLES + PRESETS
-    # The order of the published server, by resource: prompts list the tools in it.
+    # Order of the published server, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update
@@ -87,17 +82,13 @@ class WooCommerce(Server):
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
         self.reviews = Reviews(shop)
-        self.coupons = Coupons(shop)
         self.notes = OrderNotes(shop)
         self.refunds = Refunds(shop, stock, self.notes)
-        lines = OrderLines(shop, self.coupons)
+        lines = OrderLines(shop)
         self.orders = Orders(shop, lines, stock, self.notes, self.refunds)
         self.customers = Customers(shop)
         self.reports = Reports(shop)
-        self.shipping = Shipping(shop)
-        self.taxes = Taxes(shop)
         self.settings = Settings(shop)
-        self.webhooks = Webhooks(shop)
         self.parts = (
             self.products,
             self.categories,
@@ -106,10 +97,7 @@ class WooCommerce(Server):
             self.notes,
             self.refunds,
             self.customers,
-            self.coupons,
             self.reports,
-            self.shipping,
-            self.taxes,
             self.settings,
-            self.webhooks,
+            DisabledShopTools(),
         )

@@ -1,8 +1,7 @@
-"""Fields of products, orders, customers and coupons that a caller may set, their validation, and the
-parameters of tools that take such a record: any object, with a schema of its main fields.
+"""Records that a caller may send: fields, validation and the schemas of tool parameters.
 
-Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
-record may be sent back as it was read.
+Read-only fields of the REST API (`price`, `date_created`, `total` …) are ignored, so a record may
+be sent back as it was read.
 """
 
 from __future__ import annotations
@@ -26,29 +25,28 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-MAX_AMOUNT = 10**9
-"""Largest amount of money: sums of orders, in cents, stay far below the 64 bits of a column."""
+MAX_AMOUNT = 10**9  # order totals in cents stay far below 64 bits
 
+# Order statuses that a caller may set.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
-"""Statuses of an order that a caller may set, in the order of the report on orders."""
 
+# Accept numbers for text, as the REST API does: prices come with and without quotes.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
-"""Numbers are accepted for texts, as in the REST API: a price comes with and without quotes."""
 
-_ECHO_CHARS = 120  # a path into a record can be as long as its caller likes; errors stay short
+_ECHO_CHARS = 120  # callers choose the length of a path into a record
 
 
 def _amount(value: object) -> str:
-    """Convert an amount of money to text with at most two decimals; an empty text stays empty."""
+    """Normalise an amount to at most two decimals; an empty text stays empty."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError('an amount is written like "12.50"')
+        raise ValueError('an amount must look like "12.50"')
     text = str(value).strip()
     if not text:
         return ""
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError('an amount is written like "12.50"') from None
+        raise ValueError('an amount must look like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
         raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
     number = abs(number)  # -0 is 0
@@ -61,7 +59,7 @@ Amount = Annotated[str, BeforeValidator(_amount)]
 Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
-Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
+Quantity = Annotated[int, Field(ge=0, le=10**6)]  # multiplied by an amount it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
@@ -92,17 +90,17 @@ class Dimensions(TypedDict, total=False):
     height: str
 
 
-class Image(TypedDict, total=False):
-    """A picture of a product."""
+class ProductImage(TypedDict, total=False):
+    """A product picture."""
 
     id: Id
-    src: Annotated[str, Field(description="Address of the picture")]
+    src: Annotated[str, Field(description="URL of the picture")]
     name: str
-    alt: Annotated[str, Field(description="Text in its place")]
+    alt: Annotated[str, Field(description="Alternative text")]
 
 
 class Attribute(TypedDict, total=False):
-    """A property of a product, or the choice of it that a variation is."""
+    """A product attribute, or the option that a variation chooses."""
 
     id: Id
     name: str
@@ -123,7 +121,7 @@ class ProductData(TypedDict, total=False):
         ProductType | Literal["variation"],
         Field(description="Kind of product"),
         WithJsonSchema({"type": "string", "enum": list(get_args(ProductType))}),
-    ]  # a variation may be sent back as it was read, and not be made
+    ]  # variations may be sent back, but not created
     status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
     featured: Annotated[bool, Field(description="Show among the featured products")]
     catalog_visibility: Annotated[
@@ -141,8 +139,10 @@ class ProductData(TypedDict, total=False):
     downloadable: bool
     tax_status: Literal["taxable", "shipping", "none"]
     tax_class: str
-    manage_stock: Annotated[bool, Field(description="Keep count of the stock")]
-    stock_quantity: Annotated[Stock | None, Field(description="Pieces in stock, with manage_stock")]
+    manage_stock: Annotated[bool, Field(description="Track the stock")]
+    stock_quantity: Annotated[
+        Stock | None, Field(description="Quantity in stock, with manage_stock")
+    ]
     stock_status: Literal["instock", "outofstock", "onbackorder"]
     backorders: Literal["no", "notify", "yes"]
     low_stock_amount: Stock | None
@@ -153,7 +153,7 @@ class ProductData(TypedDict, total=False):
     purchase_note: str
     categories: Annotated[list[Term], Field(description="Categories by id")]
     tags: list[Term]
-    images: Annotated[list[Image], Field(description="Pictures")]
+    images: Annotated[list[ProductImage], Field(description="Pictures")]
     attributes: list[Attribute]
     default_attributes: list[Attribute]
     menu_order: Stock
@@ -174,7 +174,7 @@ class TermData(TypedDict, total=False):
     ]
     menu_order: Stock
     menuOrder: Annotated[Stock, Field(description="Place in the list")]
-    image: Annotated[Image, Field(description="Picture")]
+    image: Annotated[ProductImage, Field(description="Picture")]
 
 
 class Address(TypedDict, total=False):
@@ -194,22 +194,21 @@ class Address(TypedDict, total=False):
 
 
 class LineItem(TypedDict, total=False):
-    """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
+    """A product line; an `id` selects an existing line, and quantity 0 removes it."""
 
     id: Id
     product_id: Annotated[Id | None, Field(description="Product")]
     variation_id: Id | None
     sku: str | None
     name: str
-    quantity: Annotated[Quantity, Field(description="Pieces")]
-    tax_class: str
+    quantity: Annotated[Quantity, Field(description="Quantity")]
     subtotal: Amount
     total: Amount
     meta_data: list[Meta]
 
 
 class ShippingLine(TypedDict, total=False):
-    """A way of shipping in an order."""
+    """A shipping method of an order."""
 
     id: Id
     method_id: str | None
@@ -223,15 +222,8 @@ class FeeLine(TypedDict, total=False):
 
     id: Id
     name: str | None
-    tax_class: str
     total: Amount
     meta_data: list[Meta]
-
-
-class CouponLine(TypedDict):
-    """A coupon in an order."""
-
-    code: str
 
 
 @with_config(_CONFIG)
@@ -247,28 +239,28 @@ class OrderData(TypedDict, total=False):
     payment_method: Annotated[str, Field(description="Id of the payment gateway")]
     payment_method_title: Annotated[str, Field(description="Name of the payment method")]
     transaction_id: str
-    set_paid: Annotated[bool, Field(description="Paid already: the order becomes processing")]
+    set_paid: Annotated[bool, Field(description="Already paid: the order becomes processing")]
     line_items: Annotated[list[LineItem], Field(description="Products ordered")]
     shipping_lines: Annotated[
         list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
     ]
     fee_lines: list[FeeLine]
-    coupon_lines: list[CouponLine]
+    coupon_lines: Annotated[list[Any], Field(max_length=0)]  # coupons are disabled
     meta_data: list[Meta]
 
 
 @with_config(_CONFIG)
 class RefundLine(TypedDict, total=False):
-    """A line of an order that is paid back, in part or whole."""
+    """A fully or partly refunded order line."""
 
     id: Annotated[Id, Field(description="Id of the line")]
-    quantity: Annotated[Quantity, Field(description="Pieces that go back to the stock")]
+    quantity: Annotated[Quantity, Field(description="Quantity that returns to the stock")]
     refund_total: Annotated[Refunded, Field(description="Amount without tax")]
     refund_tax: Annotated[list[RefundTax], Field(description="Tax by rate")]
 
 
 class RefundTax(TypedDict):
-    """Tax of a line that is paid back, by the id of the rate."""
+    """Refunded tax of a line, by rate."""
 
     id: Annotated[Id, Field(description="Id of the tax rate")]
     refund_total: Annotated[Refunded, Field(description="Amount")]
@@ -288,48 +280,17 @@ class CustomerData(TypedDict, total=False):
     meta_data: Annotated[list[Meta], Field(description="Custom fields")]
 
 
-@with_config(_CONFIG)
-class CouponData(TypedDict, total=False):
-    """A coupon."""
-
-    code: Annotated[
-        str, Field(min_length=1, max_length=100, description="Code that customers enter")
-    ]
-    amount: Annotated[Amount, Field(description="Amount of money, or percentage")]
-    status: ProductStatus
-    discount_type: Annotated[
-        Literal["percent", "fixed_cart", "fixed_product"],
-        Field(description="What the amount means"),
-    ]
-    description: str
-    date_expires: Annotated[str | None, Field(description="Last moment, ISO 8601")]
-    individual_use: Annotated[bool, Field(description="Not with other coupons")]
-    product_ids: Annotated[list[Id], Field(description="Only for these products")]
-    excluded_product_ids: Annotated[list[Id], Field(description="Not for these products")]
-    usage_limit: Annotated[Id | None, Field(description="Uses in all")]
-    usage_limit_per_user: Annotated[Id | None, Field(description="Uses by one customer")]
-    limit_usage_to_x_items: Annotated[Id | None, Field(description="Items it applies to, at most")]
-    free_shipping: Annotated[bool, Field(description="Grants free shipping")]
-    product_categories: list[Id]
-    excluded_product_categories: list[Id]
-    exclude_sale_items: Annotated[bool, Field(description="Not for products on sale")]
-    minimum_amount: Annotated[Amount, Field(description="Least worth of the order")]
-    maximum_amount: Annotated[Amount, Field(description="Greatest worth of the order")]
-    email_restrictions: list[str]
-    meta_data: list[Meta]
-
-
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
-    """Return the fields of a record that may be set.
+    """Return the settable fields of a caller's record.
 
     Args:
         shape: One of the types above.
-        data: Record of a caller.
+        data: The record.
         name: Name of the record in errors.
-        required: Fields that it must have.
+        required: Required fields.
 
     Raises:
-        ToolError: A field is missing or cannot have its value.
+        ToolError: A field is missing or invalid.
     """
     try:
         fields: Row = _adapter(shape).validate_python(data)
@@ -346,16 +307,16 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return the fields of a record of a task's author, for whom a misspelt field is an error.
+    """Return the fields of a task author's record, rejecting unknown ones.
 
     Args:
         shape: One of the types above.
         record: The record.
-        extra: Names of more fields, which are passed on unchecked.
+        extra: Additional fields, passed on unchecked.
 
     Raises:
-        ValueError: The record has an unknown field.
-        ToolError: A field cannot have its value.
+        ValueError: A field name is unknown.
+        ToolError: A value is invalid.
     """
     names = dict.fromkeys([*shape.__annotations__, *extra])
     unknown = record.keys() - names.keys()
@@ -366,10 +327,10 @@ def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount of money that is an argument of its own.
+    """Convert an amount that is an argument by itself.
 
     Raises:
-        ToolError: The value is no amount.
+        ToolError: The value is not an amount.
     """
     try:
         return _amount(value)
@@ -382,10 +343,10 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def _schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
-    """Return the JSON Schema of a record with those fields that have a description.
+def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
+    """Return the JSON Schema of a record, with its described fields.
 
-    The other fields are accepted too; a prompt that described them all would be twice as long.
+    Other fields are accepted too; describing all of them would double the prompt.
     """
     schema = TypeAdapter(shape).json_schema()
     described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
@@ -393,31 +354,34 @@ def _schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
 
 
 def _described(schema: Row, definitions: Row) -> Row:
-    """Return a schema without references, null, limits of values, and what has no description."""
+    """Simplify a schema: no references, null, value limits or undescribed fields."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
     schema = next(iter(schema.get("anyOf", ())), {}) | schema
-    fields = {
-        name: _described(field, definitions) | {"description": field["description"]}
-        for name, field in schema.get("properties", {}).items()
-        if "description" in field
-    }
-    told = {key: schema[key] for key in ("type", "enum") if key in schema}
+    fields = {}
+    for name, field in schema.get("properties", {}).items():
+        if "description" in field:
+            fields[name] = {
+                **_described(field, definitions),
+                "description": field["description"],
+            }
+    simple = {key: schema[key] for key in ("type", "enum") if key in schema}
     if "items" in schema:
-        told["items"] = _described(schema["items"], definitions)
-    return told | ({"properties": fields} if fields else {})
+        simple["items"] = _described(schema["items"], definitions)
+    if fields:
+        simple["properties"] = fields
+    return simple
 
 
-NewProduct = Annotated[dict[str, Any], _schema_of(ProductData)]
-NewCategory = Annotated[dict[str, Any], _schema_of(TermData, ["name"])]
-NewOrder = Annotated[dict[str, Any], _schema_of(OrderData)]
-NewCustomer = Annotated[dict[str, Any], _schema_of(CustomerData)]
-NewCoupon = Annotated[dict[str, Any], _schema_of(CouponData, ["code", "amount", "discount_type"])]
-RefundedLine = Annotated[dict[str, Any], _schema_of(RefundLine)]
+NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]
+NewCategory = Annotated[dict[str, Any], schema_of(TermData, ["name"])]
+NewOrder = Annotated[dict[str, Any], schema_of(OrderData)]
+NewCustomer = Annotated[dict[str, Any], schema_of(CustomerData)]
+RefundedLine = Annotated[dict[str, Any], schema_of(RefundLine)]
 ChangedRecord = Annotated[
     dict[str, Any],
     WithJsonSchema(
         {"type": "object", "properties": {"id": {"type": "integer", "description": "Id"}}}
     ),
 ]
-"""A record of a batch that is updated."""
+"""A batch record to update."""

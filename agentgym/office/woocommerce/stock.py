@@ -1,4 +1,4 @@
-"""Stock and sales of products, and how orders move them."""
+"""Stock and sales of products, and their changes by orders."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from collections.abc import Sequence
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 
-_NOTHING = {"quantity": 0, "reduced": 0}
-"""An item that was not in the order before."""
+_NOTHING = {"quantity": 0, "reduced": 0}  # stands for an item that is new in an order
 
 
 class Stock(ShopPart):
-    """Stock and sales of products. Each item of an order notes in `reduced` how much it took."""
+    """Stock and sales of products. Each order item stores in `reduced` how much it took."""
 
     def settle(
         self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
     ) -> None:
-        """Move stock and sales as an order changes.
+        """Update stock and sales for a changed order.
 
         Args:
-            old: Its items before.
-            new: Its items after; their `reduced` is set.
-            was_booked: Whether it had taken its products from the stock.
+            old: Items before the change.
+            new: Items after it; their `reduced` is set.
+            was_booked: Whether the order had taken its products.
             booked: Whether it takes them now.
         """
         before = {item["id"]: item for item in old}
         for item in new:
             previous = before.pop(item["id"], _NOTHING)
             taken = previous if was_booked else _NOTHING
-            # An item that took less than its quantity (see refunds) keeps the difference.
+            # An item that took less than its quantity, after a refund, keeps the difference.
             target = taken["reduced"] + item["quantity"] - taken["quantity"]
             self.take(item, previous["reduced"], max(0, target) if booked else 0)
             self._count_sales(item, item["quantity"] * booked - taken["quantity"])
@@ -38,31 +37,31 @@ class Stock(ShopPart):
             self._count_sales(removed, -removed["quantity"] * was_booked)
 
     def take(self, item: Row, reduced: int, target: int) -> None:
-        """Change how much an item of an order has taken; sets its `reduced`.
+        """Change how much an item has taken, and set its `reduced`.
 
-        It is taken from the variation if its stock is managed, or else from the product.
+        The variation's stock is used if managed, otherwise the product's.
 
         Args:
             item: The item.
-            reduced: How much it has taken so far.
-            target: How much it is to have taken.
+            reduced: Quantity taken so far.
+            target: New quantity.
         """
         item["reduced"] = min(reduced, target)
-        is_changed = item["type"] == "line_item" and reduced != target
-        if is_changed and any(
-            product_id and self._add(product_id, reduced - target)
-            for product_id in (item["variation_id"], item["product_id"])
-        ):
-            item["reduced"] = target
+        if item["type"] != "line_item" or reduced == target:
+            return
+        for product_id in (item["variation_id"], item["product_id"]):
+            if product_id and self._add(product_id, reduced - target):
+                item["reduced"] = target
+                return
 
     def put_back(self, item_id: int, count: int) -> None:
-        """Put a number of what an item of an order has taken back into the stock."""
+        """Return part of an item's quantity to the stock."""
         item = self._store.get("items", item_id)
         self.take(item, item["reduced"], max(0, item["reduced"] - count))
         self._store.update("items", item_id, reduced=item["reduced"])
 
     def _add(self, product_id: int, count: int) -> bool:
-        """Add to the stock of a product, unless its stock is not managed."""
+        """Add to a product's managed stock; return whether it is managed."""
         sql = "SELECT manage_stock, stock_quantity, backorders FROM products WHERE id = ?"
         row = self._store.row(sql, product_id)
         if row is None or not row["manage_stock"]:
@@ -80,7 +79,7 @@ class Stock(ShopPart):
 
 
 def stock_status(quantity: int, backorders: str) -> str:
-    """Return the stock status of a product whose stock is managed."""
+    """Return the stock status of a product with managed stock."""
     if quantity > 0:
         return "instock"
     return "outofstock" if backorders == "no" else "onbackorder"

@@ -1,9 +1,7 @@
-"""Tables of the shop's records, and what a new shop has in them: its settings, payment gateways, tax
-classes and first records.
+"""Tables of the shop, and the settings and first records of a new shop.
 
-Sums of orders, items and refunds are in whole cents, so that adding them up loses nothing; prices
-of products stay the texts that were given, because the API shows them as they were written. Fields
-that no query asks for are in a JSON column, `details`.
+Order, item and refund totals are whole cents, which add up exactly. Product prices stay text,
+because the API shows them as written. Fields that no query uses are in the JSON column `details`.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+# SQL that creates the tables; AUTOINCREMENT never reuses an id, as in WordPress.
 TABLES = """
 CREATE TABLE products (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -45,54 +44,30 @@ CREATE TABLE customers (
 CREATE TABLE orders (
   id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT, currency TEXT,
   customer_id INTEGER REFERENCES customers(id), date_created TEXT, date_modified TEXT,
-  date_paid TEXT, date_completed TEXT, discount_total INTEGER, discount_tax INTEGER,
-  shipping_total INTEGER, shipping_tax INTEGER, cart_tax INTEGER, total_tax INTEGER,
-  total INTEGER, booked BOOL, details JSON, meta_data JSON);
+  date_paid TEXT, date_completed TEXT, discount_total INTEGER, shipping_total INTEGER, total INTEGER,
+  booked BOOL, details JSON, meta_data JSON);
 CREATE INDEX orders_by_date ON orders(date_created, status);
 CREATE INDEX orders_of_customer ON orders(customer_id);
 CREATE TABLE items (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
   type TEXT, name TEXT, product_id INTEGER REFERENCES products(id) ON DELETE SET NULL,
   variation_id INTEGER REFERENCES products(id) ON DELETE SET NULL, quantity INTEGER,
-  subtotal INTEGER, subtotal_tax INTEGER, total INTEGER, total_tax INTEGER, reduced INTEGER,
-  code TEXT, taxes JSON, meta_data JSON);
+  subtotal INTEGER, total INTEGER, reduced INTEGER, code TEXT, meta_data JSON);
 CREATE INDEX items_of_order ON items(order_id);
 CREATE INDEX items_of_product ON items(product_id);
-CREATE INDEX items_of_code ON items(code);
 CREATE INDEX items_of_variation ON items(variation_id);
 CREATE TABLE refunds (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
-  amount INTEGER, reason TEXT, date_created TEXT, refunded_payment BOOL, lines JSON);
+  amount INTEGER, reason TEXT, date_created TEXT, lines JSON);
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
   author TEXT, note TEXT, customer_note BOOL, date_created TEXT);
-CREATE TABLE coupons (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, code TEXT COLLATE NOCASE UNIQUE, amount TEXT, status TEXT,
-  discount_type TEXT, description TEXT, date_expires TEXT, usage_count INTEGER, date_created TEXT,
-  date_modified TEXT, details JSON, meta_data JSON);
-CREATE TABLE tax_rates (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, country TEXT, state TEXT, rate TEXT, name TEXT,
-  priority INTEGER, compound BOOL, shipping BOOL, class TEXT);
-CREATE TABLE tax_classes (slug TEXT PRIMARY KEY, name TEXT);
-CREATE TABLE zones (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, menu_order INTEGER);
-CREATE TABLE zone_methods (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, zone_id INTEGER REFERENCES zones(id), method_id TEXT,
-  enabled BOOL, settings JSON);
-CREATE TABLE gateways (
-  id TEXT PRIMARY KEY, title TEXT, description TEXT, menu_order INTEGER, enabled BOOL,
-  method_title TEXT, supports JSON, settings JSON);
 CREATE TABLE settings (
   id TEXT PRIMARY KEY, group_id TEXT, label TEXT, type TEXT, default_value TEXT, value TEXT,
   options JSON);
-CREATE TABLE webhooks (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, status TEXT, topic TEXT, delivery_url TEXT,
-  secret TEXT, date_created TEXT, date_modified TEXT);
-CREATE TABLE deliveries (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, webhook_id INTEGER REFERENCES webhooks(id), topic TEXT,
-  resource_id INTEGER, date_created TEXT);
 """
-"""SQL that makes the tables; AUTOINCREMENT gives no id twice, as in WordPress."""
 
+# Label and description of each group of settings.
 GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
     "products": ("Products", "Stock, reviews and measures."),
@@ -105,9 +80,8 @@ GROUPS = {
     "advanced": ("Advanced", "Addresses of the steps of the checkout."),
     "rest-api": ("REST API", "Access by programs; this connection has all of it."),
 }
-"""Label and description of each group of settings."""
 
-# group | id | label | type | default | options: a line each, because a table is read by column
+# group | id | label | type | default | options; one line each, to be read by column.
 _SETTINGS = """
 general|gmt_offset|Hours from GMT to the time of the site|number|0
 general|woocommerce_store_address|Address line 1|text|
@@ -139,21 +113,7 @@ advanced|woocommerce_checkout_pay_endpoint|Pay|text|order-pay
 advanced|woocommerce_checkout_order_received_endpoint|Order received|text|order-received
 """
 
-# id, title, description, whether it is enabled (an integer in SQL), what it supports
-_GATEWAYS = (
-    (
-        "bacs",
-        "Direct bank transfer",
-        "Pay into our bank account; the order is sent when the money has arrived.",
-        0,
-        ["products"],
-    ),
-    ("cheque", "Check payments", "Send a check to the address of the shop.", 0, ["products"]),
-    ("cod", "Cash on delivery", "Pay with cash upon delivery.", 1, ["products"]),
-    ("paypal", "PayPal", "Pay with a PayPal account or a card.", 0, ["products", "refunds"]),
-)
-
-
+# First records of a new shop, with their tables.
 _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
     (
         "categories",
@@ -180,18 +140,15 @@ _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
             "meta_data": [],
         },
     ),
-    ("zones", {"id": 0, "name": "Locations not covered by your other zones", "menu_order": 0}),
-    ("tax_classes", {"slug": "standard", "name": "Standard rate"}),
-    ("tax_classes", {"slug": "reduced-rate", "name": "Reduced rate"}),
-    ("tax_classes", {"slug": "zero-rate", "name": "Zero rate"}),
 )
-"""First records with their tables. Zone 0 is there because orders may come from anywhere."""
 
 
 def _literal(value: object) -> str:
     if isinstance(value, int):
         return str(value)
-    return "'" + (value if isinstance(value, str) else json.dumps(value)).replace("'", "''") + "'"
+    text = value if isinstance(value, str) else json.dumps(value)
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _insert(table: str, record: Mapping[str, object]) -> str:
@@ -202,22 +159,9 @@ def _insert(table: str, record: Mapping[str, object]) -> str:
 def _statements() -> Iterator[str]:
     for table, record in _RECORDS:
         yield _insert(table, record)
-    for order, (key, title, text, enabled, supports) in enumerate(_GATEWAYS):
-        yield _insert(
-            "gateways",
-            {
-                "id": key,
-                "title": title,
-                "description": text,
-                "menu_order": order,
-                "enabled": enabled,
-                "method_title": title,
-                "supports": supports,
-                "settings": {"title": title, "description": text, "instructions": ""},
-            },
-        )
     for line in _SETTINGS.strip().splitlines():
         group, key, label, kind, default, *choices = line.split("|")
+        options = {name: name for name in choices[0].split(",")} if choices else {}
         yield _insert(
             "settings",
             {
@@ -227,10 +171,9 @@ def _statements() -> Iterator[str]:
                 "type": kind,
                 "default_value": default,
                 "value": default,
-                "options": {name: name for name in choices[0].split(",")} if choices else {},
+                "options": options,
             },
         )
 
 
-PRESETS = "\n".join(_statements())
-"""SQL that fills the tables of a new shop."""
+PRESETS = "\n".join(_statements())  # SQL that fills the tables of a new shop

@@ -1,7 +1,7 @@
-"""Scoring trajectories: ablations over worlds, arms and contexts, confidence intervals, tables,
+"""Scoring of trajectories: ablations over worlds, arms and contexts, confidence intervals, tables,
 figures and the report.
 
-No paper is known here by name: papers register what they add (`register_paper`). Figures need the
+Papers register their additions (`register_paper`); none is known here by name. Figures need the
 extra `cli`.
 """
 

@@ -1,7 +1,7 @@
 """The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as
 trajectories.
 
-After LUMINA (section 4.3) for the oracles, LOCA-bench (section 4.2) for the context strategies and
+It follows LUMINA (section 4.3) for oracles, LOCA-bench (section 4.2) for context strategies and
 TaskWeaver (section 4) for LORE.
 """
 
@@ -32,22 +32,22 @@ from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
 HORIZON = "horizon"
-"""The axis that `World.config_for_horizon` reads; any other is an option of the worlds."""
+"""The axis read by `World.config_for_horizon`; any other axis is an option of the worlds."""
+# The trajectory labels that, with the seed, identify its cell.
 LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
-"""The labels of a trajectory that, with its seed, say which cell it is."""
 
 
 class Cell(NamedTuple):
     """One episode of a study.
 
     Attributes:
-        world: The id of the world, as it was given.
+        world: The id of the world, as given.
         arm: The oracle arm.
         context: The context strategies.
         horizon: The size.
         seed: The seed of the instance.
-        sample: Which of the samples of the instance by this policy, from 0.
-        policy: What the policy is called.
+        sample: The index of the sample of this instance and policy, from 0.
+        policy: The policy's column.
     """
 
     world: str
@@ -68,29 +68,29 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Ablation(Config):
-    """Settings of a run. All arms play the same instances, so that their differences are paired.
+    """Settings of a run. All arms play the same instances, so their differences are paired.
 
     Attributes:
-        worlds: Ids of worlds, in full or short.
+        worlds: Ids of worlds, full or short.
         arms: Oracle arms.
-        horizons: The sizes of the tasks, on the axis.
-        seeds: Number of instances per world and horizon.
-        policy: The policy that plays. A trained model is loaded once, here, and plays episodes of
-            a cell together, `policy.model.batch_size` at a time.
+        horizons: Task sizes on the axis.
+        seeds: The number of instances per world and horizon.
+        policy: The policy. A trained model is loaded once and plays a cell's episodes together,
+            `policy.model.batch_size` at a time.
         hint_scope: `persistent` or `ephemeral`.
-        oracle_options: Arguments of the oracles by letter, as `agentgym.make` takes them.
-        shots: Number of in-context examples.
-        options: Keyword arguments of the worlds, by world; `""` for all.
-        contexts: Context strategies to compare, each several joined by `+`, with arguments as in
-            `clear_results:trigger=60k:keep=3`; `none` is the bare window, which trims.
-        window: The tokens of the context window; None for no limit, or that of the paper if a
-            strategy is asked for.
-        axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as
-            `World.config_for_horizon` reads them, or the name of an option of the worlds.
-        samples: Episodes of each instance, which differ in what the policy draws.
+        oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
+        shots: The number of in-context examples.
+        options: Keyword arguments of the worlds, by world; `""` applies to all.
+        contexts: Context strategies to compare; each may join several with `+` and give arguments,
+            as in `clear_results:trigger=60k:keep=3`. `none` is the bare window, which trims.
+        window: The context window in tokens; None for no limit, or for the paper's window if there
+            is a strategy.
+        axis: The meaning of the sizes: `horizon` for the turns of an optimal policy, as
+            `World.config_for_horizon` reads them, or the name of a world option.
+        samples: Episodes per instance, which differ in the policy's random choices.
 
     Raises:
-        ValueError: An id, arm, horizon or option is not right; every combination is checked before
+        ValueError: An id, arm, horizon or option is invalid; every combination is checked before
             anything runs.
     """
 
@@ -138,11 +138,11 @@ class Ablation(Config):
             check_arm(arm)
             cell_spec = self.spec(world, arm, context, horizon)
             if ":" in context and (world, arm, horizon) == first:
-                # Wrappers check the arguments that the text gives them, whatever the world.
+                # Wrappers validate the arguments in the text, whatever the world.
                 gymnasium.make(cell_spec, disable_env_checker=True).close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
-        """Return the spec of the env of a cell."""
+        """Return the env spec of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = (
@@ -171,7 +171,7 @@ class Ablation(Config):
 
     @property
     def tokens_shown(self) -> int | None:
-        """Return the tokens of the window in which all contexts are played; None for no limit."""
+        """Return the common window of all contexts; None for no limit."""
         return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
@@ -186,7 +186,7 @@ class Ablation(Config):
         Args:
             cell: The episode.
             played_by: The provenance of the policy, for the record.
-            count: Count the tokens where nobody else has.
+            count: Whether to count the tokens if nothing else has.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = self.policy.make(cell.world, cell.sample)
@@ -208,7 +208,7 @@ class Ablation(Config):
         return Recording(spec_text, cell.seed, Chat(), self.labels(cell)).trajectory(cause)
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the labels of the trajectory of a cell."""
+        """Return the trajectory labels of a cell."""
         return {
             **{name: getattr(cell, name) for name in LABELS},
             "axis": self.axis,
@@ -221,13 +221,13 @@ class Ablation(Config):
 
 
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
-    """Return all episodes of a run; those that are alike but for the arm stand together.
+    """Return all episodes of a run; episodes that differ only in the arm are adjacent.
 
-    Samples and seeds come first, so that a study that is stopped has a part of each size.
+    Samples and seeds vary slowest, so a stopped study contains a part of each size.
 
     Args:
-        run: The settings of the run, by the names of the fields of `Ablation`.
-        policy: What the policy is called.
+        run: The settings of the run, by the field names of `Ablation`.
+        policy: The policy's column.
     """
     axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
     each = product(*axes, run["arms"], run["contexts"])
@@ -235,11 +235,11 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return the tokens of the window in which all contexts of a run are played: what is given, or
-    the paper's if there is a strategy; None for no limit.
+    """Return the common window of a run's contexts: the given one, or the paper's if there is a
+    strategy; None for no limit.
 
     Args:
-        run: The settings of the run, by the names of the fields of `Ablation`.
+        run: The settings of the run, by the field names of `Ablation`.
     """
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
@@ -248,14 +248,12 @@ def window_of(run: Mapping[str, Any]) -> int | None:
 def finish(
     trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
 ) -> Trajectory:
-    """Return an episode of a study with the hash of its prompt among its labels, and the tokens of
-    its prompts and replies.
+    """Return an episode with the prompt digest in its labels and its token counts.
 
     Args:
         trajectory: The episode.
-        tokens: The tokens, if an endpoint has counted them; those of a local model are known by
-            their ids.
-        count: Count them where nobody else has.
+        tokens: The tokens counted by an endpoint; a local model's ids give its counts.
+        count: Whether to count the tokens if nothing else has.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
@@ -264,11 +262,11 @@ def finish(
 
 
 def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
-    """Return the tokens of the prompts and of the replies of an episode, in `cl100k_base`.
+    """Count an episode's prompt and reply tokens in `cl100k_base`.
 
     Args:
         trajectory: The episode.
-        reply_tokens: The fewest tokens that a reply counts for.
+        reply_tokens: The minimum count of a reply.
     """
     cl100k = counter("cl100k_base")
     prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
@@ -278,10 +276,10 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return the cell of a trajectory; of lines before there were samples, the first.
+    """Return the cell of a trajectory; lines without a sample belong to the first.
 
     Raises:
-        KeyError: It was not recorded by an ablation.
+        KeyError: No ablation recorded the trajectory.
     """
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
     return Cell(**{name: labels[name] for name in Cell._fields})

@@ -1,4 +1,4 @@
-"""Budgets of a study, in cells, tokens or money, and the estimate of what it costs before it runs."""
+"""Budgets of a study in cells, tokens or money, and cost estimates before it runs."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import MissingHook
 
 Kind = tuple[str, str, str, int]
-"""World, arm, context strategies and horizon of cells that take about as many tokens."""
+"""World, arm, context strategies and horizon of cells with similar token counts."""
 Tokens = tuple[float, float]
-"""Tokens of the prompts and of the replies."""
+"""Prompt and reply tokens."""
 REPLY_TOKENS = 200
-"""Tokens that a reply is taken to have before any was seen: a short thought and a call."""
+"""Assumed reply length before any reply was seen: a short thought and a call."""
 
 
 @dataclass(frozen=True)
 class Price(Config):
-    """Price of a model, in any currency for a million tokens.
+    """A model's price per million tokens, in any currency.
 
     Attributes:
-        prompt: Of prompts, as if none were cached.
-        reply: Of replies, thinking included.
+        prompt: The price of prompts, ignoring caches.
+        reply: The price of replies, including thinking.
     """
 
     prompt: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     reply: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
 
     def of(self, tokens: Tokens) -> float:
-        """Return the price of some tokens."""
+        """Return the price of tokens."""
         return (tokens[0] * self.prompt + tokens[1] * self.reply) / 1e6
 
 
 @dataclass(frozen=True)
 class Limits(Config):
-    """Bounds on the cells of one policy in a folder, those played before included.
+    """Limits on one policy's cells in a folder, including earlier ones.
 
     Attributes:
-        cells: The most cells; None for any number.
-        tokens: The most tokens, of prompts and replies together.
-        cost: The most money, in the currency of the price.
+        cells: The maximum number of cells; None for no limit.
+        tokens: The maximum number of prompt and reply tokens.
+        cost: The maximum cost, in the currency of the price.
         price: The price of the model.
 
     Raises:
-        ValueError: A cost is bounded that has no price.
+        ValueError: The cost is limited but there is no price.
     """
 
     cells: Annotated[int, Field(ge=0)] | None = None
@@ -71,11 +71,11 @@ class Limits(Config):
 
     @property
     def counts_tokens(self) -> bool:
-        """Return whether the tokens of each episode have to be known."""
+        """Report whether each episode's tokens must be counted."""
         return self.tokens is not None or self.cost is not None
 
     def allow(self, cells: float, tokens: Tokens) -> bool:
-        """Return whether so much is within the bounds."""
+        """Report whether an amount is within the limits."""
         spent = (cells, sum(tokens), self.price.of(tokens))
         bounds = (self.cells, self.tokens, self.cost)
         return all(
@@ -85,14 +85,14 @@ class Limits(Config):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Tokens that cells will take.
+    """Expected tokens of cells.
 
     Attributes:
-        tokens: By the kind of the cell; kinds of which nothing is known are left out.
+        tokens: By kind of cell; unknown kinds are omitted.
         cells: The number of cells.
-        measured: How many of them are of a kind that was played.
-        unknown: How many of them are of a kind of which nothing is known.
-        total: The tokens of all of them.
+        measured: The number of cells whose kind was played.
+        unknown: The number of cells whose kind is unknown.
+        total: The tokens of all cells.
     """
 
     tokens: dict[Kind, Tokens]
@@ -109,18 +109,16 @@ def estimate(
     reply_tokens: int = REPLY_TOKENS,
     on_cells: Callable[[int], object] = lambda count: None,
 ) -> Estimate:
-    """Return the tokens that cells will take: the mean of those of their kind that were played,
-    else those of an episode that is played optimally.
+    """Estimate the tokens of cells from the mean of their kind, or from an optimal episode.
 
-    A model that plays worse takes more turns, up to the budget of turns of the world, and its
-    prompts grow with each.
+    A weaker policy needs more turns, up to the turn budget, and each turn lengthens its prompts.
 
     Args:
         ablation: The settings.
-        cells: The cells that are to be played.
-        played: The results of the folder, those of other policies included.
-        reply_tokens: The tokens of a reply, where none was seen.
-        on_cells: Called with the number of cells whose tokens have been estimated.
+        cells: The cells to play.
+        played: The results of the folder, including other policies'.
+        reply_tokens: The assumed tokens of unseen replies.
+        on_cells: Called with the number of estimated cells.
     """
     known: dict[Kind, list[Tokens]] = {}
     for row in played:
@@ -144,7 +142,7 @@ def estimate(
 
 
 def _play_optimally(ablation: Ablation, cell: Cell, reply_tokens: int) -> Tokens | None:
-    """Return the tokens of an optimal episode; None if nobody here plays the cell."""
+    """Return the tokens of an optimal episode; None if no scripted policy plays the cell."""
     if is_team(cell.world):
         return None
     env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
@@ -161,12 +159,11 @@ def _mean(some: Sequence[Tokens]) -> Tokens:
 
 
 class Budget:
-    """Cells that may be played within limits; what those under way are expected to take is set
-    aside.
+    """Cells that fit the limits; the expected cost of running cells is reserved.
 
     Args:
-        limits: The bounds.
-        expected: The tokens that cells are expected to take, by their kind.
+        limits: The limits.
+        expected: The expected tokens by kind of cell.
 
     Attributes:
         stopped: Whether a cell was held back.
@@ -180,7 +177,7 @@ class Budget:
         self._cells, self._tokens = 0, (0.0, 0.0)
 
     def admit(self, cells: Iterable[Cell]) -> Iterator[Cell]:
-        """Yield cells as long as they are within the limits."""
+        """Yield cells while they fit the limits."""
         for cell in cells:
             after = [*self._under_way.values(), self._expect(cell)]
             tokens = self._tokens
@@ -193,7 +190,7 @@ class Budget:
             yield cell
 
     def spend(self, cell: Cell, tokens: Tokens | None) -> None:
-        """Take note of a cell that was played, and of its tokens if they are known."""
+        """Record a completed cell and its tokens, if known."""
         self._under_way.pop(cell, None)
         self._cells += 1
         if tokens is not None:
@@ -203,6 +200,6 @@ class Budget:
     def _expect(self, cell: Cell) -> Tokens:
         if seen := self._seen.get(cell[:4]):
             return _mean(seen)
-        # Nothing is known: it begins alone, if at all.
+        # An unknown cell starts alone, if at all.
         blind = (inf, 0.0) if self._under_way and self.limits.counts_tokens else (0.0, 0.0)
         return self._expected.get(cell[:4], blind)

@@ -1,6 +1,4 @@
-"""Worker processes that play cells. One that is killed costs the cell that it was playing, and that
-one is played again.
-"""
+"""Worker processes that play cells. A killed worker costs only its cell, which is retried."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True, slots=True)
 class Lost(Generic[CellT]):
-    """A cell whose worker was killed each time.
+    """A cell whose worker was killed every time.
 
     Attributes:
         cell: The cell.
-        cause: The end of the last worker.
+        cause: How the last worker ended.
     """
 
     cell: CellT
@@ -40,12 +38,12 @@ class Lost(Generic[CellT]):
 
 
 class _Killed(Exception):
-    """The process of a worker has ended."""
+    """Error: a worker's process has ended."""
 
 
 @dataclass(eq=False)
 class _Worker(Generic[CellT]):
-    """A process, with the cells that it has been sent and has not answered, in their order."""
+    """A process with its unanswered cells, in order."""
 
     process: Any
     connection: Connection
@@ -53,11 +51,11 @@ class _Worker(Generic[CellT]):
 
     def send(self, cells: Sequence[CellT]) -> None:
         self.cells.extend(cells)
-        with suppress(OSError):  # a worker that has died is seen when its answer is read
+        with suppress(OSError):  # a dead worker is noticed when its answer is read
             self.connection.send(cells)
 
     def read(self) -> Any:
-        """Return the answer to the first cell, or raise what it raised."""
+        """Return the answer to the first cell, or raise its exception."""
         try:
             succeeded, answer = self.connection.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
@@ -85,16 +83,15 @@ def play_cells(
 
     Args:
         play: Plays a cell; pickled.
-        batches: The cells, read as workers come free. Those of a batch go to one worker, if it
-            lives.
-        workers: The most processes.
-        retries: The most times that a cell whose worker was killed is played again.
+        batches: The cells, read as workers become free. A batch goes to one worker while it lives.
+        workers: The maximum number of processes.
+        retries: The maximum number of retries after a worker was killed.
 
     Yields:
         What `play` returns for each cell, as they end, or `Lost`.
 
     Raises:
-        Exception: As `play` raised it.
+        Exception: Any exception of `play`.
     """
     rest_of = iter(batches)
     waiting: deque[Sequence[CellT]] = deque()
@@ -122,7 +119,7 @@ def play_cells(
                     if attempts[cell] > retries:
                         yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
                     else:
-                        waiting.append([cell])  # last, when a host that was short has recovered
+                        waiting.append([cell])  # last, when an overloaded host may have recovered
     finally:
         for worker in pool:
             worker.close()
@@ -133,7 +130,7 @@ def _feed(
     waiting: deque[Sequence[CellT]],
     batches: Iterator[Sequence[CellT]],
 ) -> None:
-    """Send a worker the next batch before its last cell has ended, so that it never idles."""
+    """Send a worker its next batch before its last cell ends, so that it never idles."""
     if len(worker.cells) <= 1:
         waiting.extend([] if waiting else islice(batches, 1))
         if waiting:
@@ -141,7 +138,7 @@ def _feed(
 
 
 def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
-    context = get_context("spawn")  # a fork would take along threads and locks of the libraries
+    context = get_context("spawn")  # a fork would inherit the libraries' threads and locks
     near, far = context.Pipe()
     process = context.Process(target=_serve, args=(far, play), name="agentgym-cells", daemon=True)
     with interrupts_left_to_parent():
@@ -163,7 +160,9 @@ def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an error that can be sent: itself, if its class can be rebuilt from its arguments."""
+    """Return an exception that can be pickled: itself, if its class can be rebuilt from its
+    arguments.
+    """
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - a class of a user's may raise anything

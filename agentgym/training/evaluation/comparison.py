@@ -1,5 +1,5 @@
-"""Policies side by side, from one or many folders: their rates, their differences over the instances
-that both have played, pass@k, and the effects of oracles at sizes of one success.
+"""Comparison of policies from one or many folders: rates, differences over common instances,
+pass@k, and oracle effects at sizes of equal success.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from agentgym.training.evaluation.tables import (
 from agentgym.training.rollout.policies import other
 
 LEVEL = 0.3
-"""Success without oracles at which policies are compared, if nobody says otherwise (LUMINA, 4.4)."""
+"""Default success without oracles at which policies are compared (LUMINA, 4.4)."""
 
 
 def load_folders(folders: Mapping[Path, str]) -> list[Result]:
-    """Return the results of several folders, each policy with a name of its own.
+    """Return the results of several folders, with a distinct name for each policy.
 
-    Policies of one name in two folders are one column only if, by what the folders say, the same
-    policy played with the same settings; else each has the folder in its name. A cell that two
-    folders hold counts once then, with a warning.
+    Policies with the same name share a column only if the folders record the same policy and
+    settings; otherwise the names include the folder. A cell in two folders counts once, with a
+    warning.
 
     Args:
-        folders: The folders, with what to call the policies of each; empty for their names.
+        folders: The folders, with labels for their policies; empty keeps the names.
 
     Raises:
-        ValueError: A folder holds no episodes, or two measure the sizes of a world in two ways.
+        ValueError: A folder contains no episodes, or two measure a world's sizes differently.
         DamagedFileError: A file cannot be read.
     """
     names = _columns(folders)
@@ -81,9 +81,7 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
-    """Return what the policies of each folder are called, by the folder and their name in it, where
-    they need another name.
-    """
+    """Return new policy names by folder and old name, where needed."""
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
@@ -101,7 +99,7 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
 
 
 def _alike(one: Study, two: Study, column: str) -> bool:
-    """Return whether a policy of two folders is the same one, with the same settings."""
+    """Report whether two folders' policies and settings are equal."""
     facts = [study.policies.get(column) for study in (one, two)]
     if not facts[0] or not facts[1] or other(facts[0], facts[1]):
         return False
@@ -115,7 +113,7 @@ def comparison_tables(
 
     Args:
         results: The episodes.
-        levels: The success without oracles at which effects are compared, by world.
+        levels: The success without oracles at which to compare effects, by world.
     """
     policies = list(dict.fromkeys(row.policy for row in results))
     if len(policies) < 2:
@@ -128,11 +126,11 @@ def comparison_tables(
 
 
 def pass_at(results: Sequence[Result], k: int) -> list[Result]:
-    """Return one result for each instance, whose `success` is the chance that one of k samples
-    drawn from those that were played is solved (Chen et al. 2021, Evaluating Large Language Models
-    Trained on Code, section 2.1).
+    """Return one result per instance, whose `success` is the probability that one of k samples
+    drawn from the played ones succeeds (Chen et al. 2021, Evaluating Large Language Models Trained
+    on Code, section 2.1).
 
-    Instances with fewer samples are left out. Where k is 1 it is the mean over the samples.
+    Instances with fewer samples are omitted. For k = 1 it is the mean over the samples.
     """
     check_int("k", k, 1, 10_000)
     return [
@@ -144,7 +142,7 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
 
 
 def pass_table(results: Sequence[Result]) -> list[Table]:
-    """Return the table of pass@k; none where instances were played once."""
+    """Return the pass@k table; none if each instance was played once."""
     most = min(map(len, group_by(results, *CELL, "seed").values()))
     if most < 2:
         return []
@@ -171,7 +169,7 @@ def _rates_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
-    """Return the differences of each policy to the first."""
+    """Return each policy's differences from the first."""
     first = policies[0]
     changes: dict[tuple[str, str, str], tuple[Interval, str]] = {}
     for (world, arm), rows in group_by(results, "world", "arm").items():
@@ -195,7 +193,7 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
 
 
 def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
-    """Return over what two policies were compared."""
+    """Describe the instances over which two policies were compared."""
     sides: list[dict[object, str]] = [{}, {}]
     for row in rows:
         if row.policy in (one, two):
@@ -210,11 +208,11 @@ def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Size at which a policy succeeds about as often as others.
+    """Size at which a policy reaches a given success.
 
     Attributes:
         horizon: The size.
-        success: Its success there without oracles.
+        success: The success without oracles at this size.
     """
 
     horizon: int
@@ -224,19 +222,19 @@ class Level:
 def find_levels(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> dict[tuple[str, str], Level]:
-    """Return the size at which each policy comes nearest to a share of success without oracles in
-    each world; of two that are equally near, the smaller.
+    """Return for each policy and world the size whose success without oracles is nearest to a
+    target; of two equally near, the smaller.
 
     Args:
         results: The episodes of one or many policies.
-        success: The share to come near to.
-        by_world: The share in some of the worlds.
+        success: The target.
+        by_world: Targets for individual worlds.
 
     Returns:
-        By policy and world.
+        Levels by policy and world.
 
     Raises:
-        ValueError: There is a policy and a world without an episode without oracles.
+        ValueError: A policy has no episode without oracles in a world.
     """
     levels: dict[tuple[str, str], Level] = {}
     for (policy, world), rows in group_by(results, "policy", "world").items():
@@ -258,7 +256,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> list[Result]:
-    """Return the episodes at the sizes of `find_levels`, so that effects can be compared between
+    """Return the episodes at the sizes of `find_levels`, so that effects are comparable between
     policies and worlds (LUMINA, figure 6).
     """
     levels = find_levels(results, success, by_world)
@@ -266,12 +264,12 @@ def level_horizons(
 
 
 def _nearness(success: Interval, wanted: float) -> str:
-    """Return whether a size is near enough to the success that was wanted."""
+    """Describe whether a size is close enough to the target."""
     return "yes" if success.low <= wanted <= success.high else "no: play other sizes"
 
 
 def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> list[Table]:
-    """Return the size at which each policy is compared, and the effects of oracles there."""
+    """Return tables of the sizes at which policies are compared, and of the oracle effects there."""
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = [row for row in results if (row.policy, row.world) in bare]
     if not rows or len({row.horizon for row in rows}) < 2:

@@ -1,8 +1,7 @@
 """Controls of the oracle method in a world: an agent with a planted deficit, and one whose errors
-no hint can help.
+no hint can prevent.
 
-If the method is to be believed, it must find the first where it was planted, and nothing in the
-second.
+A credible method finds the planted deficit and nothing in the other agent.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ DEFICITS: Mapping[str, Deficits] = {
     "S": Deficits(tracking=0.1),
     "H": Deficits(distraction=0.05),
 }
-"""The deficits by the intervention that removes them: large enough for some twenty episodes."""
+"""Deficits by the intervention that removes them: large enough for about twenty episodes."""
 NOISE = 0.1
-"""The rate of errors that no hint can help."""
+"""Error rate that no hint can reduce."""
 
+# The arms without and with the oracle that removes a deficit.
 _ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
-"""The arms in which an agent with a deficit plays: without and with what removes it."""
 _NULL_ARMS = ("", "P", "S", "SH")
+# A budget that any error exceeds.
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
-"""A budget that every slip exceeds."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
@@ -47,7 +46,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "LongContextQA": {"rounds": 30, "task": "count_frequency_env", **_TIGHT},
     "SearchWorld": {"premises": 16, "tasks": 60, **_TIGHT},
 }
-"""Options at which each world is long enough for every deficit; others have those of `OFFICE`."""
+"""Options that make each world long enough for every deficit; other worlds use `OFFICE`."""
 OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 
 
@@ -59,9 +58,9 @@ class Control:
         world: The short id of the world.
         options: Its options.
         seeds: The number of instances.
-        steps: The mean number of turns of an episode.
-        planted: The effect of each intervention on the agent that lacks just that, by its letter
-            and the metric.
+        steps: The mean number of turns per episode.
+        planted: The effect of each intervention on the agent with the corresponding deficit, by
+            letter and metric.
         null: The effect of each intervention on the agent that no hint can help.
     """
 
@@ -73,21 +72,19 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Return whether the deficit that a letter removes was found in success or step accuracy."""
+        """Report whether the deficit that a letter removes was found in success or step accuracy."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Return how many effects on the agent that no hint can help seem to differ from 0, and how
-        many there are.
-        """
+        """Return how many effects on the unhelpable agent seem to differ from 0, and their total."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 
 
 def run_controls(world: str, seeds: int = 20) -> Control:
-    """Play both agents in a world, at its options in `SETTINGS`.
+    """Play both agents in a world with its options in `SETTINGS`.
 
-    Draws are independent between arms, so that nothing is equal by construction.
+    Random choices are independent between arms, so that nothing is equal by construction.
 
     Args:
         world: The short id.
@@ -103,7 +100,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # Instances outside, arms inside: offices keep the last states that they have drawn.
+    # Instances in the outer loop: offices cache the last states they drew.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [

@@ -1,16 +1,14 @@
-"""Intervals for rates, paired differences, effects of oracles and interactions, clustered by
-instance.
+"""Intervals for rates, paired differences, oracle effects and interactions, clustered by instance.
 
-A rate is the mean over worlds and horizons of the mean over instances, as LUMINA has it: an episode
-counts once, however long it is, and all episodes of one instance are averaged first. Those of one
-seed of a world are played on like instances in every arm and at every horizon, so they are not
-independent: a seed of a world is one cluster, and differences are taken within it. Worlds are not
-drawn but given: what varies by chance are the seeds of each (a stratified sample).
+A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA: each episode
+counts once regardless of its length, and all episodes of one instance are averaged first. Episodes
+with the same world and seed use similar instances in every arm and horizon, so they are not
+independent: a world's seed is one cluster, and differences are taken within it. Worlds are fixed
+strata; only the seeds vary by chance.
 
-No interval has width zero. Rates have Wilson's interval, with the number of independent episodes
-that has the variance observed between clusters (Korn and Graubard 1998). Differences have a t interval
-over the seeds and two more that are made up, one on each side of zero (Bonett and Price
-2012).
+No interval has zero width. Rates have Wilson intervals, with the number of independent episodes
+that matches the variance between clusters (Korn and Graubard 1998). Differences have t intervals
+over the seeds plus two artificial ones, one on each side of zero (Bonett and Price 2012).
 """
 
 from __future__ import annotations
@@ -30,26 +28,26 @@ from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
-"""A weighted sum of rates: weights, and the episodes that each rate is taken over."""
+"""A weighted sum of rates: weights, and the episodes of each rate."""
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
     "missed_prompt_tokens",
 )
-"""The metrics that count tokens."""
+"""Metrics that count tokens."""
 COUNTS = (*TOKENS, "edits", "calls")
-"""The metrics that are no shares."""
+"""Metrics that are not shares."""
 MIN_EPISODES = 20
-"""Episodes below which an interval is so wide that tables warn: at 20, half the width of an
-interval for a rate is still 20 points.
+"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
+side.
 """
 _NORMAL = NormalDist()
+# The quantile of 95 % intervals.
 _LEVEL = _NORMAL.inv_cdf(0.975)
-"""The quantile for intervals of 95 %."""
+# Marks a world whose instances differ from those it is compared with.
 _ELSEWHERE = "elsewhere"
-"""Marks a world whose instances are others than those that it is compared with."""
+# Degrees of freedom at which Student's t equals the normal distribution.
 _MANY = 10**9
-"""The degrees of freedom at which Student's t is the normal distribution."""
 
 
 def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
@@ -64,6 +62,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
+# The value of an episode in each metric, and its smallest change; None if it has none.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -71,32 +70,31 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     **{name: _tokens(name) for name in (*TOKENS, "edits")},
     "calls": lambda row: (float(row.calls), 0.0),
 }
-"""The value of an episode in each metric, and the smallest change of it; None if it has none."""
 
 PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
     "H": (("S", "SH"), ("SP", "SPH")),
 }
-"""The arms without and with an intervention, which differ in it alone."""
+"""Pairs of arms that differ only in one intervention, without and with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share, or a difference of shares, with its interval, of 95 % unless another is asked for.
+    """A share or a difference of shares, with a 95 % interval unless another level is requested.
 
     Attributes:
         value: The share or difference.
         low: The lower end.
         high: The upper end.
-        p_value: The two-sided p-value of a difference from 0, below 0.05 just where the interval
-            leaves 0 out; None for a share.
+        p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
+            excludes 0; None for a share.
     """
 
     value: float
     low: float
     high: float
-    p_value: float | None = None  # nan would make equal intervals differ from Python 3.13 on
+    p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
 
 
 NO_DATA = Interval(nan, nan, nan)
@@ -107,18 +105,18 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
 
     Args:
         results: The episodes.
-        by: The fields of `Result` that make a group; none for one group of all.
-        metric: `success`, `step_accuracy` (the share of optimal steps in an episode),
-            `alive_step_accuracy` (that among the steps before which success was possible; episodes
-            without such a step are left out), `calls` of tools, `edits` of the context, or one of
-            `TOKENS` (of the episodes whose tokens were counted).
+        by: The fields of `Result` that form a group; none for a single group.
+        metric: `success`, `step_accuracy` (an episode's share of optimal steps),
+            `alive_step_accuracy` (among steps before which success was possible; episodes without
+            such steps are omitted), `calls` of tools, `edits` of the context, or one of `TOKENS`
+            (of the episodes with token counts).
 
     Returns:
-        By the values of the fields: a share in [0, 1], or a number of tokens or calls, with its interval;
-        nan if no episode has the metric.
+        By field values: a share in [0, 1], or a number of tokens or calls, with its interval; nan
+            if no episode has the metric.
 
     Raises:
-        ValueError: There are no results, or no such metric.
+        ValueError: There are no results, or the metric is unknown.
     """
     return {
         key: _estimate([(1.0, rows)], metric) for key, rows in _groups(results, by, metric).items()
@@ -132,22 +130,22 @@ def differences(
     baseline: str = "",
     factor: str = "arm",
 ) -> dict[Key, Interval]:
-    """Return the gain of each arm over a baseline arm, over the instances that both have played.
+    """Return each arm's gain over a baseline arm, over common instances.
 
     Args:
         results: The episodes.
-        by: The fields that make a group, within which arms are compared.
+        by: The fields that form a group, within which arms are compared.
         metric: As in `summarize`.
-        baseline: The arm to compare with.
-        factor: The arms to compare: the oracles (`arm`), the context strategies (`context`) or the
+        baseline: The baseline arm.
+        factor: What to compare: the oracles (`arm`), the context strategies (`context`) or the
             policies (`policy`).
 
     Returns:
-        By the values of the fields and the arm: a difference in [-1, 1]. Arms without an instance
-        in common with the baseline are left out; policies without one are compared unpaired.
+        By field values and arm: a difference in [-1, 1]. Arms without common instances are omitted;
+            policies without common instances are compared unpaired.
 
     Raises:
-        ValueError: There are no results, no such metric, or a group without the baseline.
+        ValueError: There are no results, the metric is unknown, or a group lacks the baseline.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -169,21 +167,21 @@ def effects(
     metric: str,
     pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
 ) -> dict[Key, Interval]:
-    """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of
-    arms that differ in it alone.
+    """Return the effects of plan (P), state (S) and history (H): the mean difference over pairs of
+    arms that differ only in it.
 
     Args:
         results: The episodes.
-        by: The fields that make a group.
+        by: The fields that form a group.
         metric: As in `summarize`.
-        pairs_of: The pairs of arms, without and with it, by the name of an intervention.
+        pairs_of: The pairs of arms, without and with it, by intervention.
 
     Returns:
-        By the values of the fields and the name of the intervention: a difference in [-1, 1].
-        Interventions for which no pair of arms was run are left out.
+        By field values and intervention: a difference in [-1, 1]. Interventions without a pair of
+            arms are omitted.
 
     Raises:
-        ValueError: There are no results, or no such metric.
+        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -203,22 +201,21 @@ def effects(
 def interactions(
     results: Sequence[Result], by: Sequence[str], metric: str, arm: str = "", context: str = "none"
 ) -> dict[Key, Interval]:
-    """Return, for each cell of arms and contexts, how much more the arm gains in this context than
-    in the baseline context.
+    """Return for each arm and context how much more the arm gains than in the baseline context.
 
     Args:
         results: The episodes.
-        by: The fields that make a group.
+        by: The fields that form a group.
         metric: As in `summarize`.
-        arm: The baseline of the arms.
-        context: The baseline of the contexts.
+        arm: The baseline arm.
+        context: The baseline context.
 
     Returns:
-        By the values of the fields, the arm and the context: a difference of differences, over the
-        instances that all four cells have played. Cells without such an instance are left out.
+        By field values, arm and context: a difference of differences over the instances that all
+            four cells have played. Cells without such instances are omitted.
 
     Raises:
-        ValueError: There are no results, or no such metric.
+        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -236,9 +233,7 @@ def interactions(
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values corrected for the size of their family (Holm 1979); those that are None do not
-    count.
-    """
+    """Return p-values corrected for the size of their family (Holm 1979); None values do not count."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected, largest = list(p_values), 0.0
     for rank, (p, place) in enumerate(order):
@@ -260,16 +255,15 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
 
 
 def _paired(without: Sequence[Result], having: Sequence[Result], factors: Sequence[str]) -> Terms:
-    """Return the difference of two arms over the instances that both have played, as terms; empty
-    if there are none.
+    """Return the difference of two arms over common instances as terms; empty if there are none.
 
-    Policies that were played on other instances are compared as independent ones.
+    Policies without common instances are compared as independent samples.
     """
     before, after = _shared([without, having], factors)
     if not before and tuple(factors) == ("policy",):
         sizes = [{_size(row) for row in side} for side in (without, having)]
         before = [row for row in without if _size(row) in sizes[1]]
-        # Seeds of one number are one cluster only where they are one instance.
+        # Equal seeds form one cluster only if they mean the same instance.
         elsewhere = [replace(row, world=f"{row.world} {_ELSEWHERE}") for row in having]
         after = [new for new, row in zip(elsewhere, having, strict=True) if _size(row) in sizes[0]]
     return [(1.0, after), (-1.0, before)] if before else []
@@ -280,7 +274,7 @@ def _size(row: Result) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Return each side without the episodes of instances that another side has not played.
+    """Return each side restricted to the instances that all sides have played.
 
     Args:
         sides: The episodes of each side, which differ in the factors.
@@ -293,14 +287,14 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _estimate(terms: Terms, metric: str) -> Interval:
-    """Return a weighted sum of rates with its interval; the variance is that between the seeds of a
-    world. A world with one seed shows none: there, it is that between such worlds.
+    """Return a weighted sum of rates with its interval. The variance is taken between a world's
+    seeds; worlds with one seed use the variance between such worlds.
     """
     clusters = sorted({(row.world, row.seed) for _, rows in terms for row in rows})
     column = {cluster: k for k, cluster in enumerate(clusters)}
     seeds = Counter(world for world, _ in clusters)
     total, instances = 0.0, 0
-    shifts = np.zeros(len(clusters))  # the part of each cluster in the deviation from the total
+    shifts = np.zeros(len(clusters))  # each cluster's part of the deviation from the total
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
@@ -313,14 +307,14 @@ def _estimate(terms: Terms, metric: str) -> Interval:
             middle = mean if seeds[world] > 1 else fmean(means)
             for seed, value in cell.items():
                 shifts[column[world, seed]] += weight * (value - middle) / (len(cell) * len(cells))
-    # The clusters that each world is compared among; worlds with one seed are together.
+    # The clusters of each stratum; worlds with one seed form a common one.
     single = sum(count == 1 for count in seeds.values())
     sizes = {world: count if count > 1 else single for world, count in seeds.items()}
     parts = total + len(clusters) * shifts * [_unbias(sizes[w], len(clusters)) for w, _ in clusters]
     freedom = len(clusters) - len(seeds) + max(0, single - 1)
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
-        # The smallest change that an episode can show, in the mean over those of its cluster.
+        # The smallest change of an episode, averaged over its cluster.
         change = max(weights) * fmean(steps) * len(clusters) / instances
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return _around_zero(total, parts, freedom, change, bound)
@@ -328,8 +322,8 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Return the factor on deviations within a stratum that makes the variance over all clusters
-    unbiased, though each stratum has a mean of its own.
+    """Return the factor that makes the variance over all clusters unbiased although each stratum
+    has its own mean.
     """
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
@@ -337,7 +331,7 @@ def _unbias(size: int, clusters: int) -> float:
 def _cell_means(
     rows: Sequence[Result], metric: str, steps: list[float]
 ) -> list[tuple[str, dict[int, float]]]:
-    """Return each world, once for each horizon, with the mean of each seed, and append the smallest
+    """Return each world, once per horizon, with the mean of each seed, and append the smallest
     changes to `steps`.
     """
     values: dict[Key, dict[int, list[tuple[float, float]]]] = {}
@@ -345,7 +339,7 @@ def _cell_means(
         if (pair := _VALUES[metric](row)) is not None:
             cell = row.policy, row.world, row.horizon
             values.setdefault(cell, {}).setdefault(row.seed, []).append(pair)
-    # One of several samples changes the mean of its instance by so much less.
+    # One of several samples changes its instance's mean by that much less.
     for cell_values in values.values():
         steps += [fmean(step for _, step in some) / len(some) for some in cell_values.values()]
     return [
@@ -357,20 +351,20 @@ def _cell_means(
 def _rate(
     value: float, parts: np.ndarray, freedom: int, instances: int, most: float = inf
 ) -> Interval:
-    """Return Wilson's interval of a share, given the part of each cluster in it.
+    """Return the Wilson interval of a share, given each cluster's part.
 
     Args:
         value: The share.
-        parts: The part of each cluster; their mean is the share.
+        parts: Each cluster's part; their mean is the share.
         freedom: The degrees of freedom of their variance.
         instances: The number of instances.
-        most: The most independent episodes that they count for: worlds in which all seeds agree
-            make the variance look smaller than few seeds can show.
+        most: The maximum effective number of episodes: if all seeds of a world agree, the variance
+            looks smaller than few seeds can show.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = float(instances), _LEVEL
-    # One episode for each cluster is what Wilson's interval is made for; at 0 or 1, or with one
-    # cluster, no variance is observed, and instances are taken for independent.
+    # With one episode per cluster this is the plain Wilson interval; at 0 or 1, or with one
+    # cluster, no variance is observed, and instances count as independent.
     one_each = instances == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
@@ -380,19 +374,19 @@ def _rate(
 def _around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, given the part of each cluster in it.
+    """Return the interval and p-value of a difference, given each cluster's part.
 
     Args:
         total: The difference.
-        parts: The part of each cluster; their mean is the difference.
+        parts: Each cluster's part; their mean is the difference.
         freedom: The degrees of freedom of their variance.
-        change: The parts of the two clusters that are made up are this, and its negative.
-        bound: The largest difference that there can be.
+        change: The parts of the two artificial clusters are this value and its negative.
+        bound: The largest possible difference.
     """
     padded = np.append(parts, [change, -change])
-    # One pair of episodes for each seed is what the interval of Bonett and Price is made for: its
-    # counts determine the variance. Where that is estimated, Student's t allows for it, and the
-    # seeds that are made up count only where those that are there hardly differ.
+    # Bonett and Price's interval assumes one pair of episodes per seed, whose counts determine the
+    # variance. Estimated variances use Student's t, and the artificial seeds count only if the real
+    # ones hardly differ.
     if change == 1.0 and np.allclose(parts, np.round(parts)):
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))
@@ -401,7 +395,7 @@ def _around_zero(
         error = sqrt(
             max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
         )
-    if not error:  # tokens that are equal to the last one
+    if not error:  # all token counts are equal
         return Interval(total, total, total, 1.0)
     half = _t_quantile(freedom) * error
     low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
@@ -416,20 +410,20 @@ def _t_quantile(freedom: int) -> float:
 
 
 def _normal_score(t: float, freedom: int) -> float:
-    """Return the normal score with the tail of a value of Student's t (Wallace 1959), to two
-    decimals from four degrees of freedom on.
+    """Return the normal score with the same tail as a value of Student's t (Wallace 1959), accurate
+    to two decimals from four degrees of freedom on.
     """
     freedom = max(1, freedom)
     return sqrt(freedom * log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
 
 
 def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a share with its interval (Wilson 1927).
+    """Return a share with its Wilson interval (1927).
 
     Args:
         successes: The number of successes, or the sum of scores in [0, 1].
         trials: The number of trials.
-        confidence: The confidence of the interval.
+        confidence: The confidence level.
     """
     check_int("trials", trials, 1, 10**9)
     check_float("successes", successes, 0, trials)
@@ -442,5 +436,5 @@ def _score_interval(share: float, trials: float, quantile: float) -> Interval:
     middle = (share + square / (2 * trials)) / (1 + square / trials)
     spread = share * (1 - share) / trials + square / (4 * trials**2)
     half = quantile * sqrt(spread) / (1 + square / trials)
-    # At 0 and 1 rounding would leave the share itself out.
+    # At 0 and 1, rounding could exclude the share itself.
     return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

@@ -1,4 +1,4 @@
-"""Overlap of evaluated instances with those of training, from trajectories."""
+"""Overlap of evaluated instances with training instances, from trajectories."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.world import load_world
 
+# Remembered instances: the arms of an ablation ask for the same ones in turn.
 _MEMORY = 4_096
-"""Instances whose keys are remembered: the arms of an ablation ask for the same ones in turn."""
 
 
 def instance_key(trajectory: Trajectory) -> str:
     """Return the key of the instance that an episode played (`World.instance_key`).
 
-    It is recorded where the env had a split, and else follows from spec and seed.
+    Envs with a split record it; otherwise it follows from spec and seed.
 
     Raises:
-        ValueError: The spec is of a world that cannot be imported, or refuses its options.
+        ValueError: The spec's world cannot be imported or rejects its options.
     """
     recorded = trajectory.steps[-1].info["detail"].get("instance") if trajectory.steps else ""
     return recorded or _drawn_key(trajectory.spec, trajectory.seed)
@@ -44,11 +44,10 @@ def _drawn_key(spec: str, seed: int) -> str:
 
 
 def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory]) -> Table:
-    """Return how many of the evaluated instances occur in training, for each world.
+    """Return for each world how many evaluated instances occur in training.
 
     Args:
-        evaluated: Trajectories of the evaluation; an instance counts once, however often it was
-            played.
+        evaluated: Trajectories of the evaluation; each instance counts once.
         training: Trajectories of training.
     """
     trained = {(_world(trajectory), instance_key(trajectory)) for trajectory in training}

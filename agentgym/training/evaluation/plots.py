@@ -1,8 +1,7 @@
-"""Figures of an ablation, in the manner of LUMINA's figures 3 and 6b, and the pieces that others
-are drawn with.
+"""Figures of an ablation after LUMINA's figures 3 and 6b, and shared drawing helpers.
 
-Matplotlib is imported here, so this module is imported where a figure is drawn. Each figure says
-under it how many instances a point has, and of which policy.
+This module imports matplotlib, so it is imported only to draw. Captions state the policy and the
+number of instances per point.
 """
 
 from __future__ import annotations
@@ -31,12 +30,13 @@ from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world.world import load_world
 
-# The palette of Okabe and Ito, which readers with any colour vision can tell apart.
+# The palette of Okabe and Ito, which suits all kinds of colour vision.
 COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
+# The lines of a panel; dashes and crosses keep overlapping lines visible.
 _LINES: Mapping[str, Mapping[str, Any]] = {
     "success": {"color": "#0072B2", "marker": "o", "linestyle": "-", "markersize": 5, "zorder": 2},
     "step_accuracy": {
@@ -47,19 +47,16 @@ _LINES: Mapping[str, Mapping[str, Any]] = {
         "zorder": 3,
     },
 }
-"""The lines of a panel; where they coincide, the dashes and crosses leave the other visible."""
 _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
+# Sharp enough for print, at a tenth of a megabyte per figure.
 _DPI = 150
-"""Sharp enough for a page of print, at a tenth of a megabyte a figure."""
 
 
 def line_style(place: int, name: str) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a line: those of the arm that it is named after, else
-    of its place.
-    """
+    """Return the colour, marker and dashes of a line, by arm name or by position."""
     arm = "" if name == "none" else name
     arm = arm if arm in COLOURS else ARMS[place % len(ARMS)]
     return {
@@ -70,7 +67,7 @@ def line_style(place: int, name: str) -> dict[str, Any]:
 
 
 def contexts_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and trajectory length of each context strategy, a column of panels per
+    """Draw success rate and trajectory length of each context strategy, one column of panels per
     world (LOCA-bench, table 2).
     """
     worlds = group_by(results, "world")
@@ -84,7 +81,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
             panel = axes[line, column]
             rates = summarize(rows, ("context",), metric)
-            # A world need not have been played in each context.
+            # A world may not have been played in every context.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
             value, low, high = (
                 scale * np.array([getattr(i, part) for i in intervals])
@@ -109,10 +106,10 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 
 
 def horizons_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy against the horizon (figure 3): a column of panels per
-    world, a row per arm, and in each arm the success without oracles for comparison.
+    """Draw success rate and step accuracy against the horizon (figure 3): one column of panels per
+    world and one row per arm, each with the success without oracles for comparison.
 
-    Where all is played at one horizon, there is a panel per world, with the arms side by side.
+    With a single horizon, there is one panel per world with the arms side by side.
     """
     if len({row.horizon for row in results}) == 1:
         return _single_horizon_figure(results)
@@ -131,7 +128,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 
 def _single_horizon_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy of each arm, a panel per world."""
+    """Draw success rate and step accuracy of each arm, one panel per world."""
     worlds, arms = group_by(results, "world"), sort_arms(row.arm for row in results)
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
@@ -150,12 +147,12 @@ def _single_horizon_figure(results: Sequence[Result]) -> Figure:
 
 
 def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the change of success rate and step accuracy by each intervention, a group of bars per
+    """Draw the change of success rate and step accuracy by intervention, one group of bars per
     world (figure 6b).
 
     Args:
         results: The episodes.
-        note: What the caption says of them besides.
+        note: Further text for the caption.
     """
     worlds = group_by(results, "world")
     figure, axes = _panels(len(worlds))
@@ -180,7 +177,7 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
 
 
 def add_changes_legend(figure: Figure) -> None:
-    """Put the legend of the bars of both metrics above the panels."""
+    """Add the legend for both metrics above the panels."""
     add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
 
 
@@ -191,20 +188,18 @@ def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
 
 
 def axis_label(row: Result) -> str:
-    """Return the meaning of the size of an episode: the option that was varied, or what the world
-    says of its horizon.
-    """
+    """Return the axis label: the varied option, or the world's name for its horizon."""
     if row.axis != "horizon":
         return row.axis
     try:
         world = load_world(gymnasium.spec(resolve(row.world)).kwargs["world"])
-    except ValueError:  # a world of which this process knows no more than the name
+    except ValueError:  # the world is not registered in this process
         return "task horizon"
     return f"task horizon\n({world.horizon_unit})"
 
 
 def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
-    """Draw the metrics of an arm against the horizon, and the success without oracles."""
+    """Draw an arm's metrics against the horizon, and the success without oracles."""
     horizons = sorted({row.horizon for row in rows})
     if arm:
         bare = summarize(rows, ("arm", "horizon"), "success")
@@ -223,7 +218,7 @@ def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend above the panels, in as many columns as the figure is wide enough for."""
+    """Add a legend above the panels, with as many columns as fit."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
@@ -243,7 +238,7 @@ def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
 
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
-    """Write under a figure how many instances its cells have, which policy played, and a note."""
+    """Add a caption with the number of instances, the policy and a note."""
     cells = group_by(results, *CELL).values()
     counts = [len({row.seed for row in rows}) for rows in cells]
     samples = [len(rows) // count for rows, count in zip(cells, counts, strict=True)]
@@ -269,9 +264,7 @@ def draw_line(
     alpha: float = 0.1,
     scale: float = 100,
 ) -> None:
-    """Draw a line through shares, in %, or other means, times `scale`, in a band of their
-    intervals.
-    """
+    """Draw a line through shares in %, or through other means times `scale`, with an interval band."""
     value, low, high = (
         [scale * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
     )
@@ -289,7 +282,7 @@ def draw_bars(
     width: float,
     colours: Sequence[str],
 ) -> None:
-    """Draw shares or differences as bars, in %, with their intervals."""
+    """Draw shares or differences as bars in %, with intervals."""
     values, errors = _bounds(intervals)
     panel.bar(places, values, width, color=list(colours), zorder=2)
     panel.errorbar(places, values, errors, fmt="none", ecolor="#444444", capsize=3, zorder=3)
@@ -297,14 +290,14 @@ def draw_bars(
 
 
 def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
-    """Return values in %, and the lengths of the error bars below and above them."""
+    """Return values in %, and the lengths of the error bars."""
     below = [100 * (interval.value - interval.low) for interval in intervals]
     above = [100 * (interval.high - interval.value) for interval in intervals]
     return [100 * interval.value for interval in intervals], np.maximum([below, above], 0)
 
 
 def name_arms(panel: Axes, arms: Sequence[str]) -> None:
-    """Write the arms along an axis, upright where there are more than the paper's."""
+    """Label an axis with the arms, vertically if there are more than the paper's."""
     panel.set_xticks(
         range(len(arms)),
         [arm or "none" for arm in arms],
@@ -313,19 +306,19 @@ def name_arms(panel: Axes, arms: Sequence[str]) -> None:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF, without the dates, versions and random ids that would
-    make equal figures differ.
+    """Write a figure as PNG, SVG and PDF, without dates, versions and random ids, so that equal
+    figures are equal files.
 
     Args:
         figure: The figure.
-        path: Where the PNG goes; the others have the same name and their own endings.
+        path: The PNG file; the others differ only in the suffix.
 
     Returns:
         The files.
     """
     FigureCanvasAgg(figure)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # it is laid out now, and need not be once a file
+    figure.set_layout_engine("none")  # the layout is final
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},

@@ -1,4 +1,4 @@
-"""Figures of one or several policies, in the manner of LUMINA's figures 4, 5 and 6a."""
+"""Figures of one or several policies after LUMINA's figures 4, 5 and 6a."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from agentgym.training.evaluation.plots import (
 from agentgym.training.evaluation.scoring import Result, group_by
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
+# The colour of arms beyond the paper's, which their names distinguish.
 _OTHERS = "#999999"
-"""The colour of bars of arms beyond the paper's, which their names tell apart."""
+# Line length of a policy's name: about the height of a panel.
 _NAME_WIDTH = 22
-"""Characters of a line of a policy's name: about the height of a panel."""
 
 
 def arms_figure(results: Sequence[Result]) -> Figure:
-    """Draw the success rate of each arm, averaged over horizons: a column of panels per world and a
-    row per policy (figures 4 and 5).
+    """Draw the success rate of each arm, averaged over horizons: one column of panels per world and
+    one row per policy (figures 4 and 5).
     """
     worlds, policies = group_by(results, "world"), group_by(results, "policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
@@ -70,13 +70,12 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
 
 
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the change of success rate and step accuracy by each intervention for each policy,
-    averaged over worlds: a panel per intervention, a pair of bars per policy (figure 6a).
+    """Draw the change of success rate and step accuracy by intervention for each policy, averaged
+    over worlds: one panel per intervention and one pair of bars per policy (figure 6a).
 
     Args:
-        results: The episodes at sizes at which the policies succeed about equally often
-            (`level_horizons`).
-        note: What the caption says of them besides.
+        results: The episodes at sizes of equal success (`level_horizons`).
+        note: Further text for the caption.
     """
     policies = list(dict.fromkeys(row.policy for row in results))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}

@@ -1,6 +1,4 @@
-"""The registry of papers: what the benchmark of a paper adds to presets, reports and the command
-line.
-"""
+"""The registry of papers: their presets, report parts and commands."""
 
 from __future__ import annotations
 
@@ -21,14 +19,14 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Does the work and yields what is shown: lines and tables. A parameter is `Annotated`
-            with its help text; one that is keyword-only or has a default is an option, any other an
-            argument. The docstring is the help of the command.
+        run: Does the work and yields lines and tables. Parameters are `Annotated` with their help
+            text; keyword-only parameters and those with defaults become options, others arguments.
+            The docstring is the command's help.
         name: Its name.
-        group: The command of which this is a sub-command, if any.
-        group_help: The help of that.
-        resumable: True if the same command goes on where it was stopped; a user who stops it is
-            reminded of that.
+        group: The parent command, if any.
+        group_help: The help of the parent command.
+        resumable: Whether the same command resumes an interrupted run; users who stop it are
+            reminded.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -44,17 +42,17 @@ class Paper:
 
     Attributes:
         title: Its short name.
-        place: Where its presets are listed; the first preset of all is the default of `agentgym
+        place: The position of its presets; the first preset overall is the default of `agentgym
             ablate`.
-        presets: Arguments of `Ablation`, by the name of the preset.
-        sizes: The meaning of the horizons of its presets, for the help of `--horizons`.
-        applies: Says of an episode if it belongs to the benchmark. Tables, files and figures are
-            made of such episodes only.
-        tables: Makes its tables of the results of an ablation.
-        headline: Put its tables before those of arms and contexts.
-        files: Functions that write its files, by their names.
-        figures: Functions that draw its figures, by the names of their files.
-        commands: Commands of its own.
+        presets: Arguments of `Ablation`, by preset name.
+        sizes: The meaning of its presets' horizons, for the help of `--horizons`.
+        applies: Tells whether an episode belongs to the benchmark. Tables, files and figures use
+            only such episodes.
+        tables: Builds its tables from the results of an ablation.
+        headline: Whether its tables precede those of arms and contexts.
+        files: Functions that write its files, by file name.
+        figures: Functions that draw its figures, by file name.
+        commands: Its commands.
         levels: The success without oracles at which the paper compares policies, by world.
     """
 
@@ -88,9 +86,7 @@ def register_paper(paper: Paper) -> None:
 
 
 def papers() -> list[Paper]:
-    """Return the papers by their places; those of one place in the order in which they were
-    registered.
-    """
+    """Return the papers by place, then in order of registration."""
     return sorted(_PAPERS.values(), key=lambda paper: paper.place)
 
 

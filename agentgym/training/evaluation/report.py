@@ -54,8 +54,8 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables of arms and contexts for each world and of the effects of interventions,
-    amid those of the papers; of several policies, those that compare them, and then those of each.
+    """Return the tables of arms and contexts per world and of the intervention effects, together
+    with the papers' tables; for several policies, first their comparison, then the tables of each.
     """
     policies = group_by(results, "policy")
     if len(policies) < 2:
@@ -90,14 +90,14 @@ def _tables_of_one(results: Sequence[Result]) -> list[Table]:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md` and the figures into a folder, and the files and figures
-    of the papers that apply.
+    """Write `results.jsonl`, `summary.md`, the figures, and the applicable papers' files and
+    figures into a folder.
 
     Returns:
         The files, figures last.
 
     Raises:
-        ValueError: The extra for the figures is missing.
+        ValueError: The extra for figures is missing.
     """
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
@@ -118,7 +118,7 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
 
 
 def _figures(results: Sequence[Result]) -> dict[str, Figure]:
-    """Return the figures by the names of their files; those that show one policy, for each."""
+    """Return the figures by file name; figures of one policy exist for each."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
     figures = {"arms.png": policy_plots.arms_figure(results)}
@@ -137,9 +137,7 @@ def _figures(results: Sequence[Result]) -> dict[str, Figure]:
 
 
 def _by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return the episodes of each policy, by what is added to the names of its files: nothing if
-    there is but one.
-    """
+    """Return each policy's episodes by file-name suffix, which is empty for a single policy."""
     policies = group_by(results, "policy").values()
     return {
         f"-{place}" if len(policies) > 1 else "": rows for place, rows in enumerate(policies, 1)
@@ -152,8 +150,8 @@ def _with_ending(name: str, ending: str) -> str:
 
 
 def levelled_results(results: Sequence[Result]) -> list[Result]:
-    """Return the episodes of the policies and worlds that were played with and without oracles,
-    each at the size at which papers compare policies; none if there is nothing to compare.
+    """Return the episodes of policies and worlds played with and without oracles, each at the
+    papers' comparison size; empty if there is nothing to compare.
     """
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = [row for row in results if (row.policy, row.world) in bare]
@@ -162,7 +160,7 @@ def levelled_results(results: Sequence[Result]) -> list[Result]:
 
 
 def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
-    """Return the papers that have a part in the results, with that part."""
+    """Return the applicable papers with their results."""
     parts = [(paper, [row for row in results if paper.applies(row)]) for paper in papers()]
     return [(paper, rows) for paper, rows in parts if rows]
 
@@ -183,12 +181,12 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _gain(gains: Mapping[Key, Interval], name: str) -> str:
-    """Return the gain of an arm or a context over the baseline; empty if there is none."""
+    """Format an arm's or context's gain over the baseline; empty if there is none."""
     return percent(gains[name,], signed=True) if (name,) in gains else ""
 
 
 def _managed(results: Sequence[Result]) -> bool:
-    """Return whether the episodes were played in a bounded context."""
+    """Report whether the episodes were played in a bounded context."""
     return any(row.usage for row in results)
 
 
@@ -213,7 +211,7 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
-    """Return the success rate in each cell of arm and context, with the interaction below it."""
+    """Return the success rate of each arm and context, with the interaction below it."""
     arms, contexts = sort_arms(row.arm for row in rows), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
@@ -238,10 +236,10 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Sequence[Result]) -> dict[str, list[tuple[str, str]]]:
-    """Return the pairs of an arm whose hints are not always right and the arm of the same oracles
-    whose hints are, by names.
+    """Return the pairs of a variant arm and the arm with right hints, by name.
 
-    Over a placebo, right hints gain by what they say; over wrong ones, by being followed.
+    The gain over a placebo is the value of the hints' content; the gain over wrong hints shows that
+    hints are followed.
     """
     arms = sort_arms(row.arm for row in results)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
@@ -252,8 +250,8 @@ def _against(results: Sequence[Result]) -> dict[str, list[tuple[str, str]]]:
 def _effects_table(
     results: Sequence[Result], about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
-    """Return the table of the effects of some interventions; none if no pair of arms was played."""
-    metrics = METRICS[:2]  # those that are shares of all episodes and steps, whatever came before
+    """Return the table of intervention effects; none without a pair of arms."""
+    metrics = METRICS[:2]  # the metrics that are shares of all episodes and steps
     changes = {
         (metric, *key): change
         for metric in metrics

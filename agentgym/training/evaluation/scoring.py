@@ -1,6 +1,4 @@
-"""Scores of episodes: success and step accuracy (LUMINA, section 4.2), from their trajectories
-alone.
-"""
+"""Scores of episodes, success and step accuracy (LUMINA, section 4.2), from trajectories alone."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
 from agentgym.world.digests import digest
 
 CELL = ("policy", "world", "arm", "context", "horizon")
-"""The fields of `Result` that say of which cell of the tables an episode is."""
+"""The fields of `Result` that identify an episode's cell in the tables."""
+# Env arguments that change how an instance is shown, not which one it is.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-"""Arguments of an env that change how an instance is shown, and not which one it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +29,24 @@ class Result:
     Attributes:
         world: The short name of the world.
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
-        horizon: The size that was asked for: turns of an optimal policy, or the value of the option
-            `axis`.
-        seed: The seed of the instance; one seed is one cluster in the statistics.
+        horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
+        seed: The seed of the instance; one seed is one statistical cluster.
         success: 1.0 if the task was solved, else 0.0.
-        steps: Steps with a label.
-        optimal: Steps that were optimal.
-        alive: Steps before which success was still possible.
-        alive_optimal: Steps among those that were optimal.
-        context: The context strategies, joined by `+`; `none` if there was none.
-        usage: The tokens of the episode, if context wrappers counted them.
-        report: The report of the world at the end; None if it has none.
+        steps: The number of labelled steps.
+        optimal: The number of optimal steps.
+        alive: The number of steps before which success was still possible.
+        alive_optimal: The number of optimal steps among those.
+        context: The context strategies, joined by `+`; `none` without one.
+        usage: The episode's tokens, if context wrappers counted them.
+        report: The world's final report; None if there is none.
         axis: The meaning of the size: `horizon`, or an option of the world.
-        calls: Calls of tools, those made by code included.
-        policy: What the policy is called.
-        sample: Which of the samples of the instance it is.
-        instance: The digest of what the instance was drawn from: episodes that share it played the
-            same one, whatever helped them.
-        prompt: The digest of what was shown before the first reply.
-        tokens: The tokens of all prompts and all replies, if they were counted.
-        model: The model that the policy says it is, else its own name if it is called otherwise.
+        calls: The number of tool calls, including those made by code.
+        policy: The policy's column.
+        sample: The index of the instance's sample.
+        instance: A digest of everything that determines the instance; equal for all arms.
+        prompt: A digest of the first prompt.
+        tokens: The tokens of all prompts and all replies, if counted.
+        model: The policy's model, or its name if it has an alias.
     """
 
     world: str
@@ -76,12 +72,10 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Return the figures of an episode that an ablation recorded, with `StepOptimality` in its
-    stack.
+    """Return the figures of an episode recorded by an ablation with `StepOptimality`.
 
     Raises:
-        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps,
-            or is not the policy's doing.
+        ValueError: The trajectory lacks its world, arm or horizon, has no steps, or is a failure.
     """
     labels = trajectory.labels
     if trajectory.failure:
@@ -133,15 +127,15 @@ def _model_of(labels: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
 def _instance_of(spec: str, seed: int) -> str:
-    """Return the digest of the world, its options and the seed in a spec."""
+    """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})
     drawn = {name: value for name, value in kwargs.items() if name not in _SHOWN_ONLY}
     return digest([drawn, seed])
 
 
 def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]:
-    """Return the episodes by the value of a field, or by those of several fields as a tuple, in the
-    order in which they come.
+    """Group the episodes by the value of a field, or by a tuple of several fields, keeping their
+    order.
     """
     key = attrgetter(*fields)
     groups: dict[Any, list[Result]] = {}
@@ -151,8 +145,8 @@ def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """Return the context strategies that were played, as the paper's table has them: none, single
-    ones, then stacks.
+    """Return the played context strategies in the order of the paper's table: none, single ones,
+    then stacks.
     """
 
     def place(context: str) -> tuple[int, list[int], str]:
@@ -163,11 +157,11 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
 
 def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return the episodes that were played to their end. The others say nothing about the policy
-    and must not count as lost.
+    """Return the episodes without failures, which do not measure the policy and must not count as
+    lost.
 
     Raises:
-        RuntimeError: There is none.
+        RuntimeError: Every episode is a failure.
     """
     trajectories = list(trajectories)
     complete = [trajectory for trajectory in trajectories if not trajectory.failure]
@@ -181,9 +175,7 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 
 def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
-    """Yield a line on the episodes that were left out because they say nothing about the policy, if
-    there are any.
-    """
+    """Yield a line about omitted failures, if there are any."""
     causes = Counter(trajectory.failure for trajectory in trajectories if trajectory.failure)
     if causes:
         cause, count = causes.most_common(1)[0]
@@ -194,17 +186,17 @@ def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
 
 
 def success_rate(trajectories: Iterable[Trajectory]) -> float:
-    """Return the share of episodes that were solved."""
+    """Return the share of solved episodes."""
     return fmean(float(trajectory.steps[-1].info["success"]) for trajectory in trajectories)
 
 
 def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
-    """Return the share of episodes that a policy solves, on the seeds from 0 on, which training
-    does not use.
+    """Return the share of episodes that a policy solves, on seeds from 0 on, which training does
+    not use.
 
     Failures do not count.
 
     Raises:
-        RuntimeError: All have failed.
+        RuntimeError: Every episode is a failure.
     """
     return success_rate(without_failures(collect(policy, env, range(episodes), num_envs)))

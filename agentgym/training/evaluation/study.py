@@ -1,8 +1,7 @@
-"""Studies: folders of episodes, to which runs may add worlds, arms, contexts, horizons, seeds,
-samples and policies.
+"""Studies: folders of episodes that grow by worlds, arms, contexts, horizons, seeds, samples and
+policies.
 
-Each run is an `Ablation`. What of it a folder holds already is not played again, and what would not
-be comparable with what is there is refused.
+Each run is an `Ablation`. Existing episodes are not replayed, and incomparable runs are refused.
 """
 
 from __future__ import annotations
@@ -41,16 +40,14 @@ from agentgym.training.rollout.storage import check_settings, read_json, write_t
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
+# The log of folders from before logs were compressed; it stays plain.
 _PLAIN = "trajectories.jsonl"
-"""The log of folders from before logs were compressed, which goes on as it is."""
 RETRIES = 2
-"""The most times that a cell whose worker was killed is played again: a third death of one cell is
-no accident.
-"""
+"""The maximum number of retries after a worker was killed: a third death is not an accident."""
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
+# Settings that all runs in a folder share.
 _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
-"""Settings that all runs in a folder share."""
 
 
 class Reseedable(Protocol):
@@ -66,8 +63,8 @@ class Study:
 
     Attributes:
         runs: The settings of each run (`Ablation.settings`).
-        policies: What played under the name of each policy (`provenance`); empty where an older
-            version did not write it down.
+        policies: The provenance of each policy (`provenance`), by name; empty if an older version
+            did not record it.
     """
 
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -75,10 +72,10 @@ class Study:
 
     @classmethod
     def of(cls, data: Any) -> Study:
-        """Return the study that a file holds; before there were several runs, it was one's settings.
+        """Read the settings of a study; older files contain a single run.
 
         Raises:
-            ValueError: It holds something else.
+            ValueError: The data has another form.
         """
         if not isinstance(data, dict):
             raise ValueError("it is no JSON object")
@@ -103,7 +100,7 @@ class Study:
         return list(dict.fromkeys(cells))
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Return whether a trajectory is one of a cell of the study."""
+        """Report whether a trajectory belongs to a cell of the study."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         return any(
@@ -118,7 +115,7 @@ class Study:
         """Return the study with another run.
 
         Raises:
-            ValueError: What it would add cannot be compared with what is there.
+            ValueError: The run is not comparable with the study.
         """
         new, column = ablation.settings(), ablation.policy.column
         if name := next((n for run in self.runs for n in conflicts(run, new)), ""):
@@ -139,13 +136,13 @@ class Study:
         return Study(runs, {**self.policies, column: dict(played_by)})
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return the place of a cell: policies as they were added, then by its parts."""
+        """Return the sort key of a cell: policies in the order of addition, then the other fields."""
         columns = self.columns()
         place = columns.index(cell.policy) if cell.policy in columns else len(columns)
         return place, cell
 
 
-@functools.cache  # making an ablation checks each of its cells
+@functools.cache  # making an ablation validates each of its cells
 def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 
@@ -155,7 +152,7 @@ def _column(run: Mapping[str, Any]) -> str:
 
 
 def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Return whether a run has all cells of another one."""
+    """Report whether a run contains all cells of another."""
     return (
         _column(one) == _column(two)
         and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
@@ -164,7 +161,7 @@ def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
 
 
 def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings that two runs would have to share to be one study, in words."""
+    """Yield, in words, the settings that two runs must share but do not."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
@@ -182,7 +179,7 @@ def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
 
 
 def log_of(out: Path) -> TrajectoryLog:
-    """Return the log of a study; one that is there and not compressed goes on as it is."""
+    """Return the log of a study; an existing uncompressed one is kept."""
     plain = out / _PLAIN
     return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
 
@@ -191,23 +188,23 @@ def load_study(out: Path) -> Study | None:
     """Return the settings of a folder; None if there are none.
 
     Raises:
-        DamagedFileError: They cannot be read.
+        DamagedFileError: The settings cannot be read.
     """
     return read_json(out / SETTINGS, Study.of)
 
 
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
-    """Make the folder of a study, or add a run to the one that is there.
+    """Create the folder of a study, or add a run to an existing one.
 
     Args:
         ablation: The run.
         out: The folder.
-        player: The model that `ablation.policy` names, if it is in memory already.
+        player: The model of `ablation.policy`, if it is already loaded.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Somebody else writes to the folder.
-        ValueError: The folder holds what cannot be compared with this run.
+        RunLockedError: Another process writes to the folder.
+        ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
     log = log_of(out)
@@ -228,7 +225,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
 
 
 def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, Any]:
-    """Return the provenance of the policy of a run; what is behind an endpoint is asked of it."""
+    """Return the provenance of a run's policy; a policy behind an endpoint provides its own."""
     config = ablation.policy
     if player is None and config.module:
         player = config.make(ablation.worlds[0])
@@ -244,29 +241,26 @@ def run_ablation(
     player: Policy | None = None,
     budget: Budget | None = None,
 ) -> list[Result]:
-    """Play the episodes of a run that a folder does not hold yet, and score all that it holds.
+    """Play the episodes of a run that a folder lacks, and score everything in it.
 
-    Trajectories are written as they finish, so a run that was killed goes on where it stopped. A
-    worker that is killed costs the cell that it was playing: that is played again, at most
-    `RETRIES` times, and then lost. So is a cell for which the policy had no reply. Lost cells are
-    in the log as failures and are played when the run is started again.
+    Trajectories are written as they finish, so a killed run resumes. A killed worker costs only its
+    cell, which is retried up to `RETRIES` times and then lost. Cells without a reply from the
+    policy are lost too. Lost cells are logged as failures and retried when the run resumes.
 
     Args:
         ablation: The settings.
-        out: The folder for settings and trajectories; created if missing. Nobody else can write to
-            it meanwhile.
-        workers: Number of processes; 1 for this one. A trained model plays in this one.
-        on_progress: Called with how many more episodes are there; earlier runs' come first.
-        on_loss: Called with a cell that was lost and the cause.
-        player: The model that `ablation.policy` names, if it is in memory already.
-        budget: Holds cells back when it is used up. What the policy has played in the folder before
-            counts.
+        out: The folder for settings and trajectories, created if missing and locked during the run.
+        workers: The number of processes; 1 uses only this one. A trained model plays in this one.
+        on_progress: Called with the number of newly available episodes; existing ones come first.
+        on_loss: Called with a lost cell and the cause.
+        player: The model of `ablation.policy`, if it is already loaded.
+        budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
-        CollectionError: Cell after cell was lost.
+        CollectionError: Many consecutive cells were lost.
         DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Somebody else writes to the folder.
-        ValueError: The folder holds what cannot be compared with this run.
+        RunLockedError: Another process writes to the folder.
+        ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(Limits())
@@ -288,7 +282,7 @@ def run_ablation(
                 on_loss(ended.cell, ended.failure)
             else:
                 on_progress(1)
-            if losses > 2 * workers:  # twice over, since all workers may fail together
+            if losses > 2 * workers:  # twice over, because all workers may fail together
                 raise CollectionError(
                     f"{losses} cells were lost one after the other; the last one: {ended.failure}"
                 )
@@ -296,10 +290,10 @@ def run_ablation(
 
 
 def load_results(out: Path) -> list[Result]:
-    """Return the scores of all trajectories in a folder, in the order of their cells.
+    """Return the scores of all trajectories in a folder, in cell order.
 
-    Each cell counts once, the first if an older version wrote it twice; what does not belong to the
-    settings of the folder is left out. A warning says so.
+    Each cell counts once; duplicates and trajectories outside the settings are omitted with a
+    warning.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
@@ -316,7 +310,7 @@ def load_results(out: Path) -> list[Result]:
 
 
 def _read_results(out: Path) -> tuple[list[Result], int, int]:
-    """Return the results of a folder, and the numbers of doubles and of strays among them."""
+    """Return the results of a folder, and the numbers of duplicates and strays."""
     study = load_study(out)
     results: dict[Cell, Result] = {}
     doubles = strays = 0
@@ -340,8 +334,8 @@ def result_cell(result: Result) -> Cell:
 
 
 def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells of a study that are still to be played, those of damaged lines among them;
-    none if a folder holds no study.
+    """Return the cells of a study still to be played, including those of damaged lines; none if the
+    folder contains no study.
     """
     study = load_study(out) if out.is_dir() else None
     if study is None:
@@ -359,7 +353,7 @@ class _Ended:
         cell: The cell.
         line: The line of its trajectory.
         failure: The cause, if it was lost.
-        tokens: The tokens of its prompts and replies, if they were counted.
+        tokens: Its prompt and reply tokens, if counted.
     """
 
     cell: Cell
@@ -407,14 +401,14 @@ def _play_together(
     played_by: Mapping[str, Any],
     budget: Budget,
 ) -> Iterator[_Ended]:
-    """Yield cells that one model plays, those of one env and sample in batches."""
+    """Yield cells played by one model, in batches of equal env and sample."""
     alike: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((*cell[:4], cell.sample), []).append(cell)
     for some in alike.values():
         first = some[0]
         policy = player or ablation.policy.make(first.world)
-        if player is None:  # the draws do not depend on what the model has played before
+        if player is None:  # so that random choices do not depend on earlier episodes
             cast("Reseedable", policy).reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)
         batch = min(len(some), ablation.policy.model.batch_size)

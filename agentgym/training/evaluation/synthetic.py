@@ -1,4 +1,4 @@
-"""Synthetic studies with known truths, by which the coverage of the intervals is counted."""
+"""Synthetic studies with known truths, which measure the coverage of the intervals."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class SyntheticStudy:
-    """Study whose episodes are drawn from known probabilities.
+    """Study with episodes drawn from known probabilities.
 
     Attributes:
         results: The episodes: six arms in two contexts.
-        success: The probability of success in each cell of arm, context and horizon.
-        accuracy: The probability of an optimal step in each cell.
+        success: The success probability by arm, context and horizon.
+        accuracy: The probability of an optimal step by cell.
     """
 
     results: Sequence[Result]
@@ -38,7 +38,7 @@ class SyntheticStudy:
     accuracy: dict[tuple[str, str, int], float]
 
     def errors(self) -> Iterator[tuple[str, Interval, float]]:
-        """Yield kinds of estimates, with their intervals and the truths."""
+        """Yield kinds of estimates with their intervals and truths."""
         for metric, truth in (("success", self.success), ("step_accuracy", self.accuracy)):
 
             def mean(
@@ -62,8 +62,8 @@ class SyntheticStudy:
 
 
 def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
-    """Draw a study: its size, the probabilities of its cells, how much seeds and instances share
-    between arms, and the episodes.
+    """Draw a study: its size, the probabilities of its cells, the correlation of seeds and
+    instances between arms, and the episodes.
     """
     seeds, horizons = int(rng.integers(20, 41)), (8, 16, 32)[: int(rng.integers(1, 4))]
     shared_by_seed, shared_by_instance = rng.uniform(0, 0.4, size=2)
@@ -79,7 +79,7 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
                 success[cell], accuracy[cell] = rng.uniform(0.1, 0.9), rng.uniform(0.5, 0.98)
                 luck_of_run = instance + rng.normal(scale=np.sqrt(noise), size=seeds)
                 solved = luck_of_run < _NORMAL.inv_cdf(success[cell])
-                # The probability of an optimal step, given the luck of the instance.
+                # The probability of an optimal step, given the instance's luck.
                 odds = [
                     _NORMAL.cdf((_NORMAL.inv_cdf(accuracy[cell]) - luck) / np.sqrt(noise))
                     for luck in instance
@@ -106,7 +106,7 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
 
 
 def coverage(studies: int, seed: int = 0) -> dict[str, float]:
-    """Return how often intervals held the truth in synthetic studies, by the kind of estimate."""
+    """Return the share of intervals that contain the truth, by kind of estimate."""
     hits: dict[str, list[bool]] = {}
     for number in range(studies):
         for kind, interval, truth in synthetic_study(

@@ -1,7 +1,8 @@
-"""Episode collection: policies, local models and endpoints, the collector and its engines,
-trajectories and their logs.
+"""Playing episodes: policies, local models and endpoints, the collector with its engines,
+trajectories and their log.
 
-This package imports only the core; modules that need an extra load on first use.
+This room imports only the core, oracles and wrappers. Names that need an extra are loaded on first
+use.
 """
 
 from __future__ import annotations

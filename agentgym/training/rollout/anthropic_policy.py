@@ -1,4 +1,4 @@
-"""Policy that calls the Anthropic Messages API or a compatible server."""
+"""A policy behind the Anthropic Messages API or a compatible server."""
 
 from __future__ import annotations
 
@@ -33,29 +33,28 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
 VERSION = "2023-06-01"
-"""API version."""
+"""The version of the API."""
 # The API requires a limit; this one leaves room for thinking.
 _MAX_TOKENS = 16_000
 
 
 @dataclass(frozen=True)
 class AnthropicConfig(RequestConfig):
-    """Options of `AnthropicPolicy`, in addition to those of `RequestConfig`.
-
-    None leaves an option to the server.
+    """Options of `AnthropicPolicy`, besides those of `RequestConfig`. None leaves an option to the
+    server.
 
     Attributes:
-        base_url: The API's URL up to, but without, `/v1/messages`.
-        max_tokens: Maximum reply tokens, including thinking.
-        thinking_budget: Maximum thinking tokens, less than `max_tokens`; None disables thinking.
-            For other forms use `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
-        temperature: Sampling temperature; with thinking the API only accepts 1.
-        top_p: Nucleus sampling probability.
+        base_url: The address of the API, up to the part before `/v1/messages`.
+        max_tokens: The maximum reply tokens, including thinking.
+        thinking_budget: The maximum thinking tokens, below `max_tokens`; None disables thinking.
+            Other forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
+        temperature: The sampling temperature; with thinking the API allows only 1.
+        top_p: The nucleus sampling threshold.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and
             assistant messages.
-        dialect: Dialect in which native calls are written for the env; set it to the env's own
-            unless that is `auto`.
-        extra_body: Additional request fields.
+        dialect: The form in which native calls are written for the env, unless it is `auto`, which
+            uses the env's.
+        extra_body: Further fields of the request.
 
     Raises:
         ValueError: An option is out of range.
@@ -81,10 +80,10 @@ class AnthropicConfig(RequestConfig):
 
 
 class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
-    """Policy that calls the Messages API; see `HttpPolicy`.
+    """Policy that asks the Messages API; see `HttpPolicy`.
 
-    Thinking blocks are sent back with their signatures unless a context strategy has cleared them.
-    The system message, the tools and the chat so far are marked for the server's prompt cache.
+    Thinking blocks are sent back with their signatures, unless a context strategy cleared them. The
+    system message, the tools and the chat so far are marked for the server's prompt cache.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {
@@ -103,9 +102,11 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
 
 
 class _Client:
+    """Client of the Messages API."""
+
     def __init__(self, config: AnthropicConfig, signed: SignedThinking) -> None:
         self._config, self._signed = config, signed
-        # `HttpClient` limits time and concurrency.
+        # The policy limits time and requests itself.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency)
         self._http = httpx2.AsyncClient(
             headers={
@@ -118,7 +119,7 @@ class _Client:
         self._url = f"{config.base_url.rstrip('/')}/v1/messages"
 
     async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Request the reply to a chat."""
+        """Ask for the reply to a chat."""
         try:
             response = await self._http.post(self._url, json=self._request(chat))
             text = response.content.decode("utf-8-sig", "replace")
@@ -158,17 +159,15 @@ class _Client:
 
 
 def from_environment(env_id: str) -> AnthropicPolicy:
-    """Return a policy configured by environment variables, for any world.
-
-    It reads `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL`, `ANTHROPIC_API_KEY` and
-    `ANTHROPIC_THINKING_BUDGET` (maximum thinking tokens).
+    """Return the policy described by `ANTHROPIC_MODEL`, `ANTHROPIC_BASE_URL` and
+    `ANTHROPIC_API_KEY`, for any world; `ANTHROPIC_THINKING_BUDGET` sets its thinking tokens.
 
     Raises:
-        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is not an integer.
+        ValueError: `ANTHROPIC_MODEL` is not set, or the budget is not a number of tokens.
     """
     if not (model := os.environ.get("ANTHROPIC_MODEL")):
         raise ValueError(
-            f"no model to play {env_id}: set ANTHROPIC_MODEL to the model's name on the server"
+            f"no model to play {env_id}: set ANTHROPIC_MODEL to the name by which the server knows it"
         )
     options: dict[str, Any] = {}
     if url := os.environ.get("ANTHROPIC_BASE_URL"):

@@ -1,4 +1,4 @@
-"""Collector: plays many episodes at once on any engine and resumes interrupted runs."""
+"""Collect many episodes at once with any engine, without losing any to interruptions."""
 
 from __future__ import annotations
 
@@ -35,46 +35,43 @@ from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
+# Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
 LINGER = 0.1
-"""Fraction of the last reply time that a batch waits for more chats; a fuller batch is worth that
-delay.
-"""
+# For faster replies no thread is started to record meanwhile.
 QUICK = 0.001
-"""Reply time in seconds below which answers are not recorded in a separate thread."""
 
 
 class Collector:
-    """Plays many episodes of one env at once, in slots that stay open between calls.
+    """Collector of one env's episodes, many at once, in slots that stay open between calls.
 
     A failure in a slot (an exception in the env or in the slot's policy, a dead worker, a timeout)
-    costs only that slot's episode. The episode is played again with the same seed in a new slot,
-    because replacing it by another seed would make long, fragile episodes rare. If all retries
-    fail, or the policy raises `PolicyError` (whose `replies` identify the failed chats of a batch),
-    the result is a truncated trajectory with a `failure`, which evaluation and training exclude.
-    The engine `lockstep` has no workers and raises all other errors.
+    affects only that slot's episode. The episode is replayed with its seed in a new slot of the
+    same number. Drawing another episode instead would make long episodes, in which more can fail,
+    rare. If it fails every time, or the policy gives up (a `PolicyError`, whose `replies` identify
+    the chats), the result is a truncated trajectory with a `failure`, which evaluation and training
+    skip. `lockstep` has no workers, so it raises all other errors.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: Maximum number of concurrent episodes, one per slot.
+        num_envs: The maximum number of simultaneous episodes, one per slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Give each slot the policy itself (threads share it, processes and actors copy
-            it). If False, the policy is called here with all waiting chats. True by default for
-            asyncio and Ray.
-        timeout: Seconds that a reset or a step may take, including the reply of a replicated
-            policy; None for no limit. Workers get an extra minute to start.
-        retries: Maximum number of times that a failed episode is played again.
-        in_flight: Number of batches into which the running episodes are split, if the policy is
-            called here and the engine is not `lockstep`. With two, the policy replies to one batch
-            while the tools of the other run. With one, it waits for most episodes, so batches are
-            full; prefer this if tools are fast and the batch size hardly affects the reply time.
+        replicate: Whether slots call the policy themselves (threads share it; processes and actors
+            have copies); otherwise the collector calls it with all waiting chats. Asyncio and Ray
+            replicate by default.
+        timeout: Seconds for a reset or a step, including the reply if the slot calls the policy;
+            None for no limit. A worker has another minute to start.
+        retries: The maximum number of replays of a failed episode.
+        in_flight: Batches of live episodes, if the collector calls the policy and the engine is not
+            `lockstep`. With two, the policy replies to one batch while the tools of the other run.
+            With 1 it waits for most episodes, which is better if a full batch takes as long as half
+            of it and tools are fast.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
 
     Example:
         >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
-        ...     trajectories = list(collector.collect(policy, range(1_000),
-        log=Path("runs/list.jsonl")))
+        ...     trajectories = list(collector.collect(policy, range(1_000), log=Path("runs/list.jsonl")))
     """
 
     def __init__(
@@ -98,7 +95,7 @@ class Collector:
             check_float("timeout", timeout, 0.001, 1e9)
             if not self._engine.isolates:
                 raise ValueError(
-                    "lockstep cannot give up a hanging slot, so it does not support timeout; use "
+                    "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
                     "another engine"
                 )
         if replicate is not None:
@@ -114,12 +111,12 @@ class Collector:
 
     @property
     def counts(self) -> Counts:
-        """Return the episode counts so far."""
+        """The outcomes of the episodes so far."""
         return replace(self._dispatcher.counts, recovered=self._engine.recovered)
 
     @property
     def retried(self) -> int:
-        """Return the number of episodes restarted so far."""
+        """The number of restarted episodes so far."""
         return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
@@ -129,14 +126,12 @@ class Collector:
         self.close()
 
     def close(self) -> None:
-        """Close all slots, including those that hang."""
+        """Close the slots, including hung ones."""
         self._dispatcher.close()
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Generate the instances of later episodes in the background, if the reset cache is
-        enabled.
-        """
+        """Draw instances of later episodes in the background, if there is a reset cache."""
         self._prefetcher.prefetch(seeds)
 
     def collect(
@@ -152,24 +147,23 @@ class Collector:
 
         Args:
             policy: Replies to chats.
-            seeds: One episode is played per seed. Seeds are read as slots become free, so the
-                iterable may be infinite.
-            log: File to which each trajectory is written before it is yielded. Episodes of this env
-                with these labels that are already in the log are yielded instead of played, unless
-                they failed. The log has one writer at a time. Runs with different labels may share
-                a log; with these labels it may contain only one env.
-            labels: Labels of the trajectories.
-            ordered: Yield trajectories in the order of the seeds. By default they are yielded as
-                they end, short ones first, so the first n are a biased sample.
+            seeds: Each is played once. They are read on demand, so they may be endless.
+            log: A file that receives each trajectory before it is yielded. Recorded episodes of
+                this env and these labels are yielded instead of played, unless they are failures.
+                The log is locked. Runs with other labels may share it; with the same labels it
+                contains one env.
+            labels: The labels of the trajectories.
+            ordered: Whether to yield in seed order. Otherwise trajectories arrive as they end,
+                short ones first, and the first n of a longer stream are a biased sample.
 
         Yields:
             Trajectories.
 
         Raises:
-            CollectionError: More consecutive episodes failed than twice the number of slots.
-            RunLockedError: The log has another writer.
+            CollectionError: More than twice as many consecutive episodes as slots failed.
+            RunLockedError: Another process writes to the log.
             OSError: The log cannot be written.
-            ValueError: An argument is invalid, the engine does not support the policy, or the log
+            ValueError: An argument is invalid, the engine cannot use this policy, or the log
                 belongs to another run.
         """
         _check_play(policy, seeds, ordered)
@@ -231,7 +225,7 @@ class Collector:
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
-        """Wait for an answer; with a single batch, also for those that follow shortly."""
+        """Wait for an answer; if all slots share a batch, also for those that follow shortly."""
         dispatcher = self._dispatcher
         dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
         until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
@@ -239,7 +233,7 @@ class Collector:
             dispatcher.advance(rest)
 
     def _reply(self, policy: Policy) -> None:
-        """Reply to all waiting chats, or to a batch while the other episodes step."""
+        """Let ready slots play a reply: all of them, or a batch while others step."""
         dispatcher = self._dispatcher
         if self._replicate:
             slots = dispatcher.take(self.num_envs)
@@ -254,13 +248,15 @@ class Collector:
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
             replies = _ask(policy, dispatcher.chats(slots))
             self._reply_time = time.monotonic() - began
-        if overlaps and dispatcher.ready:  # send these while the policy replies to the next batch
+        # the next batch need not wait for these replies to be sent
+        if overlaps and dispatcher.ready:
             self._unsent = slots, replies
         else:
             dispatcher.reply(slots, replies)
 
 
 def _check_play(policy: object, seeds: object, ordered: object) -> None:
+    """Raise `ValueError` unless there are a policy and seeds."""
     if not callable(policy):
         raise ValueError(
             f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
@@ -275,7 +271,7 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
     """Yield seeds as Python integers.
 
     Raises:
-        ValueError: A seed is negative or not an integer, so its episode could not be replayed.
+        ValueError: A seed is not an integer or is negative, so its episode could not be replayed.
     """
     for seed in seeds:
         try:
@@ -288,7 +284,7 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
 
 
 def _read_labels(labels: object) -> dict[str, Any]:
-    """Return labels as a log would return them.
+    """Return labels as a log stores them; empty for None.
 
     Raises:
         ValueError: The labels are not a JSON-able mapping.
@@ -297,7 +293,7 @@ def _read_labels(labels: object) -> dict[str, Any]:
         return {}
     try:
         if not isinstance(labels, Mapping):
-            raise TypeError(f"{type(labels).__name__} is not a mapping")
+            raise TypeError(f"{type(labels).__name__} is no mapping")
         return dict(json.loads(json.dumps(dict(labels), allow_nan=False)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
@@ -307,6 +303,11 @@ def _read_labels(labels: object) -> dict[str, Any]:
 
 
 def _open_log(log: object) -> TrajectoryLog | None:
+    """Open a log given as a log or path; None for None.
+
+    Raises:
+        ValueError: The value is neither.
+    """
     if log is None or isinstance(log, TrajectoryLog):
         return log
     if isinstance(log, (str, Path)) and str(log):
@@ -315,7 +316,7 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """Return a function that makes the env, and the env's spec as JSON text."""
+    """Return the env factory and the spec as JSON text."""
     if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = factory_of(env)
@@ -344,7 +345,7 @@ def _engine(engine: str | Engine) -> Engine:
 
 
 def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
-    """Return a reply to each chat, or the error of the chats that failed."""
+    """Return the reply to each chat, or the policy's error for it."""
     try:
         return policy(chats)
     except PolicyError as error:
@@ -358,7 +359,7 @@ def _missing(
     recorded: Mapping[int, deque[Trajectory]],
     replayed: deque[tuple[int, Trajectory]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the seeds that are not recorded; append recorded episodes to `replayed`."""
+    """Yield the unrecorded seeds with their positions, and put recorded episodes into `replayed`."""
     for place, seed in seeds:
         if recorded.get(seed):
             replayed.append((place, recorded[seed].popleft()))
@@ -372,7 +373,7 @@ def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Itera
 
 
 def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
-    """Yield trajectories in the order of their seeds."""
+    """Yield trajectories in order of position."""
     ended: dict[int, Trajectory] = {}
     following = 0
     with closing(played):

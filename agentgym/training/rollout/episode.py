@@ -1,4 +1,4 @@
-"""A single episode: the env that plays it and the recording of its steps."""
+"""One episode: the env that plays it, and the record of observations, replies and rewards."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ class StepOutcome:
 
 
 class Recording:
-    """Recording of an episode in progress.
+    """The record of an episode so far.
 
     Args:
         spec: The env's spec as JSON text.
-        seed: The reset seed.
+        seed: The seed of the reset.
         chat: The first chat.
-        labels: Labels of the trajectory.
+        labels: The labels of the trajectory.
 
     Attributes:
-        chat: The chat for the policy's next reply.
+        chat: The next observation.
+        over: True once the episode has ended.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Recording:
 
     @property
     def over(self) -> bool:
-        """Return whether the episode has ended."""
+        """Report whether the episode has ended."""
         return self._terminated or self._truncated
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
@@ -63,11 +64,11 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the episode so far.
+        """Return the trajectory so far.
 
         Args:
-            failure: Why the episode could not be played to its end; a non-empty value marks it as
-                truncated. An episode that its env reports as invalid also counts as a failure.
+            failure: Why the episode could not be finished; it is then truncated. An episode that
+                its env calls invalid is a failure too.
         """
         return Trajectory(
             self.spec,
@@ -82,14 +83,14 @@ class Recording:
 
 
 class Player:
-    """Env with an optional policy.
+    """An env, with its policy if the policy runs here.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
 
     Attributes:
-        policy: The policy; None if replies are passed in.
-        chat: The chat for the policy's next reply.
+        policy: The policy; None if replies come from elsewhere.
+        chat: The next observation.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -103,10 +104,10 @@ class Player:
         return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply, or one by the player's own policy if None."""
+        """Play a reply, or with None the reply of the player's own policy."""
         if reply is None:
             if self.policy is None:
-                raise RuntimeError("this player has no policy; pass a reply")
+                raise RuntimeError("this player has no policy of its own: give it a reply")
             (reply,) = self.policy([self.chat])
         self.chat, reward, terminated, truncated, info = self.env.step(reply.text)
         return reply, StepOutcome(
@@ -119,12 +120,12 @@ class Player:
 
 
 class Episode(Recording):
-    """Episode in progress, with its env.
+    """A running episode with its env.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
-        seed: The reset seed.
-        labels: Labels of the trajectory.
+        seed: The seed of the reset.
+        labels: The labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -143,9 +144,7 @@ class Episode(Recording):
         return outcome
 
     def leave(self) -> None:
-        """End the episode because its player has left, with the world's current score and an empty
-        reply.
-        """
+        """End the abandoned episode with the world's current score and an empty final reply."""
         chat, reward, terminated, truncated, info = tool_env(self.env).truncate("left")
         self.add(
             Reply(""), StepOutcome(chat, float(reward), terminated, truncated, to_jsonable(info))
@@ -153,10 +152,10 @@ class Episode(Recording):
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the spec of an env and its wrappers as JSON text.
+    """Return the spec of an env with its wrappers, as JSON text.
 
     Raises:
-        ValueError: The env has no spec, or the spec is not JSON-able.
+        ValueError: The env has no spec, or JSON cannot represent it.
     """
     if env.spec is None:
         raise ValueError(
@@ -166,8 +165,8 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
         return str(env.spec.to_json())
     except TypeError as error:
         raise ValueError(
-            "the spec of the env is not JSON-able: "
-            f"{error}; write functions as 'package.module:function'"
+            "the spec of the env cannot be recorded with the episode: "
+            f"{error}; give functions as 'package.module:function'"
         ) from error
 
 
@@ -191,5 +190,5 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # This runs at every step and most items are leaves, so check for those first.
+    # Most items are leaves, and this runs every step, so leaves are checked first.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

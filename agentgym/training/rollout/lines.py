@@ -1,7 +1,7 @@
-"""Line files, plain or compressed: a `.zst` file contains one zstd frame per line.
+"""Files of lines, plain or compressed: a name with `.zst` means one zstd frame per line.
 
-Frames are independent, so a line can be found, appended, cut off or moved without touching the
-others, and `zstd -d`, pandas and DuckDB can read the file.
+Frames are independent, so a line can be found, appended, cut off or moved without the others, and
+`zstd -d`, pandas and DuckDB read the file.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import IO
 import zstandard
 
 ENDING = ".zst"
-"""File extension of compressed files."""
-# First bytes of a frame (RFC 8878, section 3.1.1).
+"""The suffix of compressed files."""
+# The first bytes of a frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"
-# Maximum header size, same section.
+# The maximum bytes of a frame header (same section).
 _LONGEST_HEADER = 18
-# Type of a block that stores one repeated byte.
+# The type of a block of one repeated byte.
 _RLE = 1
-# A tenth smaller than the default level 3, at 0.3 ms more per line of 44 kB.
+# A tenth smaller than level 3, for a third of a millisecond per line of 44 kB.
 _LEVEL = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Line of a plain file or frame of a compressed one.
+    """A line of a plain file or a frame of a compressed one.
 
     Attributes:
-        start: Start offset in the file.
-        end: End offset.
-        lines: The lines with their line ends; for a damaged frame, its raw bytes.
+        start: Its first byte in the file.
+        end: The first byte after it.
+        lines: Its lines with line ends; for a damaged one, its bytes.
     """
 
     start: int
@@ -42,16 +42,16 @@ class Chunk:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file name denotes a compressed file."""
+    """Report whether a file with this name is compressed."""
     return path.suffix == ENDING
 
 
 def encode_lines(path: Path, lines: Iterable[bytes]) -> bytes:
-    """Encode lines for a file.
+    """Encode lines for a file with this name.
 
     Args:
         path: The file.
-        lines: Lines with their line ends.
+        lines: Lines with their ends.
     """
     if not is_compressed(path):
         return b"".join(lines)
@@ -60,11 +60,11 @@ def encode_lines(path: Path, lines: Iterable[bytes]) -> bytes:
 
 
 def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
-    """Yield the lines or frames of a file, leaving out an incomplete last one.
+    """Yield the lines or frames of a file, except an incomplete last one.
 
     Args:
         path: The file.
-        begin: Start offset: 0, or the end of a chunk.
+        begin: 0, or the end of a chunk.
     """
     with path.open("rb") as file:
         file.seek(begin)
@@ -78,7 +78,7 @@ def read_chunks(path: Path, begin: int = 0) -> Iterator[Chunk]:
 
 
 def read_chunk(path: Path, start: int, end: int) -> Chunk:
-    """Return the chunk between two offsets."""
+    """Return the chunk at a position of a file."""
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(end - start)
@@ -86,7 +86,7 @@ def read_chunk(path: Path, start: int, end: int) -> Chunk:
 
 
 def torn_at(path: Path) -> int:
-    """Return the offset of an incomplete last line or frame, or the file size if there is none."""
+    """Return the start of an incomplete last line or frame, otherwise the size of the file."""
     if is_compressed(path):
         return max((chunk.end for chunk in read_chunks(path)), default=0)
     with path.open("rb") as file:
@@ -109,7 +109,7 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
         length = _frame_length(file)
         file.seek(start)
         if not length:
-            # Another frame may follow a damaged one, but not an incomplete one.
+            # Another frame may follow a damaged one, but none follows a truncated one.
             length = file.read().find(_MAGIC, 1)
             if length < 0:
                 return
@@ -118,7 +118,9 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
 
 
 def _frame_length(file: IO[bytes]) -> int:
-    """Return the size of the frame at the file position; 0 if it is incomplete or invalid."""
+    """Return the bytes of the frame that begins at the place of a file; 0 if it is not whole, or
+    none.
+    """
     start = file.tell()
     header = file.read(_LONGEST_HEADER)
     try:
@@ -139,8 +141,8 @@ def _frame_length(file: IO[bytes]) -> int:
 
 
 def _lines_of(frame: bytes) -> tuple[bytes, ...]:
-    """Return the lines of a frame, or its raw bytes if it is damaged."""
-    # `decompressobj` because frames need not record their content size.
+    """Return the lines of a frame; its bytes, if it is damaged."""
+    # An object for each frame, as its own size need not be in it; a frame holds about one episode.
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     try:
         data = decompressor.decompress(frame)

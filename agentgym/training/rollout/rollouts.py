@@ -1,4 +1,4 @@
-"""Functions that play one episode, many episodes, or a recorded one."""
+"""Play one episode, or many at once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 def rollout(
     env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
 ) -> Trajectory:
-    """Play one episode to its end.
+    """Play one episode.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
         policy: Replies to the chats.
-        seed: The reset seed.
-        labels: Labels of the trajectory.
+        seed: The seed of the reset.
+        labels: The labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -48,22 +48,22 @@ def collect(
     ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play many episodes at once, starting another when one finishes.
+    """Play many episodes at once; start another when one finishes.
 
     Args:
         policy: Replies to all waiting chats together.
         env: An id, a spec or a function that makes an env, as in `Collector`.
-        seeds: One episode is played per seed.
-        num_envs: Maximum number of concurrent episodes.
-        log: File for the trajectories, from which an interrupted run resumes; see
+        seeds: Each is played once.
+        num_envs: The maximum number of simultaneous episodes.
+        log: A file for the trajectories, from which an interrupted run resumes; see
             `Collector.collect`.
-        labels: Labels of the trajectories.
-        ordered: Yield trajectories in the order of the seeds instead of as they end; see
-            `Collector.collect`.
+        labels: The labels of the trajectories.
+        ordered: Yield in seed order, so that the first n of an endless stream are a fair sample;
+            see `Collector.collect`.
         **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:
-        Trajectories, including those with a `failure`.
+        Trajectories as they end, including failures.
 
     Example:
         >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
@@ -74,11 +74,12 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Replay a trajectory's replies in a new env, recomputing chats, rewards and labels.
+    """Replay a trajectory's replies in a new env of its spec, recomputing chats, rewards and
+    labels.
 
     Raises:
-        ValueError: The episode and the trajectory differ in length, so the trajectory was recorded
-            with another spec or version.
+        ValueError: The episode ends before or continues after the last reply, so the trajectory
+            does not belong to this spec.
     """
     replies = iter([step.reply for step in trajectory.steps])
 

@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time, atomic replacement."""
+"""Files of a run: one writer at a time, and every file either complete or unchanged."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
-# Maximum length of the two values in an error; an env's wrappers take thousands of characters.
+# Characters of setting values in an error; an env's wrappers have thousands.
 _SHOWN = 160
 LOCK = ".lock"
-"""Name of a folder's lock file, and suffix of a file's lock file."""
-# Errors of file systems without locks, such as Lustre mounted without `flock`.
+"""The name of a folder's lock, and the suffix of a file's lock."""
+# Errors of file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 if sys.platform == "win32":
     import msvcrt
 
-    # Offset of the locked byte: Windows blocks reads of locked bytes, and the holder must stay
-    # readable.
     _BEYOND = 1 << 30
+    """The byte that stands for the lock: Windows lets nobody else read the bytes of a lock, and the
+    holder has to be readable.
+    """
 
     def _try_lock(descriptor: int) -> None:
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
@@ -45,20 +46,20 @@ else:
 
 
 class RunLockedError(OSError):
-    """Another writer holds the folder or file."""
+    """Error: another process writes to the folder or file."""
 
 
 class OtherRunError(ValueError):
-    """A folder or log belongs to another run."""
+    """Error: a folder or log belongs to another run."""
 
 
 class DamagedFileError(ValueError):
-    """A line or file of a run cannot be read.
+    """Error: a line or file of a run is unreadable.
 
     Args:
         path: The file.
-        problem: The problem, as a clause about the file.
-        line: Line number from 1; None for the whole file.
+        problem: The problem, as a sentence about the file.
+        line: The line number, from 1; None for the whole file.
     """
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
@@ -74,12 +75,12 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Context manager that locks a folder or file for writing.
+    """Lock of a folder or file during writing; a context manager.
 
-    The operating system releases the lock when the process ends, so no stale locks remain after a
-    kill or reboot. A second writer gets an error that names the holder. Forked processes do not
-    inherit the lock. A held lock can be entered again from any thread; two objects exclude each
-    other, even in one process.
+    The lock belongs to an open file, so the system releases it when the process ends, however it
+    ends, and nothing stale remains. A second writer fails at once and learns who holds the lock.
+    Forked processes do not inherit it. The same object may be entered again from any thread; two
+    objects exclude each other even in one process.
 
     Args:
         target: The folder, created if missing, or a file, which need not exist.
@@ -87,7 +88,7 @@ class RunLock:
 
     Raises:
         RunLockedError: Another writer holds the lock; on entering.
-        OSError: The lock cannot be created, or the file system does not support locks; on entering.
+        OSError: The lock cannot be created, or the file system has no locks; on entering.
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
@@ -107,7 +108,7 @@ class RunLock:
             self._depth -= 1
             if self._depth or self._descriptor < 0:
                 return
-            with suppress(OSError):  # Windows cannot delete open files
+            with suppress(OSError):  # Windows cannot remove open files
                 self.path.unlink()
             self._close()
 
@@ -128,7 +129,7 @@ class RunLock:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
                 stack.callback(os.close, descriptor)
                 self._lock(descriptor)
-                # The previous holder may have deleted the file after we opened it.
+                # The last holder may have removed the file after it was opened here.
                 if self._is_current(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, _holder().encode())
@@ -142,12 +143,12 @@ class RunLock:
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 raise OSError(
-                    f"the file system of {self.target} does not support locks ({error.strerror}), so two "
-                    "processes could corrupt a run; choose a folder on another file system"
+                    f"the file system of {self.target} keeps no locks ({error.strerror}), so two "
+                    "processes could spoil a run there; choose a folder on another one"
                 ) from None
             raise RunLockedError(
-                f"{self.target} is being written by {_describe(descriptor)}; wait until it ends, "
-                "stop it, or choose another place"
+                f"{self.target} is being written by {_describe(descriptor)}; wait until that has "
+                "ended, stop it, or choose another place"
             ) from None
 
     def _is_current(self, descriptor: int) -> bool:
@@ -164,8 +165,8 @@ class RunLock:
     def _forget(self) -> None:
         """Leave the lock to the parent process after a fork.
 
-        Closing the copied descriptor does not unlock; keeping it would hold the lock after the
-        parent dies.
+        Closing the copied descriptor unlocks nothing; keeping it would hold the lock after the
+        parent's death.
         """
         self._mutex = threading.Lock()
         self._close()
@@ -200,20 +201,20 @@ def _describe(descriptor: int) -> str:
         holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))
         who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process, which has just started"
+        return "another process, which has just begun"
     mine = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
     return f"{who}, which is this very process" if mine else who
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file next to its destination and move it there once it is complete and synced.
+    """Write a temporary file and rename it once it is complete and flushed.
 
     Yields:
         The file to write to.
 
     Raises:
-        OSError: The file cannot be written; the destination is unchanged.
+        OSError: Writing failed; the file at the path is unchanged.
     """
     part = path.with_name(f"{path.name}.new")
     try:
@@ -236,14 +237,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Read a JSON settings file; return None if it does not exist.
+    """Read a JSON file of settings; None if it does not exist.
 
     Args:
         path: The file.
         read: Converts the data to settings, or raises `ValueError`.
 
     Raises:
-        DamagedFileError: The file cannot be read or has other content.
+        DamagedFileError: The file is unreadable or contains something else.
     """
     if not path.exists():
         return None
@@ -252,24 +253,24 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
             raise ValueError("it is empty")
         return read(json.loads(data))
     except (RecursionError, ValueError) as error:
-        raise DamagedFileError(path, f"it contains no settings of a run ({error})") from None
+        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read settings from a JSON file; return None if it does not exist.
+    """Read the settings in a JSON file; None if it does not exist.
 
     Args:
         path: The file.
-        defaults: Default settings, which define the names and types.
+        defaults: The default settings, whose names and types are required.
 
     Raises:
-        DamagedFileError: The file cannot be read or has other content.
+        DamagedFileError: The file is unreadable or contains something else.
     """
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the names and types of the defaults.
+    """Return settings if they have the names and types of the defaults.
 
     Raises:
         ValueError: Names or types differ.
@@ -289,13 +290,13 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings, or check that they match the settings already stored.
+    """Write a run's settings, or compare them with the existing ones.
 
     Args:
-        path: The settings file.
+        path: The file of the settings.
         settings: The settings, as JSON reads them back.
-        kept: The stored settings; None if there are none.
-        place: The run's file or folder, for errors; by default the settings file's folder.
+        kept: The existing settings; None if there are none.
+        place: The file or folder of the run, for errors; by default that of the settings.
 
     Raises:
         OtherRunError: The place contains another run.
@@ -308,18 +309,18 @@ def keep_settings(
         old, new = (json.dumps(run.get(name)) for run in (kept, settings))
         values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
         raise OtherRunError(
-            f"{place or path.parent} contains a run with other settings: its {name}{values} (see "
+            f"{place or path.parent} holds a run with other settings: its {name}{values} (see "
             f"{path.name}); choose another place or delete it"
         )
 
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Write files into an empty folder, then move each one atomically into another folder.
+    """Provide an empty folder whose files are each moved atomically to another folder.
 
     Args:
         folder: The destination, created if missing.
-        last: The file moved last; its presence means that all files are there.
+        last: The file moved last; its presence means that all are there.
 
     Yields:
         The empty folder.
@@ -339,17 +340,17 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
 
 
 def append_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Append text to a file, as `append_bytes` does."""
+    """Append text to a file like `append_bytes`."""
     append_bytes(path, text.encode("utf-8"), sync=sync)
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Append bytes to a file, leaving it unchanged on failure.
+    """Append bytes to a file; if that fails, the file is unchanged.
 
     Args:
         path: The file, created if missing.
-        data: Complete lines.
-        sync: Wait until the data is on disk.
+        data: Whole lines.
+        sync: Whether to wait until they are on the disk.
     """
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
@@ -372,7 +373,7 @@ def cut_torn_line(path: Path) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Raise `ValueError` if the path is not a regular file: a pipe would block, and a device may be
+    """Raise `ValueError` if a path is not a regular file: a pipe would block, and a device may be
     endless.
     """
     if path.exists() and not path.is_file():
@@ -381,7 +382,7 @@ def check_regular(path: Path) -> None:
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file, numbered from 1, leaving out an incomplete last one."""
+    """Yield the complete lines of a file with their numbers from 1."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)

@@ -1,5 +1,5 @@
-"""Token usage of episodes, as context wrappers record it (LOCA-bench, section 4.2 and table 2), and
-of endpoints.
+"""Token usage of episodes, as recorded by context wrappers (LOCA-bench, section 4.2 and table 2),
+and of endpoints.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from agentgym.training.rollout.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token usage of one episode.
+    """Tokens of one episode.
 
     Attributes:
         counter: The token counter.
-        trajectory_tokens: Trajectory length: every text once, including text that context edits
-            removed, without their replacements.
-        prompt_tokens: Sum over all prompts.
-        reusable_prompt_tokens: Prompt tokens shared with the beginning of the previous prompt.
-        peak_tokens: Longest prompt.
-        policy_tokens: Replies, including thinking and summaries.
-        summary_tokens: Summaries and the requests for them.
-        tool_output_tokens: Tool results shown to the policy.
-        hidden_tool_tokens: Results of programmatic calls, which are not shown.
-        edits: Number of context edits.
+        trajectory_tokens: The trajectory length: every text counted once, with removed text and
+            without inserted text.
+        prompt_tokens: All prompts together.
+        reusable_prompt_tokens: The part of them that the previous prompt starts with.
+        peak_tokens: The longest prompt.
+        policy_tokens: The replies, including thinking and summaries.
+        summary_tokens: The summaries and their requests.
+        tool_output_tokens: The visible tool results.
+        hidden_tool_tokens: The results of calls made by code, which the chat does not show.
+        edits: The number of context edits.
     """
 
     counter: str
@@ -43,12 +43,12 @@ class Usage:
 
     @property
     def missed_prompt_tokens(self) -> int:
-        """Return the prompt tokens that a prefix cache does not save."""
+        """The prompt tokens that a cache of the previous prompt does not save."""
         return self.prompt_tokens - self.reusable_prompt_tokens
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return an episode's token usage; None without a context wrapper or without steps."""
+    """Return the tokens of an episode; None without a context wrapper or steps."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -77,10 +77,10 @@ def usage(trajectory: Trajectory) -> Usage | None:
 class EndpointUsage:
     """Usage of an endpoint; instances can be added.
 
-    Tokens are the server's counts: cached tokens are part of the prompt, reasoning tokens part of
-    the completion. `retries` counts retried requests and `cut` truncated replies. `seconds`
-    excludes failed requests and waits for a slot. `unmetered` replies had no readable counts and do
-    not contribute tokens.
+    Tokens are the server's counts: cached tokens are part of the prompt's, reasoning tokens part of
+    the completion's. `retries` counts repeated requests, `cut` replies that reached the token
+    limit, and `seconds` excludes failed requests and waits for a slot. `unmetered` replies had no
+    readable counts and are not included.
     """
 
     replies: int = 0
@@ -101,12 +101,12 @@ class EndpointUsage:
 
 
 def prompt_tokens(record: Mapping[str, Any]) -> int:
-    """Return the tokens of the prompt before a step, from its `info["context"]`."""
+    """Return the prompt tokens before a step, from its `info["context"]`."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 
 def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
-    """Return the records of each context: one per agent and per sub-task with a clean context."""
+    """Return the records of each context: one per agent, and one per sub-task with a clean context."""
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:
@@ -117,9 +117,8 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """Return the tokens of the first prompt plus everything added later.
-
-    Messages between two replies of a team's agent count as prompt growth.
+    """Return the first prompt plus everything appended; messages between two replies of a team
+    agent lengthen its prompt.
     """
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)

@@ -1,7 +1,6 @@
-"""Viewer of runs: the episodes of logs as a page in a browser, served on this machine or written
-as one file.
+"""Viewer of runs: logged episodes as a web page, served on this machine or written as one file.
 
-The page has no outside reference, and whatever a model wrote is text in it, never markup.
+The page has no external references, and model text is inserted as text, never as markup.
 """
 
 from agentgym.training.viewer.episode_view import build_view

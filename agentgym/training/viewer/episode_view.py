@@ -1,5 +1,5 @@
-"""An episode as the page shows it: turns with what changed in the chat, and each message once, with a
-mark of how it differs from what the env first wrote.
+"""An episode as the page shows it: turns with the changes of the chat, and each message once,
+marked with how it differs from its first version.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ NOTES = {
     "context_warning": "MemoryTool",
     "budget:token_budget": "ContextAwareness",
 }
-"""Tags of the blocks that wrappers put at the end of a message, with the wrappers."""
+"""Tags of the blocks that wrappers append to a message, with the wrappers."""
 
 DROPPED = "dropped"
+# This many equal leading characters distinguish a result cut in the middle from a placeholder;
+# shorter results are compared whole.
 _SAME_START = 16
-"""Letters at the beginning by which a result that was cut in the middle is told from a placeholder;
-a result that is shorter is compared whole.
-"""
+# The default window of context wrappers.
 _WINDOW_BY_DEFAULT = 128_000
-"""The window of context wrappers that are given none."""
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Return the parts of a text: first the text itself under an empty name, then the blocks that
-    wrappers put at its end, by their tags, in order; in linear time.
+    """Split a text into the text itself, under an empty name, and the blocks that wrappers
+    appended, by tag and in order; in linear time.
     """
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
@@ -59,8 +58,8 @@ def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
 
 
 def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
-    """Return how a message differs from its first version; empty if it does not, but for notes at
-    its end.
+    """Return how a message differs from its first version, ignoring appended notes; empty if it
+    does not.
     """
     made = _made_by_wrapper(now)
     if made or first == now:
@@ -93,7 +92,7 @@ class MessagePool:
 
     Attributes:
         messages: The versions.
-        tags: The tags of the notes that the wrappers of the episode write.
+        tags: The tags of the notes written by the episode's wrappers.
     """
 
     def __init__(self, tags: frozenset[str]) -> None:
@@ -124,16 +123,16 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has ever been shown, each at one place, and which of them it is
-    shown now.
+    """All messages that one agent has seen, each at a fixed position, and the currently visible
+    ones.
 
     Args:
         pool: The versions of all messages of the episode.
-        tokens: Counter for chats whose tokens were not recorded.
+        tokens: Counter for chats without recorded tokens.
 
     Attributes:
-        tokens: The estimated tokens of the chat that is shown.
-        new: The versions of the messages that the last update showed for the first time.
+        tokens: The estimated tokens of the visible chat.
+        new: The versions that the last update showed for the first time.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
@@ -149,15 +148,14 @@ class Timeline:
         return len(self._shown)
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Take in the chat of a turn: `kept` messages of the one before, then others.
+        """Apply the chat of a turn: `kept` messages of the previous chat, then others.
 
         Returns:
-            The changes: `set` replaces entries by place, `add` puts entries at the end, and `clear`
-            says that all entries before go. O(messages that are not kept), unless the order of the
-            messages has changed.
+            The changes: `set` replaces entries by position, `add` appends entries, and `clear`
+                removes all earlier entries. O(messages not kept), unless the order has changed.
 
         Raises:
-            ValueError: Fewer messages were shown before than are kept.
+            ValueError: The previous chat had fewer messages than are kept.
         """
         if not 0 <= kept <= len(self._shown):
             raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
@@ -183,7 +181,7 @@ class Timeline:
         return {"set": [(place, *entry) for place, entry in changed.items()], "add": added}
 
     def _fits(self, messages: Sequence[Message]) -> bool:
-        """Return whether messages follow each other as their places do, new ones at the end."""
+        """Report whether messages keep the order of their positions, new ones last."""
         place, ends = self._shown[-1] if self._shown else -1, len(self._entries)
         for message in messages:
             known = self._places.get(message.id, ends)
@@ -216,7 +214,7 @@ class Timeline:
         return mark_of(self._first[message.id], message, self._pool.tags)
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """Begin again with a chat whose order is another one."""
+        """Start again with a differently ordered chat."""
         shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
         self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
         return {"clear": True, "add": [self._append(message) for message in (*shown, *messages)]}
@@ -229,11 +227,11 @@ def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
     """Return an episode as the page shows it.
 
     Args:
-        line: The line of a log.
-        best: The optimal calls before each step, as `optimal_calls` returns them.
+        line: A line of a log.
+        best: The optimal calls before each step, as returned by `optimal_calls`.
 
     Raises:
-        ValueError: The line is not that of a trajectory.
+        ValueError: The line is not a trajectory.
     """
     try:
         return _Builder(decode(line, LoggedEpisode), best).build()
@@ -242,17 +240,17 @@ def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
 
 
 class _Builder:
-    """Work on one episode.
+    """Builder of one episode's view.
 
     Args:
         episode: The episode.
-        best: The optimal calls before each step, if they are known.
+        best: The optimal calls before each step, if known.
     """
 
     def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
         self._episode, self._best = episode, best
         names = wrapper_names(episode.spec)
-        # The wrappers of a team's agents are options of the env, not wrappers of it.
+        # The wrappers of a team's agents are env options.
         team = "team" in episode.spec.get("kwargs", {})
         self._pool = MessagePool(
             frozenset(tag for tag, wrapper in NOTES.items() if team or wrapper in names)
@@ -261,7 +259,7 @@ class _Builder:
             lambda: Timeline(self._pool, counter("heuristic"))
         )
         self._records: dict[str, Mapping[str, Any]] = {}
-        self._news: list[tuple[str, list[int]]] = []  # agents of chats, and what was new in these
+        self._news: list[tuple[str, list[int]]] = []  # the agents of chats, and their new messages
 
     def build(self) -> dict[str, Any]:
         """Return the view."""
@@ -290,8 +288,8 @@ class _Builder:
         }
 
     def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
-        """Take in a chat that an agent is shown; return the changes of its timeline, and the edits of
-        its context since its last turn.
+        """Apply an agent's chat; return the changes of its timeline and the context edits since its
+        last turn.
         """
         timeline = self._timelines[agent]
         changes = timeline.update(chat.kept, [Message.from_dict(each) for each in chat.messages])
@@ -330,10 +328,10 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add the results of each reply: what the next chat of its agent shows for the first time.
+        """Add the results of each reply, which the agent's next chat shows for the first time.
 
-        A policy without history is shown no results until the end; each then goes to its turn as
-        `hidden`.
+        A policy without history sees no results until the end; they are then added to their turns
+        as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):
@@ -362,7 +360,7 @@ def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _window(spec: Mapping[str, Any]) -> int | None:
-    """Return the tokens of the context window; None if nothing limits it."""
+    """Return the context window in tokens; None if there is no limit."""
     budgets = [item.get("kwargs") or {} for item in spec.get("additional_wrappers") or ()]
     if given := [item["budget"]["window"] for item in budgets if item.get("budget")]:
         return int(given[0])

@@ -1,4 +1,4 @@
-"""Lines of logs, decoded only as far as a reader needs them."""
+"""Lines of logs, decoded only as far as a reader needs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 
 
 class LoggedReply(msgspec.Struct, frozen=True):
-    """Reply of a policy; its token ids are of no use to a reader."""
+    """Reply of a policy, without token ids."""
 
     text: str = ""
 
 
 class LoggedChat(msgspec.Struct, frozen=True):
-    """Chat as the difference from the one before of the same agent."""
+    """A chat as the difference from the agent's previous one."""
 
     kept: int = 0
     messages: list[dict[str, Any]] = []
@@ -33,14 +33,14 @@ class LoggedStep(LoggedChat, frozen=True, kw_only=True):
 
 
 class StepHead(msgspec.Struct, frozen=True):
-    """Figures of a step, without its texts."""
+    """Figures of a step, without texts."""
 
     reward: float
     info: dict[str, Any]
 
 
 class LoggedFacts(msgspec.Struct, frozen=True):
-    """Facts about an episode, besides its steps."""
+    """Facts about an episode besides its steps."""
 
     spec: dict[str, Any]
     seed: int
@@ -51,13 +51,13 @@ class LoggedFacts(msgspec.Struct, frozen=True):
 
 
 class Head(LoggedFacts, frozen=True, kw_only=True):
-    """Figures of an episode, without its texts."""
+    """Figures of an episode, without texts."""
 
     steps: list[StepHead]
 
 
 class LoggedEpisode(LoggedFacts, frozen=True, kw_only=True):
-    """One line of a log of trajectories."""
+    """One line of a trajectory log."""
 
     steps: list[LoggedStep]
     last: LoggedChat
@@ -67,10 +67,10 @@ _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
 
 
 def is_trajectory(line: bytes) -> bool:
-    """Return whether a line is JSON with the keys of a trajectory, whatever their values are.
+    """Report whether a line is JSON with the keys of a trajectory.
 
     Raises:
-        ValueError: It is not JSON at all.
+        ValueError: The line is not JSON.
     """
     try:
         keys: Any = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -82,10 +82,10 @@ def is_trajectory(line: bytes) -> bool:
 
 
 def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
-    """Return a line as a record.
+    """Decode a line into a record.
 
     Raises:
-        ValueError: The line is not that of a trajectory.
+        ValueError: The line is not a trajectory.
     """
     try:
         try:
@@ -99,11 +99,11 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Return a line of JSON as the standard library reads it, which also knows the lone surrogates
-    that a model can write, and NaN.
+    """Parse JSON with the standard library, which accepts NaN and the lone surrogates that a model
+    can write.
 
     Raises:
-        ValueError: It is not JSON.
+        ValueError: The line is not JSON.
     """
     try:
         return json.loads(line)
@@ -112,13 +112,13 @@ def _loads(line: bytes) -> Any:
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Return whether a text stands in a message, a reply or a call of an episode, in any case.
+    """Report whether a text occurs, in any case, in a message, a reply or a call of an episode.
 
     Raises:
-        ValueError: The line is not that of a trajectory.
+        ValueError: The line is not a trajectory.
     """
     needle = needle.lower()
-    # JSON text of ASCII letters is the text itself, so most lines need no decoding.
+    # JSON text of ASCII letters equals the text, so most lines need no decoding.
     if needle.isascii() and json.dumps(needle)[1:-1].encode() not in line.lower():
         return False
     return any(needle in text.lower() for text in _texts(decode(line, LoggedEpisode)))
@@ -135,19 +135,19 @@ def _texts(episode: LoggedEpisode) -> Iterator[str]:
 
 
 def short_world(spec: Mapping[str, Any]) -> str:
-    """Return the name of a world without its namespace and version."""
+    """Return the name of a world without namespace and version."""
     name = str(spec.get("id", "")).rpartition("/")[2]
     return name.rpartition("-v")[0] or name
 
 
 def instance_key(spec: Mapping[str, Any], seed: int) -> str:
-    """Return a digest that episodes of one instance share, whatever helped the policy in them."""
+    """Return a digest shared by all episodes of one instance."""
     text = json.dumps([spec.get("id"), spec.get("kwargs"), seed], sort_keys=True)
     return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
-    """Return the class names of the wrappers in a spec, inner to outer."""
+    """Return the class names of a spec's wrappers, inner to outer."""
     return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
 
 
@@ -155,13 +155,13 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return the oracle arm of an episode, by its label or by its wrappers; `none` without one."""
+    """Return an episode's oracle arm, from its label or its wrappers; `none` without one."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:
-    """Return the context strategies of an episode, by its label or by its wrappers."""
+    """Return an episode's context strategies, from its label or its wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
     names = [

@@ -1,4 +1,4 @@
-"""Optimal calls before each step of an episode, found by playing it again."""
+"""Optimal calls before each step of an episode, found by replaying it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from agentgym.play.env import tool_env
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer.episode_view import build_view, call_data
 
+# Optimal calls to show per step; a world may have thousands.
 _SHOWN = 20
-"""Optimal calls of one step that are shown; a world may have thousands, and more tell no more."""
 
 
 def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
-    """Return an episode as the page shows it, with the optimal calls before each step, or with a
-    note why there are none.
+    """Return an episode's view with the optimal calls before each step, or with a note why there
+    are none.
 
     Raises:
-        ValueError: The line is not that of a trajectory.
+        ValueError: The line is not a trajectory.
     """
     try:
         return build_view(line, optimal_calls(line))
@@ -30,15 +30,15 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
 
 
 def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
-    """Play the replies of an episode again, and return the optimal calls before each.
+    """Replay an episode and return the optimal calls before each step.
 
     Returns:
-        For each step the number of optimal calls and the first of them; None where the world does
-        not define them.
+        For each step, the number of optimal calls and the first of them; None if the world does not
+        define them.
 
     Raises:
-        ValueError: The line is not a trajectory, or plays differently now.
-        TypeError: It is that of a team.
+        ValueError: The line is not a trajectory, or it replays differently.
+        TypeError: The trajectory is a team's.
     """
     trajectory = Trajectory.from_json(line.decode("utf-8"))
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)

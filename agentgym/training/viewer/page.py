@@ -1,5 +1,5 @@
-"""The page: one HTML document with its style, its script and, in a file, all episodes; and its server,
-for the user of this machine alone.
+"""The page, one HTML document with its style, its script and, in a file, all episodes, and its
+local server.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from urllib.parse import parse_qs, urlsplit
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex, row_data
 
+# The parts of the script, in order of dependency.
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
-"""The parts of the script, in the order in which they need each other."""
 
+# Characters that could end a script element or a line in it, as JSON escapes.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -32,10 +33,9 @@ _ESCAPES = str.maketrans(
         "\u2029": "\\u2029",
     }
 )
-"""Signs that could end a script element or a line in it, as JSON escapes."""
 
+# Higher compression levels take several times as long and save little on such texts.
 _LEVEL = 4
-"""Of the compression: higher ones take several times as long on such texts, for little."""
 
 HOST = "127.0.0.1"
 _HEADERS = {
@@ -48,12 +48,12 @@ _HEADERS = {
 
 
 def escape_json(data: Any) -> str:
-    """Return data as JSON that may stand in a script element."""
+    """Encode data as JSON for a script element."""
     return json.dumps(data, ensure_ascii=False).translate(_ESCAPES)
 
 
 def asset(name: str) -> str:
-    """Return the text of a file of the page."""
+    """Return the text of an asset."""
     return (files("agentgym.training.viewer") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -63,7 +63,7 @@ def script() -> str:
 
 
 def content_policy(script_text: str, style: str) -> str:
-    """Return the policy by which a browser runs this script alone and loads nothing else."""
+    """Return a content security policy that allows only this script and loads nothing else."""
     return (
         f"default-src 'none'; script-src '{_digest(script_text)}'; style-src '{_digest(style)}'; "
         "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -78,8 +78,8 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
     """Yield the document in parts.
 
     Args:
-        boot: What the script starts with.
-        episodes: The elements that hold episodes.
+        boot: The script's initial data.
+        episodes: The elements that contain episodes.
     """
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
@@ -92,10 +92,10 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
 
 
 def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
-    """Write a run as one file, which holds each episode compressed and reads it when it is opened.
+    """Write a run as one file with compressed episodes that are decoded when opened.
 
     Args:
-        index: The run, read to its end.
+        index: The run, fully read.
         out: The file.
         view_of: Makes the view of an episode from its line.
 
@@ -104,7 +104,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
     Raises:
         ValueError: The run has no episodes.
-        OSError: The file cannot be written; the one at its place is as it was.
+        OSError: The file cannot be written; an existing file is unchanged.
     """
     if not index.rows:
         raise ValueError(f"{index.run} holds no trajectories; name a folder or a log that has some")
@@ -112,7 +112,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         for part in render_page(boot, _elements(index, view_of)):
-            # A lone surrogate, which a model can write, has no form in UTF-8.
+            # Lone surrogates, which a model can write, have no UTF-8 form.
             file.write(part.encode("utf-8", "replace"))
     return len(index.rows)
 
@@ -120,7 +120,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
     for row in index.rows:
         view = json.dumps(episode_or_problem(index, row.number, view_of))
-        # Texts of models are not in the document as they are, so nothing in them can end it.
+        # The document contains model text only in encoded form, so it cannot break out.
         packed = gzip.compress(view.encode(), compresslevel=_LEVEL, mtime=0)
         yield (
             f'<script type="application/gzip" id="episode-{row.number}">'
@@ -131,7 +131,7 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the view of an episode, or the problem that there is instead of one.
+    """Return the view of an episode, or the problem that prevents it.
 
     Raises:
         LookupError: There is no such episode.
@@ -143,16 +143,16 @@ def episode_or_problem(
 
 
 class ViewerServer(ThreadingHTTPServer):
-    """Server of a run, on this machine's own address.
+    """Server of a run, on the loopback address.
 
-    Addresses begin with a key, so that other users of the machine cannot read the run, and the
-    `Host` of a request has to be this server, so that no page of another site can. Episodes are
-    named by number, never by path.
+    Addresses start with a random key, so that other users of the machine cannot read the run, and a
+    request's `Host` must be this server, so that no other site's page can. Episodes are addressed
+    by number, never by path.
 
     Args:
         index: The run.
         view_of: Makes the view of an episode from its line.
-        port: The port; 0 for any that is free.
+        port: The port; 0 for any free one.
 
     Attributes:
         key: The first part of each path.
@@ -179,8 +179,8 @@ class ViewerServer(ThreadingHTTPServer):
         """Return the data of a path.
 
         Raises:
-            LookupError: There is none.
-            ValueError: A value of the query or a number is malformed.
+            LookupError: The path does not exist.
+            ValueError: A query value or a number is malformed.
         """
         if path == "rows":
             return self._rows(int(query["from"][0]), int(query["generation"][0]))
@@ -247,4 +247,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *values: object) -> None:
-        """Keep the terminal free of requests."""
+        """Do not log requests to the terminal."""

@@ -1,4 +1,4 @@
-"""Index of the episodes of a run, read in parts, so that a run that goes on can be followed."""
+"""Index of a run's episodes, read in parts, so that a running study can be followed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ from agentgym.training.viewer.log_lines import (
     short_world,
 )
 
+# Bytes per refresh: a fraction of a second of decoding, so that the first episodes of a large run
+# appear at once.
 PART = 16 << 20
-"""Bytes of lines that one refresh reads, apart from the end of a line: a fraction of a second of decoding,
-so that the page shows the first episodes of a large run at once.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Figures of one episode, as the list of the page shows them.
+    """Figures of one episode for the page's list.
 
     Attributes:
         number: Its number in the index, from 0.
@@ -43,17 +42,17 @@ class Row:
         context: Its context strategies, joined by `+`; `none` without any.
         policy: The name of the policy.
         seed: The seed of the instance.
-        horizon: The size that was asked for, if an ablation played it.
+        horizon: The requested size, if an ablation played it.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
         reward: The sum of the rewards.
         turns: The number of steps.
-        optimal: The share of optimal steps among those with a label; None without any.
-        labels: The number of steps with each label of the world.
-        instance: The key that episodes of one instance share.
+        optimal: The share of optimal steps among labelled ones; None without any.
+        labels: The number of steps with each label.
+        instance: A key shared by all episodes of one instance.
         agents: The agents of a team.
-        tokens: The largest number of tokens that was shown, if they were counted.
-        edits: The number of edits of the context.
-        problem: The fault of a broken or damaged episode.
+        tokens: The largest number of visible tokens, if counted.
+        edits: The number of context edits.
+        problem: The problem of a broken or damaged episode.
     """
 
     number: int
@@ -78,13 +77,13 @@ class Row:
 
 @dataclass(slots=True)
 class _Log:
-    """A file as far as it was read.
+    """A file and how far it was read.
 
     Attributes:
         path: The file.
-        identity: The device and number of the file, by which another one in its place is noticed.
+        identity: Its device and inode, which reveal a replacement.
         position: The bytes read, up to the end of a line.
-        is_log: Whether it holds trajectories, so that a line that cannot be read is damage.
+        is_log: Whether it contains trajectories, so that an unreadable line is damage.
     """
 
     path: Path
@@ -94,10 +93,10 @@ class _Log:
 
 
 class RunIndex:
-    """Episodes of a folder or of one log, in the order in which they were found.
+    """Episodes of a folder or a log, in order of discovery.
 
-    Only whole lines are read. A line that cannot be read is an episode of its own with the outcome
-    `damaged`. Links that lead out of the folder are left out.
+    Only complete lines are read. An unreadable line becomes an episode with the outcome `damaged`.
+    Links that leave the folder are ignored.
 
     Args:
         run: A folder that a command writes to, or a log of trajectories.
@@ -105,10 +104,10 @@ class RunIndex:
     Attributes:
         run: The folder or the log.
         rows: The episodes found so far.
-        generation: A number that grows when a log was replaced and the index began again.
+        generation: A number that increases when a log was replaced and the index started again.
 
     Raises:
-        ValueError: There is no such folder or file.
+        ValueError: The folder or file does not exist.
     """
 
     def __init__(self, run: Path) -> None:
@@ -124,7 +123,7 @@ class RunIndex:
         self._lock = threading.Lock()
 
     def refresh(self, part: int = PART) -> bool:
-        """Read on, about `part` bytes; return whether there is more to read at once."""
+        """Read about `part` more bytes; report whether there is more to read."""
         with self._lock:
             if any(_replaced(log) for log in self._logs.values()):
                 self.generation += 1
@@ -151,9 +150,9 @@ class RunIndex:
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str) -> Iterator[int]:
-        """Yield the numbers of the episodes in which a text stands."""
+        """Yield the numbers of the episodes that contain a text."""
         for row in list(self.rows):
-            # A log that was replaced meanwhile is noticed by the next refresh.
+            # The next refresh notices a replaced log.
             with suppress(LookupError, OSError, ValueError):
                 if row.outcome != "damaged" and contains(self.line(row.number), needle):
                     yield row.number
@@ -171,7 +170,7 @@ class RunIndex:
         ]
 
     def _read(self, log: _Log, most: int) -> int:
-        """Take in the whole lines of the next part of a log; return the bytes read."""
+        """Read the complete lines of a log's next part; return the bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):
@@ -197,7 +196,7 @@ class RunIndex:
 
 
 def _replaced(log: _Log) -> bool:
-    """Return whether another file is in the place of a log, or a shorter one."""
+    """Report whether a log was replaced or truncated."""
     try:
         status = log.path.stat()
     except OSError:
@@ -253,7 +252,7 @@ def _outcome(head: Head) -> str:
 
 
 def _label_counts(steps: list[StepHead]) -> dict[str, int]:
-    """Count the labels of steps: the world's words, or `optimal` and `not optimal`."""
+    """Count the labels of steps: the world's labels, or `optimal` and `not optimal`."""
     counts: Counter[str] = Counter()
     for step in steps:
         words = {str(word) for word in step.info.get("labels") or ()}

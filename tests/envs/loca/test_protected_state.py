@@ -40,7 +40,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("storage_create_bucket", {"bucket_name": "scratch-of-mine"}),
         ("logging_write_log", {"log_name": "scratch", "message": "x"}),
         ("logging_create_log_bucket", {"bucket_id": "scratch"}),
-        ("compute_create_instance", {"instance_name": "scratch", "zone": "us-central1-a"}),
     ],
     "google_sheet": [
         ("create_spreadsheet", {"title": "Scratch"}),
@@ -55,13 +54,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "woocommerce": [
         ("woo_products_create", {"productData": {"name": "Scratch"}}),
         ("woo_products_categories_create", {"categoryData": {"name": "Scratch"}}),
-        (
-            "woo_coupons_create",
-            {"couponData": {"code": "scratch", "amount": "1", "discount_type": "percent"}},
-        ),
-        ("woo_shipping_zones_create", {"name": "Scratch"}),
-        ("woo_tax_rates_create", {"country": "DE", "rate": "19"}),
-        ("woo_payment_gateways_update", {"gatewayId": "cod", "title": "In cash"}),
     ],
 }
 
@@ -113,7 +105,7 @@ def test_looking_around_is_none(task: str) -> None:
     before = set(fresh(task).all_failures())
     world = fresh(task)
     for tool in ("canvas_list_users", "canvas_list_conversations", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
-                 "woo_reports_stock", "woo_system_status", "list_spreadsheets", "compute_list_instances", "logout"):  # fmt: skip
+                 "woo_reports_stock", "woo_system_status", "list_spreadsheets", "logout"):  # fmt: skip
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()
         ):

@@ -1,4 +1,4 @@
-"""The mail server under random calls, hostile ones and legal ones."""
+"""Mail server: random hostile and legal calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.office.email.test_server import ADA, BOB, CYD, call, office
 from tests.office.test_laws import digest, draw_call, run
 
 
-def test_hostile_calls_of_one_who_is_logged_in() -> None:
+def test_failed_calls_of_a_user_change_nothing() -> None:
     rng = np.random.default_rng(11)
     server, other = office(), office()
     kept = other.messages(BOB)
@@ -33,7 +33,7 @@ def test_hostile_calls_of_one_who_is_logged_in() -> None:
 
 
 def sound(server: Email) -> None:
-    """What is true of all mailboxes at all times."""
+    """Check the invariants of the tables."""
     for wrong in (
         "PRAGMA foreign_key_check",
         "SELECT * FROM mails WHERE folder = 'Drafts' AND message NOT IN (SELECT id FROM messages WHERE origin = 'draft')",
@@ -45,8 +45,8 @@ def sound(server: Email) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mailboxes_are_those_of_a_small_model(seed: int) -> None:
-    """Random legal calls, against folders that are dicts of [subject, read, important] by id."""
+def test_random_calls_match_a_model(seed: int) -> None:
+    """The model holds [subject, read, important] by folder and id."""
     rng = np.random.default_rng(seed)
     server, model = Email(), Model()
     server.add_users((user, "p", "") for user in model.boxes)
@@ -77,7 +77,7 @@ def test_mailboxes_are_those_of_a_small_model(seed: int) -> None:
 
 
 class Model:
-    """What the mailboxes should be."""
+    """Expected mailboxes."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, dict[str, dict[str, list[Any]]]] = {
@@ -93,7 +93,7 @@ class Model:
     def step(
         self, me: str, step: int, rng: np.random.Generator
     ) -> list[tuple[str, dict[str, Any]]]:
-        """Do something, and give the calls that do the same."""
+        """Apply an action and return the equivalent tool calls."""
         mine = self.boxes[me]
         held = [(folder, key) for folder in mine for key in mine[folder]]
         folder, key = held[rng.integers(len(held))] if held else ("", "")

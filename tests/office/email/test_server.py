@@ -1,4 +1,4 @@
-"""The mail server: what each tool does, and what its mails are to other programs."""
+"""Mail server: every tool, with hand-computed facts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agentgym.office.email.headers import headers_of
 from agentgym.office.email.messages import Mail
-from agentgym.office.email.rfc5322 import headers_of
 from agentgym.office.email.server import Email
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.test_laws import call, refused
@@ -95,9 +95,7 @@ def test_login_and_users() -> None:
         "message": "User created",
     }
     assert server.folders("al@x.org") == ["INBOX", "Sent", "Drafts", "Trash", "Archive", "Spam"]
-    refused(
-        server, "create_user", "^conflict: there is a user", email="AL@X.org", name="", password="p"
-    )
+    refused(server, "create_user", "^conflict: user", email="AL@X.org", name="", password="p")
     refused(
         server,
         "create_user",
@@ -113,19 +111,19 @@ def test_login_and_users() -> None:
     listing = call(server, "list_users")
     assert listing["count"] == len(listing["users"]) == 205
     emails = [user["email"] for user in listing["users"]]
-    assert emails == sorted(emails)  # whatever the order of their creation
+    assert emails == sorted(emails)  # not in order of creation
     assert {ADA, BOB, CYD, "dan@x.org", "al@x.org", "u199@x.org"} <= set(emails)
     assert all(user.keys() == {"email", "name"} for user in listing["users"])
 
 
-def test_folders_list_and_read() -> None:
+def test_listing_and_reading() -> None:
     server = office()
     listing = call(server, "get_emails")
     assert ids(listing) == [
         "3",
         "6",
         "2",
-    ]  # newest first; 1 is Bob's copy of the first, 4 Cyd's of the second
+    ]  # newest first; mails 1 and 4 are in Bob's and Cyd's mailboxes
     assert {key: listing[key] for key in listing if key != "emails"} == {
         "total": 3, "page": 1, "page_size": 20, "total_pages": 1}  # fmt: skip
     assert listing["emails"][2] == {
@@ -191,16 +189,12 @@ def test_folders_list_and_read() -> None:
     )
 
 
-def test_folders_are_made_filled_and_removed() -> None:
+def test_creating_filling_and_deleting_folders() -> None:
     server = office()
     assert call(server, "create_folder", folder_name="Work") == 'Folder "Work" created'
-    refused(
-        server, "create_folder", '^conflict: there is a folder "WORK" already', folder_name="WORK"
-    )
+    refused(server, "create_folder", '^conflict: folder "WORK" already exists', folder_name="WORK")
     for wrong in ("", " a", "a\nb", "x" * 101):
-        refused(
-            server, "create_folder", "^invalid argument: the name of a folder", folder_name=wrong
-        )
+        refused(server, "create_folder", "^invalid argument: a folder name", folder_name=wrong)
     moved = call(server, "move_emails", email_ids=["2", "3"], target_folder="work")
     assert moved["count"] == 2
     assert [mail["folder"] for mail in moved["moved_emails"]] == ["Work", "Work"]
@@ -212,7 +206,7 @@ def test_folders_are_made_filled_and_removed() -> None:
     assert call(server, "delete_email", email_id="2") == "Email 2 deleted (moved to Trash)"
     assert call(server, "delete_folder", folder_name="WORK") == 'Folder "Work" deleted'
     assert ids(call(server, "get_emails", folder="Trash")) == ["3", "2"]
-    assert call(server, "delete_email", email_id="2") == "Email 2 deleted for good"
+    assert call(server, "delete_email", email_id="2") == "Email 2 deleted permanently"
     assert call(server, "move_email", email_id="3", target_folder="INBOX")["folder"] == "INBOX"
     refused(server, "delete_emails", "^not found", email_ids=["3", "99"])
     assert (
@@ -220,22 +214,14 @@ def test_folders_are_made_filled_and_removed() -> None:
     )
     assert (
         call(server, "delete_emails", email_ids=["3", "6"])
-        == "Deleted 2 emails (1 of them for good)"
+        == "Deleted 2 emails (1 of them permanently)"
     )
     assert call(server, "move_email", email_id="6", target_folder="INBOX")["from"] == CYD
     assert ids(call(server, "get_emails")) == ["6"]
     assert [mail.subject for mail in server.messages(CYD)] == [
         "files",
         "Lunch",
-    ]  # others keep theirs: what Cyd sent, and the copy
-    for k in range(196):
-        call(server, "create_folder", folder_name=f"f{k}")
-    refused(
-        server,
-        "create_folder",
-        "^limit exceeded: a mailbox has at most 200 folders",
-        folder_name="more",
-    )
+    ]  # other mailboxes keep their copies
 
 
 @pytest.mark.parametrize(
@@ -251,7 +237,7 @@ def test_search(query: str, found: list[str]) -> None:
     assert ids(call(office(), "search_emails", query=query)) == found
 
 
-def test_search_pages_and_refusals() -> None:
+def test_search_pages_and_errors() -> None:
     server = office()
     page = call(server, "search_emails", query="x.org", page=2, page_size=2)
     assert (ids(page), page["total"], page["total_pages"]) == (["2"], 3, 2)
@@ -268,7 +254,7 @@ def test_search_pages_and_refusals() -> None:
     )
 
 
-def test_sending_by_value_to_users_and_others() -> None:
+def test_sending_copies_the_mail() -> None:
     server = office()
     server.context.files.write("out/list.csv", "old")
     to = f'Bob <{BOB}>, "Doe, J." <j@far.net>, {BOB.upper()}'
@@ -312,7 +298,7 @@ def test_sending_by_value_to_users_and_others() -> None:
     server.login_as(CYD)
     assert (
         call(server, "search_emails", query="cyd subject:häuser")["total"] == 0
-    )  # hidden from the one who is hidden too
+    )  # Bcc recipients do not see themselves
     got = call(server, "get_emails")["emails"][0]["id"]
     headers = headers_of(server.messages(CYD)[-1])
     assert "Bcc" not in headers
@@ -343,7 +329,7 @@ def test_sending_by_value_to_users_and_others() -> None:
     )
 
 
-def test_unknown_recipients_are_reported_to_the_sender() -> None:
+def test_unknown_recipients_bounce() -> None:
     server = office()
     subject = "x" * 990
     call(
@@ -368,11 +354,11 @@ def test_unknown_recipients_are_reported_to_the_sender() -> None:
     assert report.body.endswith(":\neve@x.org\nal@x.org")
     assert report.in_reply_to == sent.message_id
     assert report.date > sent.date
-    call(server, "forward_email", email_id=report.id, to=CYD)  # it is a mail like any other
+    call(server, "forward_email", email_id=report.id, to=CYD)  # bounces can be forwarded
     assert len(server.sent()) == 2
 
 
-def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_mails_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     server = office()
     for path, size in (("a/x.bin", 2**20), ("b/x.bin", 0), ("y.bin", 2**20), ("c.bin", 3)):
         server.context.files.write(path, b"x" * size)
@@ -380,15 +366,18 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, more in (
         ("^invalid argument: to must name at least one", {"to": " "}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": "bob"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": f"{BOB}; {CYD}"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": f"{BOB}\nBcc: {CYD}"}),
-        ("^invalid argument: .* is no list of e-mail addresses", {"to": "(" * 5_000}),
-        ("^invalid argument: a subject is one line", {"subject": "a\nBcc: eve@far.net"}),
-        ("^invalid argument: a subject is one line", {"subject": "x" * 999}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": "bob"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": f"{BOB}; {CYD}"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": f"{BOB}\nBcc: {CYD}"}),
+        ("^invalid argument: .* is not a list of e-mail addresses", {"to": "(" * 5_000}),
+        ("^invalid argument: a subject must be one line", {"subject": "a\nBcc: eve@far.net"}),
+        ("^invalid argument: a subject must be one line", {"subject": "x" * 999}),
         ("^not found: there is no file", {"attachments": ["none"]}),
         ("outside of /workspace", {"attachments": ["../etc/passwd"]}),
-        ("^invalid argument: two attachments are called", {"attachments": ["a/x.bin", "b/x.bin"]}),
+        (
+            "^invalid argument: two attachments have the name",
+            {"attachments": ["a/x.bin", "b/x.bin"]},
+        ),
         (
             "^limit exceeded: a mail has at most 100 attachments",
             {"attachments": ["a/x.bin", "y.bin"]},
@@ -405,13 +394,13 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(
         server,
         "send_email",
-        "^limit exceeded: the mailboxes are full",
+        "^limit exceeded: attachments take at most 10 bytes",
         **plain,
         attachments=["c.bin"],
     )
 
 
-def test_answers_keep_the_thread() -> None:
+def test_replies_keep_the_thread() -> None:
     server = office()
     first = server.messages(ADA, "INBOX")[2]
     call(server, "reply_email", email_id="3", body="yes", reply_all=True, cc=BOB)
@@ -435,7 +424,7 @@ def test_answers_keep_the_thread() -> None:
         "reply_email",
         email_id=ids(call(server, "get_emails", folder="Sent"))[0],
         body="more",
-    )  # to whom the own mail went
+    )  # a reply to one's own mail goes to its recipient
     assert server.sent(ADA)[1].to == "ÉLODIE <e@far.net>"
     call(server, "forward_email", email_id="6", to="j@far.net", body="look")
     passed = server.sent(ADA)[2]
@@ -459,7 +448,7 @@ def test_drafts() -> None:
         "2025-01-15T09:00:03Z",
     )
     page = call(server, "get_drafts", page_size=1)
-    assert page == {  # the last that was changed
+    assert page == {  # latest change first
         "total": 2,
         "page": 1,
         "page_size": 1,
@@ -481,7 +470,11 @@ def test_drafts() -> None:
         server, "move_email", "^conflict: email .* is a draft", email_id=made, target_folder="Sent"
     )
     refused(
-        server, "move_email", "^conflict: email 2 is no draft", email_id="2", target_folder="Drafts"
+        server,
+        "move_email",
+        "^conflict: email 2 is not a draft",
+        email_id="2",
+        target_folder="Drafts",
     )
     refused(server, "reply_email", "^conflict: email .* is a draft", email_id=made, body="x")
     assert call(server, "delete_draft", draft_id=made) == f"Draft {made} deleted"
@@ -489,7 +482,7 @@ def test_drafts() -> None:
     assert (len(server.messages(ADA, "Drafts")), server.sent()) == (1, [])
 
 
-def test_one_user_cannot_reach_what_another_has() -> None:
+def test_users_cannot_reach_other_mailboxes() -> None:
     server = office()
     call(server, "save_draft", subject="plan", body="secret", to=CYD)
     call(server, "create_folder", folder_name="Private")
@@ -506,7 +499,7 @@ def test_one_user_cannot_reach_what_another_has() -> None:
         refused(server, "delete_emails", "^not found", email_ids=[mine])
     refused(server, "get_emails", "^not found: there is no folder", folder="Private")
     assert call(server, "search_emails", query="e")["total"] == 0
-    exported = call(server, "export_emails")  # the copy of what Bob wrote
+    exported = call(server, "export_emails")  # Bob's copy in Sent
     assert exported == "Exported 1 emails to /workspace/emails_export.json"
     assert "secret" not in server.context.files.read_text("emails_export.json")
 
@@ -530,7 +523,7 @@ def test_tasks_fill_mailboxes() -> None:
     assert server.folders(ADA) == ["INBOX", "Sent", "Drafts", "Trash", "Archive"]
     with pytest.raises(ToolError, match="not found: there is no user"):
         server.messages("no@x.org")
-    with pytest.raises(ToolError, match="the date of a mail has a time zone"):
+    with pytest.raises(ToolError, match="the date of a mail must have a time zone"):
         server.deliver(Mail(ADA, BOB, "", "", datetime(2025, 1, 1)))
     with pytest.raises(ToolError, match="not found: there is no mailbox"):
         server.deliver([old, Mail(ADA, "eve@x.org", "", "", DAY)])

@@ -1,6 +1,4 @@
-"""The filesystem server: answers of the published one, patterns, edits, and random calls
-against a model of a few lines.
-"""
+"""Filesystem server: answers, patterns, edits, and random calls against a small model."""
 
 from __future__ import annotations
 
@@ -10,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.files.filesystem import MAX_READ_CHARS, Filesystem
+from agentgym.office.files.filesystem import Filesystem
 from agentgym.office.files.patterns import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.text.tools import ToolError, tools_of
 
 
 class Client:
-    """Calls tools by name, through the checks of their schemas."""
+    """Calls tools by name, including schema validation."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -58,11 +56,8 @@ def test_reading(files: Client) -> None:
         for end in ({"head": many}, {"tail": many}):
             assert files("read_text_file", path="a.txt", **end) == "one\ntwo\nthree\n"
     assert files("read_text_file", path="a.txt", tail=2) == "three\n"
-    assert (
-        files("read_text_file", path="a.txt", head=99)
-        == files("read_text_file", path="a.txt", head=0)
-        == "one\ntwo\nthree\n"
-    )
+    for lines in (99, 0):
+        assert files("read_text_file", path="a.txt", head=lines) == "one\ntwo\nthree\n"
     assert files("read_text_file", path="bad.txt") == "\ufffd\ufffd"
     assert (
         files.refused("read_text_file", path="a.txt", head=1, tail=1)
@@ -86,9 +81,6 @@ def test_reading(files: Client) -> None:
         == 'a.txt:\none\ntwo\nthree\n\n\n---\nnone: Error - not found: there is no file "none"\n---\nsub/b.md:\nx\n'
     )
     assert files.refused("read_multiple_files", paths=[]).startswith("invalid argument")
-    files.server.context.files.write("long", "x" * (MAX_READ_CHARS + 1))
-    assert files.refused("read_text_file", path="long").startswith("limit exceeded")
-    assert "limit exceeded" in files("read_multiple_files", paths=["long"])
 
 
 def test_media(files: Client) -> None:
@@ -107,8 +99,6 @@ def test_media(files: Client) -> None:
     assert (
         files("read_media_file", path="z.bin")["resource"]["mimeType"] == "application/octet-stream"
     )
-    files.server.context.files.write("big.png", bytes(2 * 2**20 + 1))
-    assert files.refused("read_media_file", path="big.png").startswith("limit exceeded")
 
 
 def test_listing(files: Client) -> None:
@@ -123,14 +113,8 @@ def test_listing(files: Client) -> None:
     sized = files("list_directory_with_sizes", path="/workspace", sortBy="size").split("\n")
     assert sized[0] == "[FILE] z.bin                             2.93 KB"
     assert sized[-3:] == ["", "Total: 4 files, 2 directories", "Combined size: 2.95 KB"]
-    assert [line.split()[1] for line in sized[:6]] == [
-        "z.bin",
-        "a.txt",
-        "p.png",
-        "bad.txt",
-        "empty",
-        "sub",
-    ]
+    names = [line.split()[1] for line in sized[:6]]
+    assert names == ["z.bin", "a.txt", "p.png", "bad.txt", "empty", "sub"]
     tree = json.loads(files("directory_tree", path="."))
     assert tree[4] == {
         "name": "sub",
@@ -278,8 +262,8 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
 @pytest.mark.parametrize(
     "pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200, "{" * 120 + "}" * 120]
 )
-def test_no_pattern_takes_long(pattern: str) -> None:
-    """A matcher that goes back over what it has tried would not come to an end here."""
+def test_patterns_never_backtrack(pattern: str) -> None:
+    """A backtracking matcher would not terminate here."""
     assert isinstance(Patterns([pattern]).match("/".join(["a" * 200] * 30)), bool)
 
 
@@ -308,7 +292,7 @@ def test_searching(files: Client) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_calls_agree_with_a_dict(seed: int) -> None:
+def test_random_calls_match_a_dict(seed: int) -> None:
     rng = random.Random(seed)
     files, model = Client(Filesystem()), {}
     names = ["a", "b", "d/a", "d/b", "e/f/a"]

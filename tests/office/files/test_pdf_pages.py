@@ -1,6 +1,4 @@
-"""Pages of PDF files that are set without the layout engine of reportlab: its bytes, and the texts
-that pypdf reads.
-"""
+"""Fast page layout compared with the bytes of reportlab and the texts that pypdf reads."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import pytest
 
 import agentgym
 from agentgym.office.files import pdfs
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdf_pages import set_page
 from agentgym.office.files.pdfs import read_pdf, write_pdf
 
@@ -43,10 +41,10 @@ def block(rng: random.Random) -> Block:
     if kind < 0.8:
         return Box(sentence(rng, 4))
     columns = rng.randint(1, 5)
-    return Table([[sentence(rng, 2) for _ in range(columns)] for _ in range(rng.randint(1, 6))])
+    return PdfTable([[sentence(rng, 2) for _ in range(columns)] for _ in range(rng.randint(1, 6))])
 
 
-def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
+def test_pages_equal_reportlab() -> None:
     rng, count = random.Random(7), 0
     while count < 120:
         pages = [[block(rng) for _ in range(rng.randint(1, 9))] for _ in range(rng.randint(1, 3))]
@@ -63,23 +61,23 @@ def test_pages_and_their_texts_are_those_of_the_layout_engine() -> None:
         [],
         [""],
         ["line"] * 60,
-        [Table([["wide " * 30]])],
-        [Table([["a", ""]])],
+        [PdfTable([["wide " * 30]])],
+        [PdfTable([["a", ""]])],
         [Text("right", align="right")],
         *([text] for text in SPECIAL),
         *([Box(text)] for text in SPECIAL),
     ],
 )
-def test_what_the_layout_engine_breaks_or_changes_is_left_to_it(blocks: Sequence[Block]) -> None:
+def test_special_layouts_are_left_to_reportlab(blocks: Sequence[Block]) -> None:
     assert set_page(blocks, A4) is None
-    if not any(isinstance(each, Table) and "wide" in each.rows[0][0] for each in blocks):
+    if not any(isinstance(each, PdfTable) and "wide" in each.rows[0][0] for each in blocks):
         assert write_pdf([blocks]) == pdfs._build_pdf([blocks], "")
 
 
-def test_the_invoices_of_a_state_take_one_layout_for_each_form(
+def test_invoices_share_page_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Suppliers give titles to files, and pages that begin with bold letters come in few forms."""
+    """Page frames are cached by title and first bold page, which have few combinations."""
     built: list[str] = []
     build, read = pdfs._build_pdf, pdfs._read
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The server pdf_tools, and PDF files written for tasks."""
+"""PDF server, and PDF files written for tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.office.files.pdfs import (
     MAX_PAGES,
     MAX_WORK,
     Box,
-    Table,
+    PdfTable,
     Text,
     read_pdf,
     write_pdf,
@@ -32,7 +32,7 @@ INVOICE = [
         Text("ACME & Co <Ltd>", 18, bold=True, align="center"),
         "Invoice INV-7",
         Box("PAID"),
-        Table([["Item", "Price"], ["Desk", "$99.50"]]),
+        PdfTable([["Item", "Price"], ["Desk", "$99.50"]]),
         "",
         "Total: €99.50 – “thanks”",
     ],
@@ -49,31 +49,23 @@ def pdf() -> Client:
     return Client(server)
 
 
-def test_what_is_written_is_read_and_the_same_each_time() -> None:
+def test_writing_is_deterministic_and_readable() -> None:
     data = write_pdf(INVOICE, "Invoice")
     assert data == write_pdf(INVOICE, "Invoice")
     first, second = read_pdf(data)
-    words = [
-        "ACME & Co <Ltd>",
-        "Invoice INV-7",
-        "PAID",
-        "Item",
-        "Price",
-        "Desk",
-        "$99.50",
-        "Total: €99.50 – “thanks”",
-    ]
+    words = ["ACME & Co <Ltd>", "Invoice INV-7", "PAID", "Item", "Price", "Desk", "$99.50"]
+    words.append("Total: €99.50 – “thanks”")
     assert [line.strip() for line in first.split("\n") if line.strip()] == words
     assert second.strip() == "Page two"
     assert [page.extract_text() for page in pypdf.PdfReader(BytesIO(data)).pages] == [first, second]
 
 
-def test_long_texts_go_on_to_the_next_page_and_odd_signs_are_refused() -> None:
+def test_overflow_and_unsupported_characters() -> None:
     pages = read_pdf(write_pdf([[f"line {k}" for k in range(120)], []]))
     assert len(pages) == 4
     assert re.findall(r"\d+", " ".join(pages)) == [str(k) for k in range(120)]
     assert [len(read_pdf(write_pdf(each))) for each in ([["x"]], [[]], [[], []])] == [1, 1, 2]
-    for block in ("日本", Box("日本"), Table([["日本"]])):
+    for block in ("日本", Box("日本"), PdfTable([["日本"]])):
         with pytest.raises(
             ValueError, match=r"have no '日' \(in '日本'\); write it in Latin letters"
         ):
@@ -100,7 +92,7 @@ def test_pages_are_read(pdf: Client, first: int, last: int, pages: str) -> None:
     assert "".join(re.findall(r"leaf (\d)", shown)) == pages
 
 
-def test_facts_and_pages_without_text(pdf: Client) -> None:
+def test_info_and_blank_pages(pdf: Client) -> None:
     assert pdf("read_pdf_pages", pdf_file_path="five.pdf").count("leaf") == 1
     assert pdf("get_pdf_info", pdf_file_path="inv.pdf").split("\n")[:3] == [
         "PDF file information:",
@@ -179,7 +171,7 @@ def test_merging_and_extracting(pdf: Client) -> None:
         (
             "search_pdf_content",
             {"pdf_file_path": "inv.pdf", "pattern": "("},
-            'invalid argument: "(" is no regular expression',
+            'invalid argument: "(" is not a valid regular expression',
         ),
         (
             "search_pdf_content",
@@ -194,7 +186,7 @@ def test_merging_and_extracting(pdf: Client) -> None:
         ("search_pdf_next_page", {"search_id": "none"}, 'not found: there is no search "none"'),
     ],
 )
-def test_what_is_refused_leaves_no_file(
+def test_failed_calls_leave_no_file(
     pdf: Client, name: str, arguments: dict[str, Any], error: str
 ) -> None:
     assert pdf.refused(name, **arguments).startswith(error)
@@ -246,7 +238,7 @@ def test_searching_and_paging(pdf: Client) -> None:
 
 
 @pytest.mark.rotation
-def test_searches_do_not_take_for_ever(pdf: Client) -> None:
+def test_searches_are_bounded(pdf: Client) -> None:
     pdf.server.context.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
     for pattern in (r"(a+)+$", r"(a|aa)+b\1", r"(.*)*x", r"((a?){40}){40}b", r"(?:(?:a*)*)*c"):
         try:
@@ -254,10 +246,10 @@ def test_searches_do_not_take_for_ever(pdf: Client) -> None:
         except ToolError as error:
             assert "takes too long" in str(error)  # noqa: PT017 - either will do
     shown = pdf("search_pdf_content", pdf_file_path="long.pdf", pattern="")
-    assert f"Total matches: {MAX_MATCHES} (the search stopped there)" in shown
+    assert f"Total matches: {MAX_MATCHES} (the maximum)" in shown
 
 
-def test_broken_files_are_refused(pdf: Client) -> None:
+def test_broken_files_are_rejected(pdf: Client) -> None:
     rng = random.Random(4)
     whole = bytearray(write_pdf(INVOICE))
     read = 0
@@ -280,7 +272,7 @@ def test_broken_files_are_refused(pdf: Client) -> None:
 
 
 def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
-    """A file whose pages all show the same content, which may draw a form."""
+    """Return a file whose pages share one content stream, which may draw a form."""
     writer = pypdf.PdfWriter()
     generic = pypdf.generic
     name = generic.NameObject
@@ -323,10 +315,10 @@ def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
     ],
     ids=["operators", "elements", "operands", "comments", "operands of forms", "forms"],
 )
-def test_the_work_of_reading_is_bounded_over_all_pages(
+def test_reading_work_is_bounded_over_all_pages(
     monkeypatch: pytest.MonkeyPatch, content: bytes, pages: int, form: bytes
 ) -> None:
-    """A small file can say the same thing many times over."""
+    """A small file can repeat the same content many times."""
     monkeypatch.setattr(pdfs, "MAX_WORK", MAX_WORK // 10)
     monkeypatch.setattr(pdfs, "_FORM_WORK", pdfs._FORM_WORK // 4)
     stream = pypdf.generic.ContentStream
@@ -338,13 +330,13 @@ def test_the_work_of_reading_is_bounded_over_all_pages(
         return check(token_decrement=token_decrement, **options)
 
     monkeypatch.setattr(stream, "_check_limits", staticmethod(count))
-    with pytest.raises(ToolError, match="limit exceeded: the pages of the PDF file hold too much"):
+    with pytest.raises(ToolError, match="limit exceeded: the PDF file is too complex"):
         read_pdf(pdf_of(content, pages, form))
     assert words < MAX_WORK // 9
     assert read_pdf(pdf_of(b"BT /F 9 Tf (a) Tj ET /X Do", 2, b"BT (b) Tj ET")) == ("a\nb",) * 2
 
 
-def test_what_is_wrong_with_a_file_stays_out_of_the_host_s_log(
+def test_pypdf_warnings_stay_out_of_the_log(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for data in (

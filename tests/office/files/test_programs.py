@@ -1,4 +1,4 @@
-"""The servers python_execute and terminal: programs and command lines on the workspace."""
+"""Python and terminal servers on the workspace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def terminal() -> Client:
     return Client(Terminal())
 
 
-def test_python_works_on_the_files(python: Client) -> None:
+def test_python_changes_the_workspace(python: Client) -> None:
     files = python.server.context.files
     files.write("data/in.csv", "a,b\n1,2\n3,4\n")
     code = "import csv\nprint(sum(int(row['b']) for row in csv.DictReader(open('data/in.csv'))))\nopen('out.txt', 'w').write('x')"
@@ -46,7 +46,7 @@ def test_python_works_on_the_files(python: Client) -> None:
     assert files.is_file(".python_tmp/again.py")
 
 
-def test_python_that_fails_has_had_its_effects(python: Client) -> None:
+def test_failing_python_keeps_its_changes(python: Client) -> None:
     shown = python("python_execute", code="open('x', 'w').write('x')\n1 / 0", filename="f.py")
     assert shown.startswith(
         '=== STDERR ===\nTraceback (most recent call last):\n  File "/workspace/.python_tmp/f.py", line 2'
@@ -64,7 +64,7 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     shown = python(
         "python_execute", code="import os\nos.symlink('/etc/passwd', 'link')\nos.remove('x')"
     )
-    assert shown.endswith('Not kept, being no regular files or too big: "link"')
+    assert shown.endswith('Not kept (not regular files, or too large): "link"')
     assert (files.exists("link"), files.exists("x")) == (False, False)
 
 
@@ -80,12 +80,12 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
         ({"filename": "a\0b"}, "invalid argument"),
     ],
 )
-def test_what_python_refuses(python: Client, arguments: dict[str, Any], error: str) -> None:
+def test_invalid_python_calls(python: Client, arguments: dict[str, Any], error: str) -> None:
     assert python.refused("python_execute", code="print(1)", **arguments).startswith(error)
     assert list(python.server.context.files.walk()) == []
 
 
-def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
+def test_generated_names_are_deterministic(python: Client) -> None:
     for server in (PythonExecute(), PythonExecute()):
         shown = [Client(server)("python_execute", code="print(__file__)") for _ in range(2)]
         assert shown[0] != shown[1]
@@ -94,7 +94,7 @@ def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
     assert python.server.session["shown"][0] == python.server.session["shown"][1]
 
 
-def test_a_command_is_run_without_a_shell(terminal: Client) -> None:
+def test_a_plain_command_runs_without_a_shell(terminal: Client) -> None:
     needs_workbench()
     terminal.server.context.files.write("d/a.txt", "one\ntwo\n")
     assert terminal("run_command", command="wc -l d/a.txt") == (
@@ -119,7 +119,7 @@ def test_a_command_is_run_without_a_shell(terminal: Client) -> None:
     assert terminal.server.context.files.is_file("x")
 
 
-def test_a_line_with_operators_is_run_by_a_shell(terminal: Client) -> None:
+def test_operators_run_in_a_shell(terminal: Client) -> None:
     needs_workbench()
     files = terminal.server.context.files
     files.write("d/a.txt", "one\ntwo\n")
@@ -148,7 +148,7 @@ def test_a_line_with_operators_is_run_by_a_shell(terminal: Client) -> None:
     [
         ("", "the command is empty"),
         (" ; ", "the command is empty"),
-        ("echo " + "x" * 2_048, "the command is 2053 characters long, at most 2048 are allowed"),
+        ("echo " + "x" * 2_048, "the command has 2053 characters, at most 2048 are allowed"),
         ("bash -c ls", 'the command "bash" is not allowed'),
         ("python3 x.py", 'the command "python3" is not allowed'),
         ("ls && sleep 1", 'the command "sleep" is not allowed'),
@@ -172,7 +172,7 @@ def test_a_line_with_operators_is_run_by_a_shell(terminal: Client) -> None:
         ('echo "`curl x`" | cat', "command substitution is not supported"),
     ],
 )
-def test_what_the_rules_forbid(terminal: Client, command: str, reason: str) -> None:
+def test_forbidden_commands(terminal: Client, command: str, reason: str) -> None:
     terminal.server.context.files.write("d/a.txt", "one\n")
     error = terminal.refused("run_command", command=command)
     assert error.startswith("security violation: ")
@@ -180,7 +180,7 @@ def test_what_the_rules_forbid(terminal: Client, command: str, reason: str) -> N
     assert "\n" not in error
 
 
-def test_lines_are_parsed_as_a_shell_does() -> None:
+def test_parsing_matches_bash() -> None:
     needs_workbench()
     rng, files, direct = random.Random(5), Workspace(), []
     for _ in range(3_000):
@@ -203,7 +203,7 @@ def test_cd_alone_is_an_error(terminal: Client) -> None:
     assert terminal.refused("run_command", command="cd d").startswith("invalid argument: cd alone")
 
 
-def test_a_command_that_takes_too_long_has_had_its_effects(
+def test_a_timed_out_command_keeps_its_changes(
     terminal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_workbench()
@@ -213,7 +213,7 @@ def test_a_command_that_takes_too_long_has_had_its_effects(
     assert terminal.server.context.files.is_file("x")
 
 
-def test_the_rules_name_all_that_is_allowed(terminal: Client) -> None:
+def test_the_rules_list_all_allowed_commands(terminal: Client) -> None:
     needs_workbench()
     rules = terminal("show_security_rules").split("\n")
     allowed = rules[rules.index("Allowed Commands:") + 2].split(", ")
@@ -229,7 +229,7 @@ def test_the_rules_name_all_that_is_allowed(terminal: Client) -> None:
     assert {path.rpartition("/")[2] for path in there[:-2]} == {*allowed} - {"cd"}
 
 
-def test_the_servers_of_an_office_share_the_files() -> None:
+def test_servers_share_files() -> None:
     needs_workbench()
     office = Office(["filesystem", "terminal", "python_execute"])
     office.context.files.write("a", "1")
@@ -243,7 +243,7 @@ def test_the_servers_of_an_office_share_the_files() -> None:
     assert sandbox._process is None
 
 
-def test_an_env_ends_its_sandbox_when_it_is_closed_or_reset() -> None:
+def test_close_and_reset_stop_the_sandbox() -> None:
     needs_workbench()
     env = tool_env(make("NhlB2bAnalysis", length=8_000))
     for end in (env.close, env.reset):
@@ -256,23 +256,15 @@ def test_an_env_ends_its_sandbox_when_it_is_closed_or_reset() -> None:
 
 
 @pytest.mark.parametrize("server", [PythonExecute, Terminal])
-def test_a_host_that_cannot_run_programs_is_an_error_for_the_user(
-    server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_without_sandbox_raises(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     monkeypatch.setattr(workbench, "_command", lambda: ("/no/bwrap",))
-    call = (
-        {"python_execute": {"code": "1"}}
-        if server is PythonExecute
-        else {"run_command": {"command": "ls"}}
-    )
-    for name, arguments in call.items():
-        with pytest.raises(
-            RuntimeError,
-            match=r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'",
-        ):
-            Client(server())(name, **arguments)
+    name, arguments = "python_execute", {"code": "1"}
+    if server is Terminal:
+        name, arguments = "run_command", {"command": "ls"}
+    remedy = r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'"
+    with pytest.raises(RuntimeError, match=remedy):
+        Client(server())(name, **arguments)
     monkeypatch.setitem(sys.modules, "agentgym.sandboxes.workbench", None)
-    for name, arguments in call.items():
-        with pytest.raises(RuntimeError, match="programs cannot run on this host"):
-            Client(server())(name, **arguments)
+    with pytest.raises(RuntimeError, match="programs cannot run on this host"):
+        Client(server())(name, **arguments)

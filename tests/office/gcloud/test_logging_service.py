@@ -1,6 +1,4 @@
-"""Cloud Logging: writing, reading by filters, routing; against facts and an evaluation of its
-own.
-"""
+"""Cloud Logging: writing, filters and routing, with hand-computed facts."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ LATER = [START + timedelta(hours=k) for k in range(6)]
 
 @pytest.fixture
 def cloud() -> GoogleCloud:
-    """Six entries, told by their number: 0 to 5, an hour apart, all in the past."""
+    """Six past entries, one per hour, identified by the hour."""
     made = GoogleCloud()
     past = [when - timedelta(days=1) for when in LATER]
     made.logging.log_all(
@@ -50,13 +48,13 @@ def cloud() -> GoogleCloud:
 
 
 def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
-    """The numbers of the entries that a filter lets through."""
+    """Return the numbers of the entries that pass a filter."""
     text = cloud.logging.logging_read_logs(log_filter)
     return sorted(int(moment[11:13]) - 9 for moment in re.findall(HEADING, text, re.MULTILINE))
 
 
 def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
-    """The messages of the entries that are read, in the order of the answer."""
+    """Return the messages of a listing in order."""
     text = cloud.logging.logging_read_logs(*arguments, **others)
     count = re.match(r"Log entries \((\d+)\):\n\n", text)
     parts = re.split(rf"{HEADING}\n", text, flags=re.MULTILINE)[2::2]
@@ -131,25 +129,25 @@ def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> Non
     ("log_filter", "problem"),
     [
         ("foo=1", 'no field "foo"; its fields are logName'),
-        ("severity>=LOUD", '"LOUD" is no severity; use one of DEFAULT'),
-        ("timestamp>yesterday", '"yesterday" is no time'),
-        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* stands in double quotes"),
+        ("severity>=LOUD", '"LOUD" is not a severity; use one of DEFAULT'),
+        ("timestamp>yesterday", '"yesterday" is not a time'),
+        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* in double quotes"),
         ("a AND", "a value is missing at the end"),
         ("AND a", "a value is missing before"),
         ("severity=", "a value is missing at the end"),
         ("(a", "a parenthesis is not closed"),
-        ("a)", r'"\)" stands where'),
+        ("a)", r'unexpected "\)"'),
         ('"a', "cannot read"),
         ('SEARCH("a")', 'the function "SEARCH" is not supported'),
         ("LOG_ID(a, b)", "LOG_ID has one argument"),
-        ('textPayload=~"("', "is no regular expression of RE2"),
+        ('textPayload=~"("', "is not a valid RE2 expression"),
         ("(" * 50 + "a" + ")" * 50, "nested at most 20 deep"),
         ("a " * 101, "at most 100 comparisons"),
         ("a" * 20_001, "at most 20000 characters"),
         ("NOT " * 4000, "a value is missing"),
     ],
 )
-def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
+def test_invalid_filters(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem):
         cloud.logging.logging_read_logs(log_filter)
     with pytest.raises(ToolError, match=problem):
@@ -157,7 +155,7 @@ def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, probl
     assert len(cloud.store.find("log_sinks")) == 2
 
 
-def test_random_filters_agree_with_python() -> None:
+def test_random_filters_match_python() -> None:
     rng = np.random.default_rng(4)
     letters = "abcd"
     entries = [
@@ -166,9 +164,7 @@ def test_random_filters_agree_with_python() -> None:
     ]
 
     def draw(depth: int) -> tuple[str, str]:
-        """A filter and the same in Python, which wants parentheses where the filter need not
-        have them.
-        """
+        """Return a random filter and its Python equivalent."""
         act = rng.integers(4) if depth else 0
         if act == 0:
             letter = letters[rng.integers(4)]
@@ -193,7 +189,7 @@ def test_random_filters_agree_with_python() -> None:
         ], mine
 
 
-def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
+def test_regular_expressions_take_linear_time(cloud: GoogleCloud) -> None:
     cloud.logging.log("app", "a" * 50_000)
     assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], (
         "one that goes back would not come to an end"
@@ -245,7 +241,7 @@ def test_entries_are_written_and_read_back() -> None:
         cloud.logging.logging_delete_log("exam_log")
 
 
-def test_pages_end() -> None:
+def test_paging() -> None:
     cloud = GoogleCloud()
     cloud.logging.log_all(
         "app",
@@ -268,7 +264,7 @@ def test_pages_end() -> None:
             cloud.logging.logging_read_logs(*arguments)
 
 
-def test_long_messages_are_cut_among_others_and_whole_alone() -> None:
+def test_long_messages_are_cut_in_lists() -> None:
     cloud = GoogleCloud()
     for text in ("a" * 200, "b" * 201, "one\ntwo"):
         cloud.logging.logging_write_log("app", text)
@@ -321,7 +317,7 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     assert cloud.store.rows("PRAGMA foreign_key_check") == []
 
 
-def test_audit_logs_are_kept_apart() -> None:
+def test_audit_logs_have_their_own_bucket() -> None:
     cloud = GoogleCloud()
     cloud.logging.logging_write_log("cloudaudit.googleapis.com/activity", "x")
     assert messages(cloud) == messages(cloud, log_bucket="_Required") == ["x"]
@@ -355,7 +351,7 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
             cloud.logging.logging_create_log_sink("t", destination)
-    with pytest.raises(ToolError, match="conflict: there is a sink"):
+    with pytest.raises(ToolError, match="conflict: sink"):
         cloud.logging.logging_create_log_sink("s", "storage://archive")
 
 
@@ -368,14 +364,14 @@ def test_log_buckets() -> None:
         "- _Required\n  Location: global\n  Retention (days): 400\n  State: ACTIVE\n  Locked: True\n"
         "- mine\n  Location: us-east1\n  Retention (days): 30\n  State: ACTIVE\n  Locked: False"
     )
-    with pytest.raises(ToolError, match="conflict: there is a log bucket"):
+    with pytest.raises(ToolError, match="conflict: log bucket"):
         cloud.logging.logging_create_log_bucket("mine", "us-east1")
     for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.logging.logging_create_log_bucket(*arguments)
 
 
-def test_the_work_of_filling_grows_with_what_is_filled() -> None:
+def test_filling_scales_linearly() -> None:
     def fill(cloud: GoogleCloud, count: int) -> None:
         cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
         cloud.storage.add_bucket("box")

@@ -52,6 +52,9 @@ class Difference:
     params: frozenset[str] | set[str] = frozenset()
 
 
+DISABLED = Difference("The account has no access to this feature: every call is refused.")
+
+
 def facts(server: str) -> dict[str, Any]:
     """Return the facts of a server by tool."""
     read: dict[str, Any] = json.loads((FOLDER / f"{server}.json").read_text(encoding="utf-8"))

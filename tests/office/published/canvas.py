@@ -7,11 +7,10 @@ from typing import Any
 
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.context import START, OfficeContext
-from tests.office.published import Call, Difference
+from tests.office.published import DISABLED, Call, Difference
 
 SOON = START + timedelta(days=3)
 ANSWERS = [{"answer_text": "4", "answer_weight": 100}, {"answer_text": "5", "answer_weight": 0}]
-RATINGS = [{"description": "Good", "long_description": "All of it.", "points": 10}]
 
 
 def prepared() -> Canvas:
@@ -37,10 +36,6 @@ def prepared() -> Canvas:
         credits=3,
     )
     canvas.quizzes.add_question(1, "2 + 2?", answers=ANSWERS)
-    canvas.library.add_page(1, "Reading list", "Books.")
-    canvas.library.add_folder(1, "Slides")
-    canvas.library.add_file("week1.pdf", 1_000, course_id=1, folder=1)
-    canvas.accounts.add_account("Faculty")
     return canvas
 
 
@@ -82,27 +77,6 @@ CALLS = [
     inside("update_quiz_question", quiz_id=1, question_id=2, **QUESTION),
     inside("delete_quiz_question", "Question 2 deleted", quiz_id=1, question_id=2),
     inside("delete_quiz", "Quiz 2 deleted", quiz_id=2),
-    inside("create_module", name="Week 1", published=True),
-    inside(
-        "create_module_item", module_id=1, title="Quiz", type="Quiz", content_id=1, published=True
-    ),
-    inside("list_modules"),
-    inside("get_module", module_id=1),
-    inside("list_module_items", module_id=1),
-    inside("get_module_item", module_id=1, item_id=1),
-    inside(
-        "create_rubric",
-        title="Essays",
-        description="For all.",
-        criteria=[{"description": "Style", "ratings": RATINGS}],
-    ),
-    inside("list_rubrics"),
-    inside("get_rubric", rubric_id=1),
-    inside("list_files"),
-    Call("canvas_get_file", {"file_id": 1}, r"\{.*\}"),
-    inside("list_folders"),
-    inside("list_pages"),
-    inside("get_page", r"\{.*\}", page_url="reading-list"),
     inside("enroll_user", user_id=3),
     inside("update_course", syllabus_body="Sums."),
     inside("get_syllabus"),
@@ -114,7 +88,6 @@ CALLS = [
     login("sue", "lane"),
     inside("submit_assignment", assignment_id=1, submission_type="online_text_entry", body="Done."),
     inside("start_quiz_attempt", quiz_id=1),
-    inside("mark_module_item_complete", module_id=1, item_id=1),
     Call("canvas_get_upcoming_assignments", {}),
     Call("canvas_get_dashboard_cards", {}),
     Call("canvas_list_calendar_events", {}),
@@ -129,20 +102,6 @@ CALLS = [
     Call("canvas_logout", {}),
     login("ada", "root"),
     Call("canvas_create_course", {"account_id": 1, "name": "Logic"}),
-    Call("canvas_get_account", {"account_id": 1}),
-    Call("canvas_list_account_courses", {"account_id": 1}, r"\[.*\]"),
-    Call("canvas_list_account_users", {"account_id": 1}, r"\[.*\]"),
-    Call(
-        "canvas_create_user",
-        {
-            "account_id": 1,
-            "user": {"name": "Eve Hall"},
-            "pseudonym": {"unique_id": "eve@example.edu"},
-        },
-    ),
-    Call("canvas_list_sub_accounts", {"account_id": 1}),
-    Call("canvas_get_account_reports", {"account_id": 1}),
-    Call("canvas_create_account_report", {"account_id": 1, "report": "provisioning_csv"}),
 ]
 
 _PASSWORD = "No service shows a password."
@@ -155,23 +114,14 @@ DIFFERENCES = {
     **dict.fromkeys(
         (
             "canvas_create_course",
-            "canvas_get_account",
-            "canvas_list_sub_accounts",
-            "canvas_create_account_report",
             "canvas_create_assignment",
             "canvas_update_assignment",
-            "canvas_create_module",
-            "canvas_create_module_item",
-            "canvas_mark_module_item_complete",
             "canvas_create_quiz",
             "canvas_update_quiz",
             "canvas_publish_quiz",
             "canvas_delete_quiz",
             "canvas_add_quiz_question",
             "canvas_update_quiz_question",
-            "canvas_create_rubric",
-            "canvas_list_rubrics",
-            "canvas_get_rubric",
             "canvas_get_conversation",
         ),
         Difference(_RIGHTS),
@@ -209,11 +159,6 @@ DIFFERENCES = {
     "canvas_health_check": Difference(_PASSWORD, lacking={"user.password"}),
     "canvas_get_user_profile": Difference(_PASSWORD, lacking={"password"}),
     "canvas_update_user_profile": Difference(_PASSWORD, lacking={"password"}),
-    "canvas_create_user": Difference(
-        "No service shows a password; the one that is given is the one that counts, and only "
-        "administrators create users.",
-        lacking={"password"},
-    ),
     "canvas_update_course": Difference(_TEACHER, added={"teacher_name"}),
     "canvas_get_upcoming_assignments": Difference(
         "Only the user's own courses count, by the clock of the task, and they name their teachers.",
@@ -240,18 +185,7 @@ DIFFERENCES = {
     "canvas_start_quiz_attempt": Difference(
         "Attempts are counted and end with the time limit.", added={"attempt", "end_at"}
     ),
-    "canvas_get_account_reports": Difference(
-        "A report is made of the tables that its parameters choose.", added={"[].parameters"}
-    ),
     "canvas_get_discussion_topic": Difference(_NOT_SEEN),
-    "canvas_get_file": Difference(_NOT_SEEN),
-    "canvas_get_page": Difference(_NOT_SEEN),
-    "canvas_list_account_courses": Difference(
-        "It lists the courses, for administrators; the published one always fails."
-    ),
-    "canvas_list_account_users": Difference(
-        "It lists the users, for administrators; the published one always fails."
-    ),
     "canvas_create_conversation": Difference(
         "Recipients take part in the conversation and get the message."
     ),
@@ -264,4 +198,15 @@ DIFFERENCES = {
     "canvas_get_quiz_questions": Difference(
         "Students see the questions without the key, and none before the quiz opens."
     ),
+    **{
+        f"canvas_{tool}": DISABLED
+        for tool in (
+            *("list_files", "get_file", "list_folders", "list_pages", "get_page"),
+            *("list_modules", "get_module", "list_module_items", "get_module_item"),
+            *("mark_module_item_complete", "create_module", "create_module_item"),
+            *("list_rubrics", "get_rubric", "create_rubric"),
+            *("get_account", "list_account_courses", "list_account_users", "create_user"),
+            *("list_sub_accounts", "get_account_reports", "create_account_report"),
+        )
+    },
 }

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from tests.office.published import Call, Difference
+from tests.office.published import DISABLED, Call, Difference
 
-ZONE = "us-central1-a"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/lb"
 
@@ -20,7 +19,6 @@ def prepared() -> GoogleCloud:
     cloud.bigquery.load("shop", "sales", {"id": "INT64", "name": "STRING"}, [(1, "a"), (2, None)])
     cloud.storage.add_bucket("box")
     cloud.storage.put_object("box", "a.txt", "hello")
-    cloud.compute.add_instance("vm", ZONE, status="TERMINATED")
     cloud.logging.log("app", "it runs", "NOTICE")
     cloud.context.files.write("in.csv", "id,name\n3,c\n")
     return cloud
@@ -141,11 +139,6 @@ STORAGE = [
         {"bucket_name": "other", "blob_name": "c.txt"},
         r"Deleted c\.txt from bucket other",
     ),
-    Call(
-        "storage_generate_signed_url",
-        {"bucket_name": "box", "blob_name": "a.txt"},
-        r"URL to GET box/a\.txt for 60 minutes:\nhttps://\S+",
-    ),
     Call("storage_enable_versioning", {"bucket_name": "box"}, "Versioning enabled for bucket box"),
     Call(
         "storage_set_bucket_lifecycle",
@@ -166,46 +159,6 @@ STORAGE = [
             "- Delete after 30 days",
         ),
     ),
-]
-COMPUTE = [
-    Call("compute_list_instances", {}, rf"Instances \(1\):\n- vm: TERMINATED in {ZONE}"),
-    *(
-        call
-        for verb in ("start", "restart", "stop", "delete")
-        for call in (
-            Call(
-                f"compute_{verb}_instance",
-                {"instance_name": "vm", "zone": ZONE},
-                rf"Started to {verb} instance vm in zone {ZONE} \(operation \S+\)",
-            ),
-            Call(
-                "compute_wait_for_operation",
-                from_answer(r"(?P<operation_name>operation-\w+)", zone=ZONE),
-                r"Operation \S+ completed",
-            ),
-        )
-    ),
-    Call(
-        "compute_create_instance",
-        {"instance_name": "web", "zone": ZONE},
-        rf"Started to create instance web in zone {ZONE} \(operation \S+\)",
-    ),
-    Call(
-        "compute_get_instance",
-        {"instance_name": "web", "zone": ZONE},
-        record(
-            "Instance web",
-            "Status: STAGING",
-            f"Zone: {ZONE}",
-            "Machine Type: e2-micro",
-            f"Created: {TIME}",
-            r"Internal IP: [\d.]+",
-            "Boot Disk: web",
-            "Network Tags: None",
-            "Labels: None",
-        ),
-    ),
-    Call("compute_list_zones", {}, r"Zones \(\d+\):(?:\n- [a-z]+-[a-z0-9]+-[a-z])+"),
 ]
 LOGGING = [
     Call(
@@ -252,13 +205,9 @@ LOGGING = [
     ),
     Call("logging_delete_log_sink", {"sink_name": "sk"}, "Deleted log sink sk"),
 ]
-CALLS = [*BIGQUERY, *STORAGE, *COMPUTE, *LOGGING]
+CALLS = [*BIGQUERY, *STORAGE, *LOGGING]
 
 BUCKET = "A bucket or object that is not there is an error"
-INSTANCE = (
-    "An instance that is not there or has another operation under way is an error, and the answer names the operation, which "
-    "`compute_wait_for_operation` waits for"
-)
 DIFFERENCES = {
     "bigquery_run_query": Difference(
         "GoogleSQL runs as in BigQuery: unquoted `dataset.table`, scripts, functions in SQL (temporary ones and those of a "
@@ -295,9 +244,6 @@ DIFFERENCES = {
     "storage_get_bucket_info": Difference(
         "Versioning and lifecycle rules are those that were set; each rule has a line."
     ),
-    "storage_generate_signed_url": Difference(
-        f"{BUCKET}, and the URL is signed as in Cloud Storage."
-    ),
     "storage_copy_object": Difference(f"{BUCKET}."),
     "storage_move_object": Difference(f"{BUCKET}."),
     "storage_enable_versioning": Difference(
@@ -309,19 +255,6 @@ DIFFERENCES = {
     "storage_set_bucket_lifecycle": Difference(
         "The rule takes effect; objects can also get a colder storage class.",
         params={"storage_class"},
-    ),
-    "compute_create_instance": Difference(
-        "Names, zones and machine types follow the rules of Compute Engine, and the answer names the operation, "
-        "which `compute_wait_for_operation` waits for."
-    ),
-    "compute_delete_instance": Difference(f"{INSTANCE}."),
-    "compute_start_instance": Difference(f"{INSTANCE}."),
-    "compute_stop_instance": Difference(f"{INSTANCE}."),
-    "compute_restart_instance": Difference(f"{INSTANCE}."),
-    "compute_list_instances": Difference("A zone that is not there is an error."),
-    "compute_list_zones": Difference("All zones of Compute Engine are listed, not six."),
-    "compute_wait_for_operation": Difference(
-        "Waiting takes time on the clock of the episode, and an operation that is not there is an error."
     ),
     "logging_write_log": Difference(
         "An object is written as a structured entry.", params={"message"}
@@ -343,4 +276,13 @@ DIFFERENCES = {
         "The sinks _Default and _Required are listed too, as in Cloud Logging."
     ),
     "logging_delete_log_sink": Difference("A sink that is not there is an error."),
+    "storage_generate_signed_url": DISABLED,
+    **{
+        f"compute_{tool}": DISABLED
+        for tool in (
+            *("list_instances", "create_instance", "delete_instance", "start_instance"),
+            *("stop_instance", "restart_instance", "get_instance", "list_zones"),
+            "wait_for_operation",
+        )
+    },
 }

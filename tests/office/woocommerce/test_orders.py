@@ -1,10 +1,9 @@
-"""The shop: orders, refunds and reports, by hand and against a model of stock and money."""
+"""Shop: orders, refunds and reports, by hand and against a model of the stock."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.office.context import START
-from agentgym.office.woocommerce.money import cents, discounts, money, share
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 from tests.office.woocommerce.shop_checks import (
@@ -30,92 +28,30 @@ def shop() -> WooCommerce:
     return make_shop()
 
 
-def test_an_order_with_coupon_taxes_shipping_and_fee(shop: WooCommerce) -> None:
-    """Lines 30.00 + 4.50, less 10 %: 27.00 + 4.05; tax of 20 % and 5 % on top of that
-    (compound), shipping taxed by the first.
-    """
-    shop.taxes.woo_tax_rates_create(country="DE", rate="20", name="VAT")
-    shop.taxes.woo_tax_rates_create(country="", rate="99", name="else")
-    shop.taxes.woo_tax_rates_create(
-        country="DE", rate="5.0", name="Eco", priority=2, compound=True, shipping=False
-    )
-    shop.coupons.woo_coupons_create({"code": "Ten", "amount": "10", "discount_type": "percent"})
+def test_an_order_with_shipping_and_fee(shop: WooCommerce) -> None:
     first = order(
-        shop, (1, 3), (2, 1), billing={"country": "DE"}, coupon_lines=[{"code": "TEN"}], customer_id=2,
-        shipping_lines=[{"method_id": "flat_rate", "total": "5.00"}], fee_lines=[{"name": "Gift", "total": "2"}],
-    )  # fmt: skip
+        shop,
+        (1, 3),
+        (2, 1),
+        shipping_lines=[{"method_id": "flat_rate", "total": "5.00"}],
+        fee_lines=[{"name": "Gift", "total": "2"}],
+    )
     assert [(line["quantity"], line["price"]) for line in first["line_items"]] == [
-        (3, "9.00"),
-        (1, "4.05"),
+        (3, "10.00"),
+        (1, "4.50"),
     ]
-    assert first["subtotal"] == "34.50"
-    # 27.00 → 5.40 + 1.62; 4.05 → 0.81 + 0.24 (0.243); fee 2.00 → 0.40 + 0.12; shipping 5.00 → 1.00
-    assert [line["total_tax"] for line in first["line_items"]] == ["7.02", "1.05"]
-    assert (
-        first["shipping_total"],
-        first["shipping_tax"],
-        first["cart_tax"],
-        first["total_tax"],
-    ) == (
-        "5.00",
-        "1.00",
-        "8.59",
-        "9.59",
-    )
-    assert (first["discount_total"], first["total"], first["status"]) == (
-        "3.45",
-        "47.64",
-        "pending",
-    )
-    assert [
-        (tax["label"], tax["tax_total"], tax["shipping_tax_total"]) for tax in first["tax_lines"]
-    ] == [
-        ("VAT", "6.61", "1.00"),
-        ("Eco", "1.98", "0.00"),
-    ]
-    assert first["coupon_lines"][0]["discount"] == "3.45"
-    assert shop.coupons.woo_coupons_list(code="ten")[0]["usage_count"] == 1
-    again = shop.orders.woo_orders_update(
-        first["id"],
-        {"coupon_lines": [], "line_items": [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]},
-    )
-    assert [(line["quantity"], line["price"]) for line in again["line_items"]] == [(1, "10.00")]
-    assert (again["total"], again["discount_total"]) == (
-        "21.12",
-        "0.00",
-    )  # 10 + 2 + 5, taxes 2.60 + 0.52 + 1.00, rounded by line
-    assert shop.coupons.woo_coupons_get(1)["usage_count"] == 0
+    assert (first["subtotal"], first["shipping_total"]) == ("34.50", "5.00")
+    assert (first["total"], first["total_tax"], first["status"]) == ("41.50", "0.00", "pending")
+    lines = [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]
+    again = shop.orders.woo_orders_update(first["id"], {"line_items": lines})
+    assert [line["quantity"] for line in again["line_items"]] == [1]
+    assert again["total"] == "17.00"
     before = shop.orders.woo_orders_get(first["id"])
     after = shop.orders.woo_orders_update(first["id"], before)
     assert {**after, "date_modified": 0} == {**before, "date_modified": 0}
 
 
-@pytest.mark.parametrize(("coupon", "why"), [
-    ({"status": "draft"}, "there is no such coupon"),
-    ({"date_expires": "2025-01-15T09:00:00"}, "it has expired"),
-    ({"usage_limit": 1}, "its limit of uses is reached"),
-    ({"usage_limit_per_user": 1}, "its limit of uses by one customer is reached"),
-    ({"minimum_amount": "10.01"}, "the order must be worth 10.01"),
-    ({"maximum_amount": "9.99"}, "the order must be worth 9.99 at most"),
-    ({"email_restrictions": ["*@y.org"]}, "it is for other customers"),
-    ({"product_ids": [2]}, "no product of the order"),
-    ({"excluded_product_ids": [1]}, "no product of the order"),
-    ({"product_categories": [1]}, "no product of the order"),
-    ({"excluded_product_categories": [2]}, "no product of the order"),
-    ({}, ""),
-])  # fmt: skip
-def test_coupons_that_cannot_be_used(shop: WooCommerce, coupon: dict[str, Any], why: str) -> None:
-    shop.coupons.add("ABC", "2.5", discount_type="fixed_product")
-    use = {"coupon_lines": [{"code": "abc"}], "customer_id": 2, "billing": {"email": "ann@x.org"}}
-    assert order(shop, (1, 1), (1, 2), **use)["total"] == "22.50"
-    shop.coupons.woo_coupons_update(1, coupon)
-    if why:
-        refused(f'coupon "abc" cannot be used: {why}', lambda: order(shop, (1, 1), **use))
-    else:
-        assert order(shop, (1, 1), **use)["total"] == "7.50"
-
-
-def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> None:
+def test_orders_change_the_stock(shop: WooCommerce) -> None:
     first = order(shop, (1, 3), (3, 1))
     assert stock(shop) == [100, 100, 100]
     for status, left, sold in (
@@ -152,10 +88,10 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
     assert stock(shop)[1] == -101
 
 
-def test_refunds_are_bounded(shop: WooCommerce) -> None:
+def test_refunds(shop: WooCommerce) -> None:
     whole = order(shop, (1, 3), (2, 2), payment_method="cod", **PAID)
     give = shop.refunds.woo_orders_refunds_create
-    refused("cannot pay back", lambda: give(1, amount="1.00", refundPayment=True))
+    refused("cannot refund", lambda: give(1, amount="1.00", refundPayment=True))
     for amount in ("39.01", "0", None):
         refused("0.01 to 39.00 can be refunded", lambda amount=amount: give(1, amount=amount))
     refused("amount: an amount is from 0", lambda: give(1, amount="-1"))
@@ -163,11 +99,11 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         "no line of this order with id 9", lambda: give(1, lineItems=[{"id": 9, "quantity": 1}])
     )
     refused(
-        "more than what is left to refund of line 1",
+        "exceeds what is left to refund of line 1",
         lambda: give(1, lineItems=[{"id": 1, "quantity": 4}]),
     )
     refused(
-        "more than what is left",
+        "exceeds what is left",
         lambda: give(
             1, lineItems=[{"id": 1, "refund_total": "20"}, {"id": 1, "refund_total": "10.01"}]
         ),
@@ -179,11 +115,11 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         99,
     )
     refused(
-        "conflict: 20.00 of the order are refunded",
+        "conflict: 20.00 of the order have been refunded",
         lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "quantity": 0}]}),
     )
     refused(
-        "more than what is left to refund of line 1",
+        "exceeds what is left to refund of line 1",
         lambda: give(1, lineItems=[{"id": 1, "quantity": 2}], amount="1"),
     )
     assert shop.orders.woo_orders_get(1)["refunds"] == [{"id": 1, "total": "-20.00"}]
@@ -193,14 +129,14 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
         whole["total"],
     )
     refused("can be refunded", lambda: give(1, amount="0.01"))
-    order(shop, (1, 1), payment_method="paypal", **PAID)
-    assert give(2, amount="1", refundPayment=True)["api_refund"] is True
+    order(shop, (1, 1), **PAID)
+    assert give(2, amount="1")["api_refund"] is False
     assert (
         shop.orders.woo_orders_update(2, {"status": "refunded"})["refunds"][1]["total"] == "-9.00"
     )
 
 
-def test_orders_are_listed(shop: WooCommerce) -> None:
+def test_listing_orders(shop: WooCommerce) -> None:
     day = timedelta(days=1)
     rows = (
         ("completed", 2, 1, 7),
@@ -257,7 +193,7 @@ def test_orders_are_listed(shop: WooCommerce) -> None:
     assert (note["note"], note["customer_note"], note["order_id"]) == ("Call back", True, 1)
 
 
-def test_orders_that_cannot_be(shop: WooCommerce) -> None:
+def test_invalid_orders(shop: WooCommerce) -> None:
     for data, why in (
         ({"line_items": [{"product_id": 9}]}, "not found: there is no product with id 9"),
         ({"line_items": [{"sku": "none"}]}, 'no product with SKU "none"'),
@@ -269,12 +205,13 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
                     {"product_id": 1},
                 ]
             },
-            "limit exceeded: an order is worth",
+            "limit exceeded: the total of an order",
         ),
         ({"line_items": [{"id": 1}]}, "the order has no line item with id 1"),
         ({"customer_id": 9}, "no customer with id 9"),
         ({"status": "done"}, "orderData.status"),
         ({"currency": "dollars"}, "orderData.currency"),
+        ({"coupon_lines": [{"code": "x"}]}, "orderData.coupon_lines"),
         ({"shipping_lines": [{"total": "1"}]}, "a new shipping line needs a method_id"),
         ({"fee_lines": [{"total": "1"}]}, "a new fee line needs a name"),
     ):
@@ -289,7 +226,7 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
         "a price by hand stays when the order is sent back"
     )
     refused(
-        "the product of a line stays",
+        "the product of a line cannot change",
         lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}),
     )
     shop.products.woo_products_delete(3, force=True)
@@ -373,56 +310,19 @@ def test_reports(shop: WooCommerce) -> None:
     )
 
 
-@given(st.integers(0, 10**9), st.lists(st.integers(0, 10**6), max_size=9))
-def test_shares_add_up(total: int, weights: list[int]) -> None:
-    parts = share(total, weights)
-    assert sum(parts) == (total if any(weights) else 0)
-    assert all(
-        abs(part * sum(weights) - total * weight) < sum(weights) + (not sum(weights))
-        for part, weight in zip(parts, weights, strict=True)
-    )
-
-
-@given(
-    st.sampled_from(["percent", "fixed_cart", "fixed_product"]),
-    st.integers(0, 100),
-    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 999)), min_size=1),
-    st.none() | st.integers(0, 9),
-)
-def test_a_discount_takes_no_more_than_there_is(
-    kind: str, amount: int, lines: list[tuple[int, int]], limit: int | None
-) -> None:
-    rows = [{"quantity": n, "subtotal": n * price, "total": n * price} for n, price in lines]
-    cut = discounts(
-        {"discount_type": kind, "amount": str(amount), "limit_usage_to_x_items": limit}, rows
-    )
-    assert all(0 <= less <= row["total"] for less, row in zip(cut, rows, strict=True))
-    worth = sum(row["total"] for row in rows)
-    if kind != "fixed_product" and limit is None:
-        assert (
-            abs(sum(cut) - min(worth, worth * amount / 100 if kind == "percent" else 100 * amount))
-            <= 0.5
-        )
-    assert cents(money(sum(cut))) == sum(cut)
-
-
 def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
-    """One call about an order, with arguments that are right or nearly so."""
+    """Make a random call that is valid or nearly so."""
     orders = [row["id"] for row in shop.orders.all()]
     pick = lambda values: values[int(rng.integers(len(values)))]  # noqa: E731
     lines = [
         {"product_id": int(rng.integers(1, 4)), "quantity": int(rng.integers(1, 9))}
         for _ in range(int(rng.integers(1, 4)))
     ]
-    place = {
-        "billing": {"country": pick(["DE", "FR"])},
-        "coupon_lines": [{"code": "c"}] if rng.random() < 0.4 else [],
-    }
     status = pick(["pending", "processing", "on-hold", "completed", "cancelled", "failed"])
     if not orders or rng.random() < 0.25:
         shipping = [{"method_id": "flat_rate", "total": f"{int(rng.integers(999)) / 100}"}]
         shop.orders.woo_orders_create(
-            {"status": status, "line_items": lines, "shipping_lines": shipping, **place}
+            {"status": status, "line_items": lines, "shipping_lines": shipping}
         )
         return
     number = pick(orders)
@@ -430,7 +330,7 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
     changed = [{"id": pick(items)["id"], "quantity": int(rng.integers(0, 6))}] if items else lines
     pick([
         lambda: shop.orders.woo_orders_update(number, {"status": status}),
-        lambda: shop.orders.woo_orders_update(number, {"line_items": changed + lines[:1], **place}),
+        lambda: shop.orders.woo_orders_update(number, {"line_items": changed + lines[:1]}),
         lambda: shop.refunds.woo_orders_refunds_create(number, amount=f"{int(rng.integers(1, 3000)) / 100}"),
         lambda: shop.orders.woo_orders_delete(number, force=bool(rng.random() < 0.5)),
     ])()  # fmt: skip
@@ -438,17 +338,14 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32))
-def test_whatever_is_done_sums_and_stock_are_right(seed: int) -> None:
+def test_random_calls_match_a_model(seed: int) -> None:
     shops = []
     for _ in range(2):
         rng, shop = np.random.default_rng(seed), WooCommerce()
         shop.products.add_all(
             {"name": f"P{k}", "regular_price": f"{k}.35", "stock_quantity": 50} for k in range(3)
         )
-        shop.taxes.woo_tax_rates_create(country="DE", rate="19.5")
-        shop.taxes.woo_tax_rates_create(country="", rate="3", priority=2, compound=True)
-        shop.coupons.add("c", "12.5", discount_type="percent")
-        booked: dict[int, dict[int, int]] = {}  # the model: what each order holds of each product
+        booked: dict[int, dict[int, int]] = {}  # the model: quantities by order and product
         for _ in range(25):
             try:
                 legal_call(shop, rng)
@@ -470,5 +367,5 @@ def test_whatever_is_done_sums_and_stock_are_right(seed: int) -> None:
                 50 - sum(sold.get(product, 0) for sold in booked.values()) for product in (1, 2, 3)
             ]
             check_laws(shop)
-        shops.append(json.dumps([shop.orders.all(), shop.products.all(), shop.coupons.all()]))
+        shops.append(json.dumps([shop.orders.all(), shop.products.all()]))
     assert shops[0] == shops[1]

@@ -71,9 +71,7 @@ PROTECTED = (
     "reviews",
     "orders",
     "customers",
-    "coupons",
     "settings",
-    "webhooks",
 )
 
 

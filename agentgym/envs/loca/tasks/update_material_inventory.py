@@ -60,7 +60,7 @@ QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (
 # Tables of the shop that no step changes, but for the MUTABLE_COLUMNS of the products.
 PROTECTED = (
     "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
-    "customers", "coupons", "settings", "webhooks",
+    "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}

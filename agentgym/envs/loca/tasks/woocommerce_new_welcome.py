@@ -97,9 +97,7 @@ PROTECTED = (
     "categories",
     "refunds",
     "notes",
-    "coupons",
     "settings",
-    "webhooks",
 )
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,

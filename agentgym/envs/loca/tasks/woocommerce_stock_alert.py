@@ -98,9 +98,7 @@ PROTECTED = (
     "tags",
     "orders",
     "customers",
-    "coupons",
     "settings",
-    "webhooks",
 )
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from agentgym.envs.loca.draws import pick
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Slot, load_texts
-from agentgym.office.files.pdf_blocks import Block, Box, Table, Text
+from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
 
 SLOTS: Mapping[str, Slot] = {
@@ -179,7 +179,7 @@ def draw_invoice(
         *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods),
     ]
     lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
-    parts: dict[str, Sequence[Block]] = {"|": [Table(table)], "=": lines, "!": [payment]}
+    parts: dict[str, Sequence[Block]] = {"|": [PdfTable(table)], "=": lines, "!": [payment]}
     pdf = write_pdf(_pages(pick(rng, LAYOUTS), facts, parts), title=host)
     return {
         "id": key,

@@ -1,6 +1,6 @@
-"""Conversion of chats to Messages API requests and of answers to replies.
+"""Chats as requests to the Anthropic Messages API, and its responses as replies.
 
-Unexpected content raises `AnswerError`; no server answer raises anything else.
+Any malformed response raises `AnswerError`, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,39 +27,36 @@ from agentgym.training.rollout.endpoints.chat_completions import (
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
+# Replies whose thinking blocks are kept: several thousand turns of a few episodes.
 MAX_SIGNED = 20_000
-"""Replies whose thinking blocks are kept: several thousand turns for a few episodes."""
 # Stop reasons of truncated replies.
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
-# Characters that the API rejects in tool names.
+# Characters that tool names cannot contain.
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# The API's maximum length of a tool name.
+# The API's limit for tool names.
 _MAX_NAME = 128
-# Placeholder, since the API rejects messages without content.
+# The API rejects messages without content.
 _EMPTY = "(empty)"
 
-# Marks the last block that the server should cache for the next request.
+# Marks the end of a cacheable prefix.
 _CACHED = {"type": "ephemeral"}
 
 Block = dict[str, Any]
 
 
 class SignedThinking:
-    """Thinking blocks of replies, indexed by their text.
+    """Thinking blocks of replies, by the visible thinking.
 
-    The API accepts thinking only with its signature, which messages do not store. Blocks that are
-    no longer known, such as after a restart, are left out of requests.
+    The API accepts thinking only with its signature, which messages cannot store. Unknown thinking,
+    as after a restart, is omitted from requests.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[Block]] = {}
 
     def remember(self, blocks: Sequence[Block]) -> str:
-        """Store thinking blocks and return the text that finds them.
-
-        Thinking that the API hides is identified by a digest.
-        """
+        """Store thinking blocks and return the text that finds them; hidden thinking gets a digest."""
         if not blocks:
             return ""
         said = [text for block in blocks if isinstance(text := block.get("thinking"), str) and text]
@@ -71,17 +68,17 @@ class SignedThinking:
         return thought
 
     def find(self, thought: str) -> list[Block]:
-        """Return the blocks of a thinking text; empty if unknown."""
+        """Return the blocks of a thought; empty if unknown."""
         return self._blocks.get(thought, [])
 
 
 def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, Any]:
-    """Return the request fields `system`, `messages` and `tools` of a chat.
+    """Return a request's `system`, `messages` and `tools` for a chat.
 
     Args:
         chat: The chat; its leading system messages become `system`.
-        signed: Thinking blocks of its replies.
-        native: Send tools and structured calls.
+        signed: The thinking blocks of its replies.
+        native: Whether to send tools and structured calls.
     """
     begin = next((k for k, m in enumerate(chat.messages) if m.role != "system"), len(chat.messages))
     system = "\n\n".join(message.text for message in chat.messages[:begin])
@@ -101,9 +98,8 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
 
 
 def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[str, Any]]:
-    """Return alternating user and assistant turns.
-
-    Tool results come first in a user turn. The last block is marked for the prompt cache.
+    """Return messages with alternating roles, tool results first in a user turn; the last message
+    ends the cacheable prefix.
     """
     out: list[dict[str, Any]] = []
     open_calls: set[str] = set()
@@ -127,7 +123,7 @@ def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[
 
 
 def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
-    """Yield a reply's blocks; an unparsable reply is sent verbatim, including failed markup."""
+    """Yield the blocks of a reply. A reply without a readable call is sent verbatim."""
     yield from map(dict, signed.find(message.thinking))
     unread = message.raw and not message.calls
     text = _LEADING_THOUGHT.sub("", message.raw) if unread else message.text
@@ -168,10 +164,10 @@ def _image_block(image: Image) -> Block:
 
 
 def load_message(text: str) -> Any:
-    """Parse the body of an answer.
+    """Parse the body of a response.
 
     Raises:
-        AnswerError: The body is not the JSON of a message, or reports an error.
+        AnswerError: It is not the JSON of a message, or reports an error.
     """
     answer = load_json(text)
     if not isinstance(dig(answer, "content"), list) or dig(answer, "type") != "message":
@@ -180,12 +176,12 @@ def load_message(text: str) -> Any:
 
 
 def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
-    """Convert an answer to a reply and store its thinking blocks.
+    """Convert a response to a reply and store its thinking blocks.
 
-    A truncated call is dropped, since its arguments are incomplete.
+    A truncated call is omitted, because its arguments are incomplete.
 
     Raises:
-        AnswerError: A block has an unexpected type.
+        AnswerError: A block has an unknown type.
     """
     content: list[Any] = list(answer["content"])
     if is_cut(answer) and dig(content, -1, "type") == "tool_use":
@@ -201,30 +197,30 @@ def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
         elif kind == "tool_use":
             parts.append(call_text(block.get("name"), block.get("input"), dialect))
         else:
-            raise AnswerError(f"content has {quote(block)}, which is not text, thinking or a call")
+            raise AnswerError(f"content has {quote(block)}, which is no text, thinking or call")
     thought = signed.remember(thoughts)
     return Reply(join_parts([f"<think>\n{thought}\n</think>" if thought else "", *parts]))
 
 
 def _thinking_block(block: Mapping[str, Any]) -> Block:
-    """Return the fields of a thinking block that are sent back to the server."""
+    """Return the fields of a thinking block that are sent back."""
     kept = {
         name: block[name]
         for name in ("type", "thinking", "signature", "data")
         if isinstance(block.get(name), str)
     }
     if not kept.keys() & {"thinking", "data"}:
-        raise AnswerError(f"content has {quote(block)}, which contains no thinking")
+        raise AnswerError(f"content has {quote(block)}, which holds no thinking")
     return kept
 
 
 def is_cut(answer: Any) -> bool:
-    """Return whether a token limit truncated the answer."""
+    """Report whether the response ended at a token limit."""
     return dig(answer, "stop_reason") in _CUT
 
 
 def to_usage(answer: Mapping[str, Any]) -> EndpointUsage:
-    """Return an answer's usage; unreadable counts are 0 and increase `unmetered`."""
+    """Return the usage of a response. Unreadable counts are 0 and set `unmetered`."""
     fresh, cached, stored, written = (
         token_count(dig(answer, "usage", f"{kind}_tokens"))
         for kind in ("input", "cache_read_input", "cache_creation_input", "output")

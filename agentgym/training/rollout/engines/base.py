@@ -1,7 +1,7 @@
-"""Engine and slot interfaces, and the `lockstep` engine.
+"""The common parts of all engines, and the engine that runs in the collector's thread.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and posts its answers to a
-mailbox, so the collector can wait for any slot and give one up without affecting the others.
+An engine opens slots. A slot plays one episode at a time with a `Player` and answers into a
+mailbox, so the collector can wait for any slot and give up on one without the others.
 """
 
 from __future__ import annotations
@@ -28,29 +28,27 @@ MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
 """A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
-"""Seconds that slots may take to close before they are killed; enough for a running tool call."""
+"""Seconds for closing slots before they are killed: enough for a running tool call."""
 OPENING = 60.0
-"""Extra seconds, on top of the timeout, to open a slot: importing a deep-learning library is slow.
-"""
+"""Additional seconds for opening a slot: importing a deep-learning library takes some."""
 NEVER = float("inf")
-"""Start time of work that has not started."""
+"""The start time of something that has not started."""
+# Garbage collection threshold for any number of slots. Python's 700 would scan recorded steps so
+# often that it takes a third of the step time at 1,000 slots.
 YOUNG = 50_000
-"""Minimum garbage-collection threshold. With Python's default of 700, collections visit the
-recorded steps so often that they take a third of the step time at 1,000 slots.
-"""
+# Garbage collection threshold per slot. A step adds about twelve objects that live until the end of
+# its episode, so most are freed without ever being scanned; 200 garbage objects take 20 kB.
 YOUNG_PER_SLOT = 200
-"""Garbage-collection threshold per slot. A step allocates about twelve objects that live as long as
-the episode; most are then freed before a collection visits them. 200 objects take about 20 kB.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure that makes a slot unusable.
+    """Failure of a slot, which is unusable afterwards.
 
     Attributes:
         cause: The error in one line.
-        by_policy: The policy failed after its own retries, so the episode is not played again.
+        by_policy: Whether the policy could not reply. It has already retried, so replaying the
+            episode would not help.
     """
 
     cause: str
@@ -58,79 +56,77 @@ class Failure:
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""Result of a reset, result of a step, or a failure."""
+"""The result of a reset or a step, or a failure."""
 
 
 class Slot(ABC):
-    """Place that plays one episode at a time and posts answers to a mailbox.
+    """A place that plays episodes one after another and answers into a mailbox.
 
     Args:
         number: The slot's index in the collector.
 
     Attributes:
-        began: When the current request started (`time.monotonic`), or `NEVER`; waiting for a turn
-            does not count as hanging. It lies in the future when the request first has to start a
-            process.
-        dead: Whether the slot has been given up; its later answers are ignored.
+        began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
+            for its turn is not hung. In the future if the work starts with something slow, such as
+            a new process.
+        dead: Whether it was given up, so that its answers no longer count.
     """
 
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Use this policy from now on. Slots that never own a policy need not implement it."""
+        """Use this policy from now on; slots that never get one need not override this."""
         raise NotImplementedError
 
     @abstractmethod
     def reset(self, seed: int) -> None:
-        """Start an episode and post its first chat."""
+        """Start an episode; the answer goes into the mailbox."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or one by the slot's own policy if None, and post the outcome."""
+        """Play a reply, or the reply of the slot's own policy; the answer goes into the mailbox."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop immediately, without waiting."""
+        """Stop whatever is running, without waiting."""
 
 
 class Answers:
-    """Mailbox for slot answers, with many writers and one reader."""
+    """Mailbox for slots' answers, filled by many threads and emptied by one."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[Slot, Answer]] = deque()
         self._arrived = threading.Event()
 
     def put(self, item: tuple[Slot, Answer]) -> None:
-        """Post an answer with its slot."""
+        """Put an answer with its slot."""
         self._answers.append(item)
         if not self._arrived.is_set():
             self._arrived.set()
 
     def wake(self) -> None:
-        """Wake the reader if it is waiting."""
+        """Wake the waiting reader, if there is one."""
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, waiting for one if there are none.
-
-        The list is empty after a timeout or a wake-up. A wake-up can arrive late, for an answer
-        that was already returned.
+        """Return all answers, waiting for one if there are none; empty after a timeout or a
+        wake-up, which may arrive late.
         """
         if not self._answers:
             self._arrived.wait(timeout)
-        self._arrived.clear()  # before taking the answers, so a later one sets it again
+        self._arrived.clear()  # first, so that later answers are announced again
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
 
 class Engine:
-    """Way to play episodes; subclasses implement `slot`.
+    """Way to run episodes. Subclasses implement `slot`.
 
     Attributes:
-        isolates: An error in a slot costs only that slot's episode. If False, the error is raised.
-        replicates: By default each slot has its own access to the policy.
-        recovered: Number of times an episode was restored after its worker was ended because of
-            another episode.
+        isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
+            raised.
+        replicates: Whether slots call the policy by default.
+        recovered: How often an episode was restored because its shared worker had to be ended.
     """
 
     isolates = True
@@ -138,7 +134,7 @@ class Engine:
     recovered = 0
 
     def share(self, policy: Policy) -> Any:
-        """Return the policy in the form that slots receive."""
+        """Return the form in which slots receive a policy."""
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
@@ -146,11 +142,11 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for closed slots, then free shared resources."""
+        """Wait up to `GRACE` seconds for closed slots, and free shared resources."""
 
 
 class LocalSlot(Slot):
-    """Slot that plays synchronously in the collector's thread."""
+    """Slot in the collector's thread."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
@@ -174,10 +170,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """Engine that plays all slots in the collector's thread, always in the same order.
-
-    Use it for fast worlds and for exact resumption.
-    """
+    """Everything in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
 
     isolates = False
 
@@ -187,31 +180,31 @@ class Lockstep(Engine):
 
 
 def factory_of(env: EnvLike) -> MakeEnv:
-    """Return a function that makes the env."""
+    """Return the function that makes an env."""
     if isinstance(env, str):
         env = spec(env)
     return partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    """Start a daemon thread."""
+    """Start a thread that does not keep the interpreter alive."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 
 
 def describe(error: BaseException) -> str:
-    """Return an error in one line."""
+    """Format an error as one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure that an error in a slot causes."""
+    """Return the failure for an error raised in a slot."""
     return Failure(describe(error), isinstance(error, PolicyError))
 
 
 class RareGarbageCollection:
-    """Raise the garbage-collection threshold while slots are in use."""
+    """Garbage collector threshold, raised while any slots are in use."""
 
     _lock = threading.Lock()
     _users = _slots = 0
@@ -219,7 +212,7 @@ class RareGarbageCollection:
 
     @classmethod
     def begin(cls, slots: int) -> None:
-        """Raise the threshold for additional slots."""
+        """Raise the threshold for more slots."""
         with cls._lock:
             if not cls._users:
                 cls._before = gc.get_threshold()
@@ -237,5 +230,5 @@ class RareGarbageCollection:
     def _set(cls, slots: int) -> None:
         cls._slots = slots
         young = max(YOUNG, YOUNG_PER_SLOT * slots) if cls._users else 0
-        if cls._before[0]:  # 0 means that the user has disabled collection
+        if cls._before[0]:  # 0 means that the user disabled collection
             gc.set_threshold(max(young, cls._before[0]), *cls._before[1:])

@@ -1,7 +1,5 @@
-"""Deltas between consecutive chats and replies.
-
-Episodes are stored and sent as deltas, so their size grows with new text and tokens, not with the
-history.
+"""Differences between the steps of an episode. Stored and sent data grows with new text and tokens,
+never with the history.
 """
 
 from __future__ import annotations
@@ -15,17 +13,17 @@ from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
 
 T = TypeVar("T")
-# Chats kept as bases for deltas: one for each agent of a team.
+# Chats that a new one may be compared with: one per agent of a team.
 _MOST_RECENT = 16
 
 
 class ChatDelta(NamedTuple):
-    """Chat as a change to an earlier chat.
+    """A chat relative to an earlier one.
 
     Attributes:
-        kept: Number of leading messages kept.
-        messages: The messages that follow.
-        tools: The tools, or None if unchanged.
+        kept: The number of common leading messages.
+        messages: The messages after them.
+        tools: The tools, if they differ.
     """
 
     kept: int
@@ -34,12 +32,12 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
-        """Return the delta from one chat to another.
+        """Return the difference between two chats.
 
         Args:
-            chat: The new chat.
+            chat: The chat.
             before: The earlier chat.
-            kept: Length of their shared prefix, if known.
+            kept: The number of common leading messages, if known.
         """
         kept = chat.shared_prefix(before) if kept is None else kept
         return cls(
@@ -49,10 +47,10 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Return the new chat, which shares the kept messages with the earlier one.
+        """Rebuild the chat, sharing the common messages.
 
         Raises:
-            ValueError: The delta keeps more messages than the earlier chat has.
+            ValueError: It keeps more messages than there are.
         """
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
@@ -62,20 +60,20 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # The earlier chat's last message was replaced (a hint, say), so this one's may be replaced too.
+        # The end of the previous chat was replaced, as with ephemeral hints, so this one's may be
+        # too.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """Reply as a change to an earlier reply.
-
-    Unless the context was edited, a prompt starts with the previous prompt and its reply tokens.
+    """A reply relative to an earlier one: its prompt continues that prompt and reply, unless the
+    context was edited.
 
     Attributes:
         text: The action.
-        kept: Number of leading ids kept from the earlier prompt and reply.
-        new: The prompt ids that follow.
+        kept: The number of common leading ids.
+        new: The prompt ids after them.
         ids: The sampled token ids.
         logprobs: Their log-probabilities.
     """
@@ -88,10 +86,10 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return the delta from one reply to another.
+        """Return the difference between two replies.
 
         Args:
-            reply: The new reply.
+            reply: The reply.
             before: The earlier reply.
             kept: The result of `continued`, if known.
         """
@@ -99,15 +97,13 @@ class ReplyDelta(NamedTuple):
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Return the new reply.
+        """Rebuild the reply.
 
         Raises:
-            ValueError: The delta keeps more ids than the earlier reply has.
+            ValueError: It keeps more ids than there are.
         """
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
-            raise ValueError(
-                f"a prompt keeps {self.kept} ids of the previous prompt, which has fewer"
-            )
+            raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
         if not self.kept and not self.new:
             return Reply(self.text, (), self.ids, self.logprobs)
         ids = as_token_ids(before.prompt_ids)
@@ -117,26 +113,25 @@ class ReplyDelta(NamedTuple):
 
 
 class Recent(Generic[T]):
-    """Recently sent chats or replies, in the same order on both sides.
-
-    A new item is encoded against the nearest one, since the agents of a team take turns.
+    """Recently transferred chats or replies, identical on both sides. A new one is written relative
+    to the nearest, because the agents of a team take turns.
 
     Args:
-        empty: The first item, which is never removed.
-        size: Returns an item's total length.
+        empty: The first item, which stays.
+        size: Counts the parts of an item that can be kept.
     """
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the index of the item with the longest shared prefix, and that prefix's length."""
+        """Return the index of the item that shares most with a new one, and how much."""
         counts = list(map(kept, self.items))
         most = max(counts)
         return counts.index(most), most
 
     def add(self, item: T, base: int, kept: int) -> None:
-        """Add an item; it replaces its base if it extends all of it."""
+        """Add an item, replacing its base if it contains the whole of it."""
         if base and kept == self._size(self.items[base]):
             del self.items[base]
         self.items.append(item)
@@ -145,8 +140,8 @@ class Recent(Generic[T]):
 
 
 class Border:
-    """One end of a connection that sends chats and replies as deltas; both ends keep the same
-    state.
+    """One side of a connection that transfers chats and replies as differences; both sides keep
+    equal state.
     """
 
     def __init__(self) -> None:
@@ -183,7 +178,7 @@ class Border:
 
 
 def continued(reply: Reply, before: Reply) -> int:
-    """Return the length of the prefix that a prompt shares with the previous prompt and reply."""
+    """Count a prompt's leading ids that equal the previous prompt and reply."""
     if not reply.prompt_ids:
         return 0
     prompt = as_token_ids(reply.prompt_ids)
@@ -194,5 +189,5 @@ def continued(reply: Reply, before: Reply) -> int:
 
 
 def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
-    """Return ids as `TokenIds`, which share a buffer."""
+    """Return ids as versions of a shared buffer."""
     return ids if isinstance(ids, TokenIds) else TokenIds(ids)

@@ -1,4 +1,4 @@
-"""Dispatcher: starts, records, times and retries the episodes in their slots."""
+"""Running episodes in their slots: started, recorded, timed, retried."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ from agentgym.training.rollout.trajectory import Trajectory
 
 
 class CollectionError(RuntimeError):
-    """Too many episodes in a row failed, so the cause is not specific to one of them."""
+    """Error: many consecutive episodes fail, so the cause is not a single episode."""
 
 
 @dataclass
 class Counts:
-    """Episode counts of a collector.
+    """Outcomes of the requested episodes.
 
     Attributes:
-        begun: Episodes started; each has ended, failed, been cancelled, or is in progress.
-        ended: Episodes played to their end.
-        broken: Episodes reported with a failure.
-        cancelled: Episodes in progress, or not yet yielded, when the collection was left.
-        retried: Number of restarts after a failure.
-        recovered: Number of times an episode was restored after its worker was ended because of
-            another episode.
+        begun: Started episodes. Each has ended, failed, been cancelled, or is running.
+        ended: Episodes played to the end.
+        broken: Episodes reported as failures.
+        cancelled: Episodes that were running or not yet yielded when the collection stopped.
+        retried: Restarts of failed episodes.
+        recovered: Restored episodes, whose shared worker had to be ended for another's sake.
         late: Ignored answers of slots that had been given up.
     """
 
@@ -59,31 +58,31 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Episode in a slot, with its position among the seeds."""
+    """A starting or running episode in a slot, and its position among the seeds."""
 
     place: int
     seed: int
     attempt: int = 1
     recording: Recording | None = None
-    asked: int = 0  # number of the pending request; 0 if there is none
+    asked: int = 0  # the number of the slot's open request; 0 if there is none
 
 
 class Dispatcher:
-    """Slots of a collector and the episodes in them.
+    """The slots of a collector and their episodes.
 
     Args:
         engine: Opens the slots.
-        make_env: Makes the env of a slot.
+        make_env: Makes a slot's env.
         spec: The env's spec as JSON text.
-        num_slots: Maximum number of slots.
-        timeout: Seconds that a slot may take to answer; None for no limit.
-        retries: Maximum number of restarts per episode.
+        num_slots: The maximum number of slots.
+        timeout: Seconds for an answer; None for no limit.
+        retries: The maximum number of restarts of a failed episode.
 
     Attributes:
-        counts: Episode counts.
-        ready: Slots whose chats wait for a reply, oldest first.
-        ended: Positions and trajectories of ended episodes that were not yet taken.
-        pending: Number of slots with a pending request.
+        counts: The outcomes of the episodes.
+        ready: The slots whose chats wait for a reply, in order of arrival.
+        ended: Positions and trajectories of finished episodes not yet taken.
+        pending: The number of slots with open requests.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Dispatcher:
         self._runs: dict[Slot, _Run] = {}
         self._deadlines: list[tuple[float, int, Slot]] = []
         self._requests = count(1)
-        self._broken = 0  # consecutive failures
+        self._broken = 0  # failures since the last complete episode
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
         self.counts = Counts()
@@ -112,13 +111,13 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """Set the policy of the slots (None leaves it unchanged) and the labels of trajectories."""
+        """From now on, give slots this policy (unless None) and trajectories these labels."""
         self._policy, self._labels = policy, labels
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start episodes while there are seeds and free slots; return whether any is in progress."""
+        """Start episodes while there are seeds and room; report whether any is running."""
         while len(self._runs) < self._num_slots and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
@@ -126,10 +125,10 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record new answers and give up slots that hang.
+        """Record answers, and give up hung slots.
 
         Args:
-            wait: Maximum seconds to wait for an answer; None for no limit.
+            wait: The maximum seconds to wait for an answer; None for no limit.
         """
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
@@ -146,9 +145,8 @@ class Dispatcher:
     def advancing(
         self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
     ) -> Iterator[None]:
-        """Play replies and record answers in another thread while the body runs.
-
-        The body must not use this object.
+        """Play replies while another thread records answers. The dispatcher must not be used
+        otherwise until then.
         """
         ended = threading.Event()
         errors: list[Exception] = []
@@ -158,7 +156,7 @@ class Dispatcher:
                 self.reply(slots, replies)
                 while not ended.is_set():
                     self.advance(None)
-            except Exception as error:  # noqa: BLE001 - raised in the collecting thread
+            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
                 errors.append(error)
 
         thread = start_thread(advance, "agentgym-dispatcher")
@@ -172,10 +170,9 @@ class Dispatcher:
             raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
-        """Take up to `most` ready slots, oldest first, in the order of their seeds.
-
-        Slots with the same seed are taken together because their prompts share a prefix. Ordering
-        by seed makes a sampling policy independent of which slots happen to be free.
+        """Take the first ready slots, each with the others of its seed, whose chats share a prefix.
+        They come in seed order, so that a policy's random choices do not depend on which slots are
+        open.
         """
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
@@ -185,14 +182,11 @@ class Dispatcher:
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
     def chats(self, slots: Sequence[Slot]) -> list[Chat]:
-        """Return the chats that wait in these slots."""
+        """Return the waiting chats of slots."""
         return [run.recording.chat for slot in slots if (run := self._runs[slot]).recording]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
-        """Play a reply in each slot.
-
-        None stands for a reply of the slot's own policy; a `PolicyError` ends the episode.
-        """
+        """Play a reply in each slot (None for its own policy's); end the episodes without one."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
             if isinstance(reply, PolicyError):
@@ -206,15 +200,15 @@ class Dispatcher:
 
     @property
     def under_way(self) -> int:
-        """Return the number of episodes in progress."""
+        """Return the number of running episodes."""
         return len(self._runs)
 
     def give_up_all(self) -> None:
-        """Cancel the episodes in progress and discard ended ones that were not taken."""
+        """End the running episodes and forget those not yet taken."""
         slots = list(self._runs)
         self.counts.cancelled += len(slots)
         for slot in slots:
-            slot.dead = True  # mark all before a worker continues with one
+            slot.dead = True  # all of them, before a worker continues with one
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -227,7 +221,7 @@ class Dispatcher:
         self._deadlines.clear()
 
     def close(self) -> None:
-        """Close all slots, including those that hang."""
+        """Close the slots, including hung ones."""
         self.give_up_all()
         for slot in self._idle:
             slot.close()
@@ -252,10 +246,10 @@ class Dispatcher:
             heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
 
     def _hung(self) -> Iterator[Slot]:
-        """Yield slots that have exceeded the timeout.
+        """Yield the slots that have worked too long on a request.
 
-        Deadlines are checked when due. An answered request's deadline is dropped; if the work
-        started later than it was requested, the deadline is postponed.
+        Deadlines are checked when they are due. An answered request's deadline is dropped; if work
+        started later than requested, the deadline moves.
         """
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
@@ -291,7 +285,7 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
-        """Restart a slot's episode in a new slot of the same number, or report the failure."""
+        """Restart a slot's episode in a new slot of the same number, or give it up."""
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.by_policy:
@@ -304,9 +298,11 @@ class Dispatcher:
     def _break_off(self, run: _Run, cause: str) -> None:
         self._broken += 1
         self.counts.broken += 1
-        # Twice the slots, since all may fail together for a temporary cause.
+        # Twice over, because all slots may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
-            raise CollectionError(f"{self._broken} episodes in a row failed; last failure: {cause}")
+            raise CollectionError(
+                f"{self._broken} episodes broke one after the other; the last one: {cause}"
+            )
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""
         self.ended.append((run.place, recording.trajectory(cause + attempts)))

@@ -1,4 +1,4 @@
-"""Prefetching: background processes generate instances into the reset cache."""
+"""Draws instances ahead of time, in separate processes, into the reset cache."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from agentgym.training.rollout.engines.base import MakeEnv
 from agentgym.training.rollout.engines.workers import follow_the_parent, interrupts_left_to_parent
 from agentgym.world import reset_cache
 
-# Prefetching only uses CPU time that envs and policy leave free.
+# The processes use only idle time.
 _NICENESS = 10
-# More would outpace any run: large instances take seconds to generate and minutes to play.
+# More processes would write more than a run reads: a large instance takes seconds to draw and
+# minutes to play.
 _MOST_WORKERS = 8
 
 
 class Prefetcher:
-    """Generates instances in the background, so later resets read them from the reset cache.
+    """Draws instances in the background, so that later resets find them in the reset cache.
 
-    It resets an env of the same kind with the same seeds. Without a reset cache
-    (`agentgym.world.reset_cache`) it does nothing. Errors are left to the reset that needs the
-    instance.
+    It resets an env of the same kind with the same seeds, so it draws exactly what resets draw.
+    Without a reset cache (`agentgym.world.reset_cache`) it does nothing. Errors are left to the
+    reset that would have used the instance.
 
     Args:
         make_env: Makes the env.
-        workers: Number of processes; by default half the CPUs, at most eight.
+        workers: The number of processes; by default half the number of CPUs.
     """
 
     def __init__(self, make_env: MakeEnv, workers: int | None = None) -> None:
@@ -48,7 +49,7 @@ class Prefetcher:
         self._pending: dict[int, Future[None]] = {}
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Start generating the instances of some seeds and return immediately."""
+        """Start drawing the instances of seeds; return at once."""
         if reset_cache.active() is None:
             return
         if self._pool is None:
@@ -66,7 +67,7 @@ class Prefetcher:
                     self._pending[seed] = self._pool.submit(_draw, self._pickled, seed)
 
     def wait(self) -> None:
-        """Wait until all requested instances are generated."""
+        """Wait until all requested instances are drawn."""
         for drawn in self._pending.values():
             drawn.exception()
 
@@ -80,10 +81,8 @@ class Prefetcher:
 
 def _begin_worker(folder: str) -> None:
     follow_the_parent()
-    os.environ[reset_cache.VARIABLE] = (
-        folder  # the fork server may have started before the variable was set
-    )
-    if hasattr(os, "nice"):  # not on Windows
+    os.environ[reset_cache.VARIABLE] = folder  # the process server may be older than the variable
+    if hasattr(os, "nice"):  # Windows has no niceness
         os.nice(_NICENESS)
 
 

@@ -1,4 +1,6 @@
-"""Ray engine: actors that each play the episodes of many slots."""
+"""Collection on a Ray cluster: actors play many slots each and, by default, have a copy of the
+policy.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from agentgym.training.rollout.engines.workers import WorkerServer
 
 
 class RayServer(WorkerServer):
-    """Worker that runs as a Ray actor."""
+    """The remote side of a worker as an actor."""
 
     def play(self, policy: Policy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in order, switching to the policy if one is given."""
+        """Yield the answers to requests in order, with this policy if there is one."""
         if policy is not None:
             self.use(policy)
         for request in requests:
@@ -33,17 +35,17 @@ class RayServer(WorkerServer):
 
 
 class Ray(WorkerEngine):
-    """Engine of Ray actors, on one machine or many.
+    """Ray actors on one machine or many. Joins the cluster at `RAY_ADDRESS`, or starts one.
 
-    It joins the cluster named by `RAY_ADDRESS`, or starts a local one. The policy goes into the
-    object store once, so actors on one machine share model weights. An actor's death costs only the
-    episode whose step it was playing.
+    The policy enters the object store once, so actors on one machine share a model's weights; an
+    endpoint's policy carries only its address. A dead actor, alone or with its machine, costs only
+    the episode it was stepping.
 
     Args:
-        workers: Maximum number of actors. Each plays one step at a time; with more slots than
-            actors, slots share them.
-        **resources: Resources per actor, as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`.
-            By default an actor reserves no CPU and actors are spread over the nodes.
+        workers: The maximum number of actors, each of which runs one step at a time. Further slots
+            share actors.
+        **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`. By
+            default an actor reserves no CPU, and actors are spread over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

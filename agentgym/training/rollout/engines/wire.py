@@ -1,4 +1,4 @@
-"""Wire format of requests and answers between the parent and a worker process."""
+"""Encoding of requests and answers between processes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
 
 SentChat = tuple[int, ChatDelta]
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
-"""The reply of the worker's own policy, if any, and the outcome of the step."""
+"""A reply of the worker's own policy, and the outcome of its step."""
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, and its result; or the error and whether the policy raised it."""
+"""Whether a request succeeded, with the answer, or the error and whether the policy caused it."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -25,21 +25,20 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
-# Raised by msgspec for values that MessagePack cannot encode: integers beyond 64 bits, lone
-# surrogates, arrays.
+# msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
+# arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-# Bytes of a frame's length: policy weights may exceed 4 GiB.
+# Eight bytes, because a policy's weights may exceed 4 GiB.
 _HEAD = 8
-# Bytes per read: about two hundred answers.
+# About two hundred answers per read.
 _READ = 1 << 16
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Encode an answer to a request for this method.
+    """Encode the answer to a request.
 
-    MessagePack takes a fifth of the time of pickle, which looks up every object's class. Values
-    that MessagePack cannot encode are pickled; values that cannot be pickled become an error
-    answer.
+    MessagePack takes a fifth of the time of pickle, which looks up every class; other values are
+    pickled. An answer that cannot be pickled is replaced with the error.
     """
     succeeded, content = answer
     if succeeded and method in _FORMS:
@@ -49,12 +48,12 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
             pass
     try:
         return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - objects of a user's env may raise anything when pickled
+    except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
         return _PICKLED + pickle.dumps((False, (f"cannot be sent: {describe(error)}", False)))
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Decode an answer; values of unexpected types become an error answer."""
+    """Decode an answer, or return the error if its values have wrong types."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]
@@ -65,17 +64,17 @@ def decode_answer(data: bytes) -> FarAnswer:
 
 
 class Frames:
-    """One end of a stream of length-prefixed frames.
+    """One end of a stream of frames.
 
-    Each read takes all available bytes: a read releases the interpreter lock and then has to wait
-    for it.
+    Each read takes everything available, because every read releases the interpreter lock and must
+    then wait for it.
 
     Args:
         stream: The socket.
     """
 
     def __init__(self, stream: socket) -> None:
-        stream.settimeout(None)  # override the process-wide default timeout
+        stream.settimeout(None)  # the default timeout may differ
         self._stream = stream
         self._data = bytearray()
 
@@ -96,7 +95,7 @@ class Frames:
         """Wait for a frame and return it.
 
         Raises:
-            EOFError: The other end closed the stream.
+            EOFError: The other end is gone.
             OSError: The other end is gone.
         """
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
@@ -109,7 +108,7 @@ class Frames:
         self._stream.close()
 
     def _read(self, size: int) -> bytearray:
-        """Read until at least `size` bytes are buffered."""
+        """Read at least this many bytes."""
         while len(self._data) < size:
             data = self._stream.recv(_READ)
             if not data:

@@ -1,7 +1,7 @@
-"""Parent side of worker engines: slots that share workers.
+"""The local side of workers that play many slots each.
 
-A worker plays one step at a time. If it dies, or is killed because of one episode, the other
-episodes are restored in a new worker by replaying their replies.
+A worker runs one step at a time. If it dies or must be ended because of one episode, the others are
+restored in a new worker by replaying their replies.
 """
 
 from __future__ import annotations
@@ -39,31 +39,28 @@ from agentgym.training.rollout.engines.wire import FarAnswer
 from agentgym.training.rollout.episode import StepOutcome
 
 WORKERS = 16
-"""Default maximum number of workers. At about 18 MB each, they add 30 kB to each of 10,000 slots.
-"""
+"""Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots."""
+# Worker deaths during a restore, which may be chance, before the episode is restarted.
 RESTORES = 8
-"""Worker deaths allowed while an episode is being restored, before it restarts from its reset."""
+# After this many consecutive workers without an answer, the cause is not the first request.
 BARREN = 3
-"""Consecutive workers that may die without a single answer; beyond that, no one request is to
-blame.
-"""
-# Bounds the requests that must be resent when a worker dies.
+# Bounds what must be sent again after a worker's death.
 _BATCH = 256
 
 Request = tuple[int, str, Any]
-"""Slot key, method and argument."""
+"""The slot of a worker, the method and its argument."""
 
 
 class WorkerDied(RuntimeError):
-    """The worker's process or actor is gone."""
+    """Error: a worker's process or actor is gone."""
 
 
 class FarEnd(ABC):
-    """Connection to a worker; subclasses implement every method."""
+    """A worker as seen from here. Subclasses implement every method."""
 
     @property
     def alive(self) -> bool:
-        """Return whether the worker appears to be running."""
+        """Report whether the worker seems to be alive."""
         return True
 
     @abstractmethod
@@ -71,7 +68,7 @@ class FarEnd(ABC):
         """Yield the answers to requests in order.
 
         Args:
-            policy: The policy to use from now on; None keeps the current one.
+            policy: The policy to use from now on; None keeps the previous one.
             requests: The requests.
 
         Raises:
@@ -80,18 +77,18 @@ class FarEnd(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the worker; a pending `play` raises `WorkerDied`."""
+        """End the worker at once; pending answers raise `WorkerDied`."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the worker after its envs are closed."""
+        """End the worker when its envs are closed."""
 
 
 class WorkerEngine(Engine):
-    """Engine whose workers each play the episodes of many slots; subclasses implement `start`.
+    """Engine of workers that play many slots each. Subclasses implement `start`.
 
     Args:
-        workers: Maximum number of workers.
+        workers: The maximum number of workers.
     """
 
     def __init__(self, workers: int) -> None:
@@ -117,7 +114,7 @@ class WorkerEngine(Engine):
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        """Close the envs and end the workers, killing those still running after `GRACE` seconds."""
+        """Close the envs and end the workers, forcibly after `GRACE` seconds."""
         for worker in self._running.values():
             worker.close()
         until = time.monotonic() + GRACE
@@ -126,7 +123,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """Slot of a worker, with what is needed to restore its episode in another one."""
+    """A slot of a worker, with the data to restore its episode in another one."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
@@ -164,15 +161,15 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def open_in(self, far: FarEnd | None) -> bool:
-        """Return whether the slot is open in this worker."""
+        """Report whether the slot is open in this worker."""
         return far is not None and self._home is far
 
     def lost_in(self, far: FarEnd | None) -> bool:
-        """Return whether the episode has started and this worker lacks its state."""
+        """Report whether the running episode is missing in this worker."""
         return self._chat is not None and not self.open_in(far)
 
     def requests(self, far: FarEnd) -> list[Request]:
-        """Return the pending request, preceded by a restore if this worker lacks the episode."""
+        """Return the requests for the worker, first restoring a missing episode."""
         if self.dead:
             return [(self._key, "close", None)]
         asked = (self._key, *self._asked)
@@ -181,19 +178,21 @@ class WorkerSlot(Slot):
         return [(self._key, "restore", (self._seed, tuple(self._texts))), asked]
 
     def restored(self, far: FarEnd, answer: FarAnswer) -> Failure | None:
-        """Record a restore; return a failure if the episode could not be restored."""
+        """Record that the worker has the episode; return the failure if restoring failed."""
         succeeded, content = answer
         if not succeeded:
-            return Failure(f"in a worker: {content[0]} while replaying the episode")
+            return Failure(f"in a worker: {content[0]} when the episode was played again")
         if Border().receive_chat(*content) != self._chat:
-            return Failure("replaying the episode after its worker died gave a different chat")
+            return Failure(
+                "the episode was played again after its worker had died, and went another way"
+            )
         self._border = Border()
-        self._border.send_chat(self._chat)  # so later deltas refer to it on this side too
+        self._border.send_chat(self._chat)  # so that this side shares its messages
         self._home, self.restores = far, 0
         return None
 
     def received(self, far: FarEnd, answer: FarAnswer) -> Answer:
-        """Return the answer to the pending request."""
+        """Return the answer to the request."""
         succeeded, content = answer
         self._home = far
         if not succeeded:
@@ -211,17 +210,17 @@ class WorkerSlot(Slot):
 
 
 class Worker:
-    """Thread that sends slot requests to a worker and restarts the worker if it dies.
+    """The local side of a worker: a thread that sends it requests and restarts it if it dies.
 
     Args:
         engine: Starts the worker.
-        make_env: Makes an env; pickled with cloudpickle.
+        make_env: Makes an env; pickled by cloudpickle.
         number: The worker's index.
-        answers: Mailbox for the answers.
+        answers: Receives the answers.
 
     Attributes:
-        recovered: Number of restored episodes.
-        keys: Yields keys for new slots.
+        recovered: The number of restored episodes.
+        keys: Yields the keys of new slots.
     """
 
     def __init__(
@@ -234,12 +233,12 @@ class Worker:
         self._again: deque[WorkerSlot] = deque()
         self.keys = count()
         self._policy: Any = None
-        self._policy_of: FarEnd | None = None  # the worker that already has the policy
+        self._policy_of: FarEnd | None = None  # the worker that has the policy
         self._far: FarEnd | None = None
         self._barren = 0
-        self._answered = False  # the current worker has answered a request
+        self._answered = False  # whether the current worker has answered anything
         self._lock = threading.Lock()  # guards the next two attributes
-        self._head: WorkerSlot | None = None  # the slot whose request is running
+        self._head: WorkerSlot | None = None  # the slot whose step is running
         self._killed_for: WorkerSlot | None = None
         self._thread = start_thread(self._run, f"agentgym-worker-{number}")
 
@@ -249,11 +248,11 @@ class Worker:
             self._policy, self._policy_of = policy, None
 
     def submit(self, slot: WorkerSlot) -> None:
-        """Queue a slot's request."""
+        """Run a slot's request."""
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a dead slot; kill the worker if it is playing that slot's step."""
+        """Close a dead slot, and the worker if it runs the slot's step."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
@@ -261,11 +260,11 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End after all queued requests."""
+        """End when all requests are done."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait until a time, then kill the worker."""
+        """Wait for the end until a deadline, then kill the worker."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()
@@ -277,13 +276,13 @@ class Worker:
             try:
                 if batch:
                     self._play(batch)
-            except Exception as error:  # noqa: BLE001 - if this thread ended, its slots would never get an answer
+            except Exception as error:  # noqa: BLE001 - a thread that ended would leave its slots without an answer
                 self._end_worker()
                 self._fail(batch, Failure(describe(error)))
         self._end_worker()
 
     def _next_batch(self) -> list[WorkerSlot] | None:
-        """Wait for requests and return a batch; None at the end."""
+        """Return new requests, waiting for them; None at the end."""
         batch = [self._again.popleft() for _ in range(min(len(self._again), _BATCH))]
         while len(batch) < _BATCH:
             try:
@@ -322,7 +321,7 @@ class Worker:
     def _play_one(
         self, slot: WorkerSlot, far: FarEnd, answers: Iterator[FarAnswer], *, closes: bool
     ) -> Answer:
-        """Wait for a slot's answer; closing gets at most `GRACE` seconds."""
+        """Wait for the answer to a request; closing has little time."""
         with self._lock:
             self._head = slot
             slot.began = time.monotonic() + (0.0 if slot.open_in(far) else OPENING)
@@ -350,9 +349,7 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slot: WorkerSlot, rest: Sequence[WorkerSlot], cause: str) -> None:
-        """Charge the worker's death to the episode whose step it was playing, and requeue the
-        others.
-        """
+        """Charge a worker's death to the episode it was stepping."""
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

@@ -1,4 +1,7 @@
-"""Worker processes: the code that runs in a worker, and the `processes` engine."""
+"""The remote side of workers, in another process or a Ray actor, and the process engine.
+
+Transferred data grows with new text, never with the history.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,14 @@ from agentgym.training.rollout.engines.worker_slots import (
 )
 from agentgym.training.rollout.episode import Player
 
-# Held while polling a child: if two threads poll at once, one misses the exit code.
+# Held while asking for a child's state: of two concurrent callers, one would miss the exit code.
 _CHILDREN = threading.Lock()
-# The kernel's out-of-memory killer sends it; Windows does not define the name.
+# The kernel's signal when memory runs out; Windows has no name for it.
 _SIGKILL = 9
 
 
 class PlayerServer:
-    """Worker side of a slot: a player that sends only the new part of chats and prompts.
+    """The remote side of a slot: a player that sends only the new part of chats and prompts.
 
     Args:
         make_env: Makes the env.
@@ -62,7 +65,7 @@ class PlayerServer:
         return self._border.send_chat(self.player.reset(seed))
 
     def step(self, text: str | None) -> SentStep:
-        """Play a text without returning the reply, or play a reply of the worker's policy if None."""
+        """Play a text, or a reply of the own policy, which is sent back."""
         reply, outcome = self.player.step(None if text is None else Reply(text))
         played = self._border.send_reply(reply) if text is None else None
         return (
@@ -75,7 +78,7 @@ class PlayerServer:
         )
 
     def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
-        """Replay the texts of an episode and send the last chat in full."""
+        """Replay an episode's texts with this seed, and send the last chat in full."""
         seed, texts = episode
         chat = self.player.reset(seed)
         for text in texts:
@@ -85,10 +88,10 @@ class PlayerServer:
 
 
 class WorkerServer:
-    """Worker that holds the players of many slots and the policy that they share.
+    """The remote side of a worker: the players of many slots, and their shared policy.
 
     Args:
-        make_env: Makes an env; pickled with cloudpickle, since it may be a lambda.
+        make_env: Makes an env; pickled by cloudpickle, because it may be a lambda.
         number: The worker's index.
     """
 
@@ -100,22 +103,22 @@ class WorkerServer:
         self._sent: bytes | Policy | None = None
 
     def use(self, policy: bytes | Policy) -> None:
-        """Use a copy of this policy, reseeded with the worker's number if it samples."""
-        self._sent = policy  # loaded lazily, so an error becomes an answer
+        """Play with a copy of this policy; a random policy draws differently in each worker."""
+        self._sent = policy  # loaded on demand, so that an error becomes an answer
 
     def answer(self, request: Request) -> FarAnswer:
-        """Serve a request; return whether it succeeded, and the result or the error."""
+        """Run a slot's request; return whether it succeeded, and the answer or error."""
         key, method, argument = request
         try:
             if method == "close":
                 self.close(key)
                 return True, None
             return True, getattr(self._player(key), method)(argument)
-        except Exception as error:  # noqa: BLE001 - reported to the parent
+        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
             return False, (describe(error), isinstance(error, PolicyError))
 
     def close(self, key: int) -> None:
-        """Close a slot's env if it is open."""
+        """Close a slot's env, if it is open."""
         if (player := self._players.pop(key, None)) is not None:
             RareGarbageCollection.end(1)
             player.player.close()
@@ -130,7 +133,7 @@ class WorkerServer:
             self._policy = (
                 cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
             )
-            self._sent = None  # only now, so an error answers every request
+            self._sent = None  # only now, so that an error answers every request
             if hasattr(self._policy, "reseed"):
                 self._policy.reseed(self._number)
             for player in self._players.values():
@@ -144,15 +147,14 @@ class WorkerServer:
 
 
 class Processes(WorkerEngine):
-    """Engine of worker processes, for worlds that compute and tools that may crash or leak.
-
-    Processes that hang are killed.
+    """Processes that play many slots each: for compute-bound worlds, and for tools that may crash
+    or leak. Hung processes are killed.
 
     Args:
-        method: Start method: `forkserver` (fast, and never forks a process with threads), `spawn`
-            or `fork`.
-        workers: Maximum number of processes. Each plays one step at a time; with more slots than
-            processes, slots share them.
+        method: The start method: `forkserver` (fast; its server never forks from a process with
+            threads), `spawn`, or `fork`.
+        workers: The maximum number of processes, each of which runs one step at a time. Further
+            slots share processes.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -162,7 +164,7 @@ class Processes(WorkerEngine):
             self._context.set_forkserver_preload([__name__])
 
     def share(self, policy: Policy) -> bytes:
-        """Return the pickled policy, one copy for all workers."""
+        """Return the policy as bytes, built once for all workers."""
         return bytes(cloudpickle.dumps(policy))
 
     def start(self, make_env: bytes, number: int) -> FarEnd:
@@ -201,13 +203,13 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._frames.close()  # the process sees end of file, closes its envs and exits
+        self._frames.close()  # the process reads the end of its input, closes its envs and exits
         if not self._join():
             self.kill()
             self._join()
 
     def _join(self) -> bool:
-        """Wait for the process; return whether it has ended."""
+        """Wait for the end; return whether it has come."""
         ended = bool(wait([self._process.sentinel], GRACE))
         with _CHILDREN:
             self._process.join(0)
@@ -215,15 +217,16 @@ class _Process(FarEnd):
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe how a worker process ended; a negative code is a signal."""
+    """Describe the exit code of a worker process; a negative code is a signal."""
     text = f"the worker process ended with exit code {code}"
     if code == -_SIGKILL:
-        text += ": it was killed, perhaps because memory ran out"
+        text += ": it was killed, perhaps for want of memory"
     return text
 
 
+# Errors of reading from or writing to a parent that has closed its end, as an interrupted parent
+# does at any moment.
 GONE = (EOFError, ConnectionError)
-"""Errors of a connection whose other end the parent has closed, as it may at any time."""
 
 
 def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
@@ -242,16 +245,17 @@ def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
 
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that ignore keyboard interrupts, even while they still import.
+    """Start processes that ignore interrupts: a process that is still importing would print a
+    traceback.
 
-    Interrupts are blocked while processes start, and children inherit the block. The parent handles
-    a pending interrupt at the end. The temporary handler is needed because another thread of the
-    parent may receive the signal.
+    Interrupts are blocked meanwhile, and processes inherit that; the parent receives its own
+    afterwards. Another thread may be interrupted instead, so the handler only records the
+    interrupt.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # its start would unblock interrupts
+    resource_tracker.ensure_running()  # starting it unblocks interrupts
     handler = signal.getsignal(signal.SIGINT)
     noted: list[tuple[int, FrameType | None]] = []
     defers = callable(handler) and threading.current_thread() is threading.main_thread()
@@ -269,7 +273,9 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Ignore interrupts, and exit when the parent process ends, even if it is killed."""
+    """Ignore interrupts and exit with the parent, even if it is killed; a worker would otherwise
+    wait forever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
