@@ -247,7 +247,7 @@ def test_whatever_samples_is_held_to_its_answer(tokenizer: Any) -> None:
     for sample, message in (
         (Sample((5, 6, 7, 8), (-1.0,) * 4, 0), "4 tokens and the limit is 3"),
         (Sample((stop, 6), (-1.0,) * 2, 0), "continues after the stop id"),
-        (Sample((True, 6), (-1.0,) * 2, 0), "which is no id"),
+        (Sample((True, 6), (-1.0,) * 2, 0), "which is not an id"),
         (PolicyError("out of memory"), "out of memory"),
     ):
         outcomes = [sample, good]
@@ -263,8 +263,8 @@ def test_whatever_samples_is_held_to_its_answer(tokenizer: Any) -> None:
 def test_vllm_refuses_per_episode_too(tokenizer: Any, base: Path, tmp_path: Path) -> None:
     changes: list[tuple[Any, str]] = [
         (lambda values: values.update(finish_reason="error"), "ended with finish_reason 'error'"),
-        (lambda values: values["logprobs"].pop(), "log-probabilities of others"),
-        (lambda values: values.update(logprobs=None), "log-probabilities of others"),
+        (lambda values: values["logprobs"].pop(), "without matching log-probabilities"),
+        (lambda values: values.update(logprobs=None), "without matching log-probabilities"),
     ]
     with in_process(base, tmp_path) as sampler:
         for change, message in changes:
