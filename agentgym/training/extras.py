@@ -1,6 +1,4 @@
-"""Optional dependencies: rooms that load a module when one of its names is used, and one sentence
-when its extra is missing.
-"""
+"""Optional dependencies: lazily loaded modules, and one clear error when an extra is missing."""
 
 from __future__ import annotations
 
@@ -15,16 +13,16 @@ from typing import Any
 
 
 class MissingExtraError(ImportError, ValueError):
-    """An extra is not installed; a `ValueError` too, as it is the user who can fix it."""
+    """An extra is not installed. Also a `ValueError`, since the user can fix it."""
 
 
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
-    """Turn a failed import of another package into a sentence that names the extra.
+    """Convert an import error of another package to one that names the extra.
 
     Args:
-        purpose: The subject of the sentence, such as `training`.
-        extra: The extra that brings the package.
+        purpose: Subject of the error message, such as `training`.
+        extra: The extra that provides the package.
 
     Raises:
         MissingExtraError: A package is missing or too old.
@@ -36,25 +34,25 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
             "agentgym"
         ):  # a fault of this package, which no extra cures
             raise
-        # The outermost purpose is the one that the user knows, the innermost cause the one that
-        # says which package it is.
+        # Report the outermost purpose, which the user knows, and the innermost cause, which names
+        # the package.
         cause = error.__cause__ if isinstance(error, MissingExtraError) else error
         raise MissingExtraError(
             f"{purpose} needs its extra: pip install 'agentgym[{extra}]' ({cause})"
         ) from cause
 
 
+# Extras by full module name.
 _EXTRAS: dict[str, str] = {}
-"""The extra of each module that has one, by its full name."""
 
 
 class _Finder(MetaPathFinder):
-    """Finder of the modules that need an extra: importing one directly says which, too."""
+    """Import finder that names the missing extra when a module is imported directly."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of such a module; None for any other."""
+        """Return the spec of a module with an extra; None for any other."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname in _EXTRAS else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
@@ -68,14 +66,12 @@ class _Finder(MetaPathFinder):
 
 
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` (PEP 562) of a room, some of whose modules are slow to import or
-    need an extra.
+    """Return a package's `__getattr__` (PEP 562) that loads slow or optional modules on first use.
 
     Args:
-        room: The full name of the package.
-        extras: The extra of each such module, and the names that the room exports from it,
-            separated by spaces; the name of a module stands for the module itself, and a module
-            without names is only imported directly.
+        room: Full name of the package.
+        extras: For each module, its extra and the exported names, separated by spaces. A module's
+            own name exports the module; a module without names is only imported directly.
     """
     homes = {
         name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()

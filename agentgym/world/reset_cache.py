@@ -1,7 +1,7 @@
-"""Instances of large worlds on the disk, so that each is drawn once.
+"""Disk cache of generated instances.
 
-It is off unless the environment variable `AGENTGYM_RESET_CACHE` is set: to `1` for a folder in the
-user's cache directory, or to the path of a folder. All processes of a run may share it.
+The cache is off unless `AGENTGYM_RESET_CACHE` is set: `1` selects a folder in the user's cache
+directory, any other value is the path of a folder. All processes of a run may share it.
 """
 
 from __future__ import annotations
@@ -26,35 +26,33 @@ import numpy as np
 from agentgym.world.world import World
 
 VARIABLE = "AGENTGYM_RESET_CACHE"
-"""The environment variable that switches the cache on."""
+"""Environment variable that enables the cache."""
 
 MAX_BYTES = 2 * 1024**3
-"""Bytes of all entries: some six hundred boards of GridWorld-extreme. The entries that were not used
-for the longest time go first.
+"""Maximum total size: about six hundred boards of GridWorld-extreme. Least recently used entries
+are deleted first.
 """
 MIN_SECONDS = 0.02
-"""Time of a draw from which it is stored: reading an entry takes up to a few milliseconds."""
+"""Minimum generation time of a cached instance; reading an entry takes a few milliseconds."""
 
+# Size of the CRC-32, which detects damage only: the folder is private, so entries are trusted.
 _SUM_BYTES = 4
-"""Bytes of a checksum against damage. Entries are trusted because the folder is the user's own; a
-cryptographic digest would take longer than reading most entries.
-"""
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
 
 
 class ResetCache:
-    """Folder of instances, each as it is before its first turn.
+    """Folder of instances as they are before their first turn.
 
-    An entry is found by the class of the world, its configuration, the files that this names, the
-    seed, and the sources of the package and of the world. One that is damaged is drawn again.
+    The key covers the world class, its config, the files that the config names, the seed, and the
+    sources of the package and the world. Damaged entries are generated again.
 
     Args:
-        folder: The folder; it is created if it is not there. As entries are pickles, which can run
-            code, nobody but the user may have access to it.
-        max_bytes: The bytes that all entries may take.
+        folder: The folder, created if missing. Entries are pickles, which can run code, so no other
+            user may have access.
+        max_bytes: Maximum total size of the entries.
 
     Raises:
-        ValueError: The folder is open to others, or belongs to somebody else.
+        ValueError: The folder is accessible to others or belongs to another user.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -64,9 +62,7 @@ class ResetCache:
         _check_private(folder)
 
     def generate(self, world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-        """Return the instance of a configuration and a seed: stored, or drawn and then stored if
-        that took long.
-        """
+        """Return a cached instance, or generate it and cache it if that was slow."""
         kind = (world, repr(config))
         if kind in self._not_stored or world.__module__ == "__main__":
             return draw(world, config, seed)
@@ -81,14 +77,14 @@ class ResetCache:
         return instance
 
     def _store(self, path: Path, instance: World[Any]) -> bool:
-        """Write an entry in one step; return whether instances of that kind can be stored."""
+        """Write an entry atomically; return False if this kind of instance cannot be stored."""
         try:
             data = pickle.dumps(instance, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
             return False
         if len(data) > self.max_bytes:
             return False
-        with suppress(OSError):  # a full disk, say: the instance is there all the same
+        with suppress(OSError):  # a full disk, say: caching is optional
             self._make_room(len(data) + _SUM_BYTES)
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as entry:
                 temporary = Path(entry.name)
@@ -102,7 +98,7 @@ class ResetCache:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Delete the entries that were not used for the longest time until there is room."""
+        """Delete the least recently used entries until there is room."""
         entries = sorted(_entries(self.folder))
         total = sum(length for _, length, _ in entries) + size
         for _, length, path in entries:
@@ -113,17 +109,17 @@ class ResetCache:
 
 
 def draw(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Draw the instance of a configuration and a seed."""
+    """Generate the instance of a config and a seed."""
     instance = world(config, seed)
     instance.generate()
     return instance
 
 
 def active() -> ResetCache | None:
-    """Return the cache that the environment asks for; None if it asks for none.
+    """Return the cache that the environment selects, or None.
 
     Raises:
-        ValueError: Its folder is open to others.
+        ValueError: The folder is accessible to others.
     """
     value = os.environ.get(VARIABLE, "")
     return _open(value) if value not in ("", "0") else None
@@ -138,29 +134,29 @@ def _open(value: str) -> ResetCache:
 
 
 def _check_private(folder: Path) -> None:
-    """Refuse a folder in which somebody else could put a pickle."""
-    if not hasattr(os, "getuid"):  # Windows: the folders of a user are closed to others
+    """Raise if another user could put a pickle into the folder."""
+    if not hasattr(os, "getuid"):  # Windows: user folders are private by default
         return
     status = folder.lstat()
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or mode & 0o077:
         raise ValueError(
-            f"the reset cache {str(folder)!r} must be a folder of your own with the rights 0700, as "
-            f"its entries can run code, got {mode:#o} of user {status.st_uid}; close it with "
+            f"the reset cache {str(folder)!r} must be your own folder with mode 0700, because "
+            f"its entries can run code; got {mode:#o} of user {status.st_uid}; run "
             f"chmod 700, or set {VARIABLE} to another folder"
         )
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Yield when each file was last used, its bytes and its path."""
+    """Yield each file's last use, size and path."""
     for entry in os.scandir(folder):
-        with suppress(FileNotFoundError):  # another process makes room too
+        with suppress(FileNotFoundError):  # another process may delete it
             status = entry.stat(follow_symlinks=False)
             yield status.st_mtime_ns, status.st_size, Path(entry.path)
 
 
 def _read(path: Path) -> object:
-    """Return the content of an entry; None if there is none. A damaged one is deleted."""
+    """Return an entry's content, or None; delete a damaged entry."""
     try:
         entry = path.read_bytes()
     except OSError:
@@ -182,7 +178,7 @@ def _checksum(data: bytes | memoryview) -> bytes:
 
 
 def _key(world: type[World[Any]], config: Any, seed: int) -> str:
-    """Return the name of the entry of an instance."""
+    """Return an instance's file name."""
     parts = (
         *(f"{world.__module__}:{world.__qualname__}", config, seed),
         [_state_of(each) for each in asdict(config).values() if isinstance(each, (str, Path))],
@@ -192,29 +188,27 @@ def _key(world: type[World[Any]], config: Any, seed: int) -> str:
 
 
 def _state_of(value: str | Path) -> list[tuple[str, int, int]]:
-    """Return the state of the files that the value of an option names, which may change."""
-    if not value:  # as a path it would be the working folder
+    """Return size and time of the files that an option names, since they may change."""
+    if not value:  # an empty path would be the working directory
         return []
     path = Path(value)
     try:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         statuses = [(file, file.stat()) for file in files]
-    except (OSError, ValueError):  # it names no file
+    except (OSError, ValueError):  # not a path
         return []
     return [(str(file), status.st_size, status.st_mtime_ns) for file, status in statuses]
 
 
 @functools.cache
 def _sources_of(module: str) -> str:
-    """Return a digest of all files of the package that a module belongs to; of a module on its own,
-    of its file.
-    """
+    """Return a digest of a module's whole package, or of its file if it is a top-level module."""
     package = sys.modules.get(module.partition(".")[0])
     file = getattr(package, "__file__", None)
     if file is None:
         return ""
     path = Path(file)
-    # As links to folders are followed by `os.walk` alone, it is not `rglob` here.
+    # `os.walk` rather than `rglob`, which does not follow links to folders.
     folders = os.walk(path.parent, followlinks=True) if path.name == "__init__.py" else ()
     files = [path] if path.name != "__init__.py" else []
     files += [

@@ -108,7 +108,7 @@ def test_a_wrong_value_is_named_with_its_remedy(
         (lambda: PolicyConfig("noisy:q=1"), "noisy has no option 'q'; options: p=0.1, seed=0"),
         (lambda: PolicyConfig("noisy:p=2").make("ListWorld"), "p must be a number in .0.0, 1.0."),
         (lambda: PolicyConfig("random:seed=-1"), "seed must be a whole number"),
-        (lambda: PolicyConfig("thinking").make("ListWorld-team"), "plays no team"),
+        (lambda: PolicyConfig("thinking").make("ListWorld-team"), "cannot play the team"),
         (lambda: PolicyConfig("nowhere:make").make("ListWorld"), "cannot be imported"),
         (lambda: PolicyConfig(f"{__name__}:play:dept=3").make("ListWorld"), "mean 'depth'"),
         (lambda: ModelOptions(max_new_tokens="8q"), "max_new_tokens must be an integer"),

@@ -392,7 +392,9 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 2
     (tmp_path / "t.jsonl.settings.json").unlink()
     shown = command(*line, "--set", "items=5")
-    assert "holds an episode of another run (agentgym/ListWorld-v0, seed 0, labels" in shown.stderr
+    assert (
+        "contains an episode of another run (agentgym/ListWorld-v0, seed 0, labels" in shown.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -435,7 +437,7 @@ def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None
         "ablate --out /dev/zero": "is a device or a pipe",
         f"view {pipe}": "is a device or a pipe",
         f"doctor {empty}": "holds no file of a run",
-        f"play ListWorld --out {log}": "holds an episode of another run",
+        f"play ListWorld --out {log}": "contains an episode of another run",
     }.items():
         shown = CliRunner().invoke(app, line.split(), input="")
         assert shown.exit_code == 2, line

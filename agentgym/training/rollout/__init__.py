@@ -104,7 +104,6 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "endpoints.answer_size": ("endpoint", ""),
         "anthropic_policy": ("anthropic", "AnthropicConfig AnthropicPolicy"),
         "models.local_policy": ("train", "LocalPolicy TokenPolicy make_renderer"),
         "models.creation": ("train", "make_model make_tokenizer"),

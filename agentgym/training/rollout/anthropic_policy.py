@@ -13,7 +13,6 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.endpoints.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.endpoints.anthropic_messages import (
     SignedThinking,
     load_message,
@@ -113,11 +112,9 @@ class _Client:
             headers={
                 "x-api-key": os.environ.get(config.api_key_env) or "none",
                 "anthropic-version": VERSION,
-                **PLAIN,
             },
             timeout=None,
             limits=limits,
-            event_hooks={"response": [bound_body]},
         )
         self._url = f"{config.base_url.rstrip('/')}/v1/messages"
 

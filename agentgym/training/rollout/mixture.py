@@ -1,6 +1,4 @@
-"""An env that is one of several in each episode: a model that is to read hints, say, is trained
-with and without them.
-"""
+"""Env that mixes several envs, for example to train a model with and without hints."""
 
 from __future__ import annotations
 
@@ -14,14 +12,13 @@ from agentgym.text.messages import Chat
 
 
 class Mixture(gymnasium.Env[Chat, str]):
-    """Plays the env whose turn it is: that of number `seed % len(specs)`, so a seed is always
-    played in the same one.
+    """Env that plays one of several envs in each episode, chosen by `seed % len(specs)`.
 
     Args:
-        specs: The specs of the envs as JSON text.
+        specs: The envs' specs as JSON text.
 
     Raises:
-        ValueError: There are none.
+        ValueError: `specs` is empty.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
@@ -43,7 +40,7 @@ class Mixture(gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Begin an episode of the env that the seed chooses."""
+        """Start an episode of the env that the seed selects."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**32)) if seed is None else seed
         self._current = self._env(number % len(self._specs))
@@ -60,7 +57,7 @@ class Mixture(gymnasium.Env[Chat, str]):
 
 
 def mixture(specs: Sequence[EnvSpec]) -> EnvSpec:
-    """The spec of an env that is one of several in each episode.
+    """Return the spec of an env that plays one of several envs in each episode.
 
     Example:
         >>> env = gymnasium.make(mixture([agentgym.spec("ListWorld"), agentgym.spec("ListWorld", oracles="SP")]))

@@ -1,4 +1,4 @@
-"""A policy behind an OpenAI-compatible chat-completions endpoint: vLLM, SGLang, llama.cpp,
+"""Policy that calls an OpenAI-compatible chat-completions endpoint: vLLM, SGLang, llama.cpp,
 `transformers serve`, hosted APIs.
 """
 
@@ -16,7 +16,6 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.endpoints.answer_size import PLAIN, bound_body
 from agentgym.training.rollout.endpoints.chat_completions import load_answer, to_reply, to_usage
 from agentgym.training.rollout.endpoints.endpoint import (
     Client,
@@ -33,23 +32,23 @@ from agentgym.world.config import TokenCount
 
 @dataclass(frozen=True)
 class EndpointConfig(RequestConfig):
-    """Options of `EndpointPolicy`, besides those of `RequestConfig`. An option that is None is left
-    to the server.
+    """Options of `EndpointPolicy`, in addition to those of `RequestConfig`.
+
+    None leaves an option to the server.
 
     Attributes:
-        base_url: Where the API is, up to the part before `/chat/completions`.
-        temperature: The sampling temperature.
-        top_p: The share of probability that is sampled from.
-        max_tokens: The most tokens of a reply. Models that want another name for it get it through
+        base_url: The API's URL up to, but without, `/chat/completions`.
+        temperature: Sampling temperature.
+        top_p: Nucleus sampling probability.
+        max_tokens: Maximum reply tokens. For models that expect another field name, use
             `extra_body`.
-        seed: The seed of the server's sampler, the same in each request.
+        seed: Seed of the server's sampler, the same in each request.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and
             assistant messages.
-        dialect: The form in which native calls are written for the env; the env's own, if that is
-            not `auto`.
-        logprobs: Ask for log-probabilities; an answer with text and without them, or with one that
-            is none, counts as a failure.
-        extra_body: Further fields of the request.
+        dialect: Dialect in which native calls are written for the env; set it to the env's own
+            unless that is `auto`.
+        logprobs: Request log-probabilities. A reply with missing or invalid ones is a failure.
+        extra_body: Additional request fields.
 
     Raises:
         ValueError: An option is out of range.
@@ -68,7 +67,7 @@ class EndpointConfig(RequestConfig):
 
 
 class EndpointPolicy(HttpPolicy[EndpointConfig]):
-    """Asks a chat-completions endpoint for its replies; see `HttpPolicy`."""
+    """Policy that calls a chat-completions endpoint; see `HttpPolicy`."""
 
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; a server without tool calling needs tools='text'",
@@ -82,9 +81,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
 
 
 class OpenAIClient(Generic[ConfigT]):
-    """Client with the connections of OpenAI's library, which leaves limits and further attempts to
-    `HttpClient`.
-    """
+    """Base of clients that use the `openai` library; `HttpClient` handles limits and retries."""
 
     def __init__(self, config: ConfigT) -> None:
         self._config = config
@@ -93,9 +90,8 @@ class OpenAIClient(Generic[ConfigT]):
             base_url=config.base_url,
             max_retries=0,
             timeout=None,
-            default_headers=PLAIN,
             http_client=openai.DefaultAsyncHttpxClient(
-                timeout=None, event_hooks={"response": [_read_as_utf8, bound_body]}
+                timeout=None, event_hooks={"response": [_read_as_utf8]}
             ),
         )
 
@@ -105,10 +101,8 @@ class OpenAIClient(Generic[ConfigT]):
 
 
 class _Client(OpenAIClient[EndpointConfig]):
-    """Client of a chat-completions endpoint."""
-
     async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Ask for the reply to a chat."""
+        """Request the reply to a chat."""
         config = self._config
         with failures_of_openai():
             response = await self._client.chat.completions.with_raw_response.create(
@@ -120,12 +114,12 @@ class _Client(OpenAIClient[EndpointConfig]):
 
 @contextmanager
 def failures_of_openai() -> Iterator[None]:
-    """Turn the errors of the library into those that `HttpClient` knows.
+    """Convert the library's errors into those that `HttpClient` handles.
 
     Raises:
-        Refusal: The server refused.
-        TimeoutError: It took too long.
-        UnreachableError: No answer came.
+        Refusal: The server answered with an error status.
+        TimeoutError: The request timed out.
+        UnreachableError: The server did not answer.
     """
     try:
         yield
@@ -139,14 +133,12 @@ def failures_of_openai() -> Iterator[None]:
 
 
 async def _read_as_utf8(response: Any) -> None:
-    """Read the text of an answer as JSON is encoded, whatever encoding its headers name: among
-    those that Python knows are some that raise.
-    """
+    """Decode an answer as UTF-8, since servers may declare encodings on which Python raises."""
     response.encoding = "utf-8-sig"
 
 
 def from_environment(env_id: str) -> EndpointPolicy:
-    """The policy that `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY` describe, for any
+    """Return a policy configured by `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`, for any
     world.
 
     Raises:
@@ -154,7 +146,7 @@ def from_environment(env_id: str) -> EndpointPolicy:
     """
     if not (model := os.environ.get("OPENAI_MODEL")):
         raise ValueError(
-            f"no model to play {env_id}: set OPENAI_MODEL to the name by which the server knows it"
+            f"no model to play {env_id}: set OPENAI_MODEL to the model's name on the server"
         )
     url = os.environ.get("OPENAI_BASE_URL")
     return EndpointPolicy(EndpointConfig(model, url) if url else EndpointConfig(model))
@@ -162,7 +154,7 @@ def from_environment(env_id: str) -> EndpointPolicy:
 
 def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     if native := config.tools == "native":
-        # A reply in which no call could be read is shown as it was written, failed markup included.
+        # Send unparsable replies verbatim, so the model sees its failed markup.
         chat = replace(
             chat,
             messages=[

@@ -1,6 +1,4 @@
-"""Policies by name, for the command line and for runs that have to be described in JSON, and what
-tells two of them apart that have one name.
-"""
+"""Policies by name, for the command line and JSON configs, and their provenance."""
 
 from __future__ import annotations
 
@@ -29,17 +27,17 @@ from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world.config import Config, Seed
 from agentgym.world.digests import digest
 
+# Either file marks the folder of a model (transformers or PEFT).
 _MODELS = ("config.json", "adapter_config.json")
-"""Files of transformers and PEFT, one of which is in the folder of a model."""
+# Offset between the seeds of two samples: a prime larger than any seed that people choose by hand.
 _APART = 1_000_003
-"""Between the seeds of two samples: a prime beyond the seeds that people choose by hand."""
+# Model options that do not affect replies.
 _SPEED_ONLY = ("batch_size", "device")
-"""Options of a model that change how fast it plays, and not what."""
+# Files that determine what a model writes.
 _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
-"""The files of a model's folder that say what it writes."""
 EXTERNAL = "external"
-"""An agent outside of this process, which calls tools over MCP (`agentgym serve --out`); its name may
-follow: `external:name`.
+"""Agent in another process that calls tools over MCP (`agentgym serve --out`); a name may follow:
+`external:name`.
 """
 
 
@@ -76,22 +74,23 @@ SCRIPTED: Mapping[str, Callable[..., Policy]] = {
     "thinking": _thinking,
     "random": _random,
 }
-"""The scripted policies by name; the arguments of each function are the options of its name."""
+"""Scripted policies by name; a function's arguments are the options of its name."""
 
 
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Choice of a policy, with its options in one word (`agentgym.assemble.context_options`): `noisy:p=0.2`.
+    """Choice of a policy, with its options in one word (`agentgym.assemble.context_options`):
+    `noisy:p=0.2`.
 
     Attributes:
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),
-            `thinking` (`p`), `random`, each with `seed` too; the folder of a trained model;
-            `package.module:factory`, where `factory(env_id)` returns a policy and takes the options
-            that follow, as in `package.module:factory:depth=3`; or `external:name` for an agent
-            that `agentgym serve` lets play.
-        seed: Seeds the scripted policies whose name gives no `seed`, and a trained model.
-        model: Options of a trained model, which by default plays its most probable tokens.
-        label: What it is called in tables and figures; empty for its name.
+            `thinking` (`p`) or `random`, each with an optional `seed`; the folder of a trained
+            model; `package.module:factory`, where `factory(env_id)` returns a policy and accepts
+            the options that follow, as in `package.module:factory:depth=3`; or `external:name` for
+            an agent connected by `agentgym serve`.
+        seed: Seed of a trained model, and of scripted policies without a `seed` option.
+        model: Options of a trained model, which is greedy by default.
+        label: Name in tables and figures; empty for `name`.
     """
 
     name: str = "control"
@@ -107,15 +106,15 @@ class PolicyConfig(Config):
             return
         if Path(name).is_dir() and options:
             raise ValueError(
-                f"{name} is a folder, and a trained model takes no options in its name, got "
-                f"{self.name!r}; give --temperature, --device and so on, or `model`"
+                f"{name} is the folder of a trained model, which takes no options in its name, got "
+                f"{self.name!r}; use --temperature, --device and so on, or `model`"
             )
         check_values(name, SCRIPTED)
         if name == EXTERNAL or ":" in name or self.is_model:
             return
         if Path(name).is_dir():
             raise ValueError(
-                f"{name} holds no trained model: `agentgym train --out {name}` has to run to its "
+                f"{name} contains no trained model; run `agentgym train --out {name}` to its "
                 "end first"
             )
         raise ValueError(
@@ -125,32 +124,32 @@ class PolicyConfig(Config):
 
     @property
     def column(self) -> str:
-        """Return what the policy is called in tables and figures."""
+        """Return the policy's name in tables and figures."""
         return self.label or self.name
 
     @property
     def module(self) -> str:
-        """Return the module of its factory; empty if it has none."""
+        """Return the factory's module, or an empty string."""
         name = self._split()[0]
         beside = name in SCRIPTED or self.is_model or name.partition(":")[0] == EXTERNAL
         return "" if beside else name.partition(":")[0]
 
     @property
     def draws(self) -> bool:
-        """Return whether two samples of one instance can differ, as far as is known here."""
+        """Return whether two samples of one instance can differ."""
         return not self.is_model or self.model.temperature > 0
 
     def make(self, env_id: str, sample: int = 0) -> Policy:
-        """Return the policy for a world or a team; a scripted one plays all agents of a team.
+        """Return the policy for a world or a team; a scripted policy plays all agents of a team.
 
         Args:
-            env_id: The world or the team.
-            sample: Which of the samples of an instance it plays. Scripted policies draw differently
-                in each, and so do factories that take a `seed`; the caller reseeds a trained model.
+            env_id: The world or team.
+            sample: Index of the sample of an instance. Scripted policies and factories with a
+                `seed` get a different seed for each sample; the caller reseeds trained models.
 
         Raises:
-            ValueError: An option is not right, the factory cannot be imported, or the folder of a
-                model cannot be read.
+            ValueError: An option is invalid, the factory cannot be imported, or the model cannot be
+                read.
         """
         name, options = self._split()
         if name in SCRIPTED:
@@ -181,7 +180,7 @@ class PolicyConfig(Config):
         return factory(env_id, **given)
 
     def _split(self) -> tuple[str, dict[str, str]]:
-        """Return the name without its options, and these as texts; a folder may have any name."""
+        """Return the name and its options; folder names are not split."""
         return (self.name, {}) if Path(self.name).is_dir() else split_arguments(self.name)
 
     def _scripted(self, env_id: str, name: str, options: Mapping[str, str], sample: int) -> Policy:
@@ -191,12 +190,12 @@ class PolicyConfig(Config):
         if not is_team(env_id):
             return policy
         if not isinstance(policy, ScriptedPolicy):
-            raise ValueError(f"the policy {name!r} plays no team; {env_id} is one")
+            raise ValueError(f"the policy {name!r} cannot play the team {env_id}")
         return TeamPolicy(env_id, policy)
 
     @property
     def is_model(self) -> bool:
-        """Return whether it is a model that plays in this process."""
+        """Return whether this is a local model."""
         return bool(self._model_files())
 
     def _model_files(self) -> list[Path]:
@@ -204,7 +203,7 @@ class PolicyConfig(Config):
 
 
 def _seed_of(sample: int, seed: int) -> int:
-    """Return the seed of a sample; the first has the seed that was given."""
+    """Return a sample's seed; the first sample uses the given seed."""
     return (seed + sample * _APART) % 2**32
 
 
@@ -214,24 +213,22 @@ def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
 
 @lru_cache(maxsize=2)
 def _load(folder: str, written: int, options: str, seed: int) -> Policy:
-    """Return the model in a folder, read once: an ablation asks for the policy again in each
-    episode.
-    """
+    """Load a model once, since an ablation requests the policy in each episode."""
     with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.models.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
     return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
 
 
 def provenance(config: PolicyConfig, policy: Policy | None = None) -> dict[str, Any]:
-    """Return what plays under the name of a policy, as JSON-able data.
+    """Return JSON-able data that identifies a policy beyond its name.
 
-    The version of agentgym, the name and seed; of a trained model its sampler and the hash of its
-    files; of a factory the hash of its file, and what the policy says of itself in an attribute
-    `provenance`, as those behind an endpoint do: model, address, sampler.
+    It contains agentgym's version, the name and the seed; for a trained model its sampling options
+    and file hash; for a factory its file hash. A policy's `provenance` attribute is added, as with
+    endpoints (model, URL, sampling options).
 
     Args:
         config: The choice of the policy.
-        policy: The policy, if there is one.
+        policy: The policy, if available.
     """
     facts: dict[str, Any] = {
         "agentgym": importlib.metadata.version("agentgym"),
@@ -251,10 +248,10 @@ def provenance(config: PolicyConfig, policy: Policy | None = None) -> dict[str, 
 
 
 def other(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return the first fact in which two provenances differ; empty if they play alike.
+    """Return the first key in which two provenances differ, or an empty string.
 
-    Of the versions of agentgym, the last number does not matter: the same seed gives the same bytes
-    within a minor version.
+    Patch versions of agentgym are ignored: within a minor version the same seed gives the same
+    bytes.
     """
     return next((name for name in [*kept, *found] if _fact(kept, name) != _fact(found, name)), "")
 
@@ -265,14 +262,12 @@ def _fact(facts: Mapping[str, Any], name: str) -> Any:
 
 
 def hash_prompt(chat: Chat) -> str:
-    """Return the digest of all that a policy is shown before its first reply."""
+    """Return a digest of everything that a policy is shown before its first reply."""
     return digest([[message.to_dict() for message in chat.messages], list(chat.tools)])
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the tokens of the prompts and of the replies of an episode, by the ids of a local
-    model; None if there are none.
-    """
+    """Return the prompt tokens and reply tokens of a local model's episode; None without ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None
@@ -280,11 +275,10 @@ def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
 
 
 def _hash_files(files: Iterable[Path]) -> str:
-    """Return the digest of the names and contents of files."""
     return digest([[file.name, _hash_file(file, file.stat().st_mtime_ns)] for file in files])
 
 
-@lru_cache(maxsize=1_024)  # the files of some models, which are read once in a process
+@lru_cache(maxsize=1_024)  # model files are large
 def _hash_file(file: Path, written: int) -> str:
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""Trajectories: the chats, replies and rewards of an episode, one JSON line each.
+"""Trajectories: chats, replies and rewards of an episode, stored as one JSON line.
 
-Evaluation, figures and training read nothing else.
+Evaluation, figures and training read only trajectories.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from agentgym.training.rollout.storage import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision.
+    """One decision of the policy.
 
     Attributes:
-        chat: The chat that the policy was shown.
-        reply: The reply that it wrote.
-        reward: The reward of the step.
-        info: The info of the env, as JSON-able data.
+        chat: The chat shown to the policy.
+        reply: The policy's reply.
+        reward: The step's reward.
+        info: The env's info, JSON-able.
     """
 
     chat: Chat
@@ -51,22 +51,22 @@ class Step:
 class Trajectory:
     """One episode.
 
-    Of a team, each step is the reply of one agent to its own chat; `Step.info["agent"]` says of
-    whom.
+    In a team episode each step is one agent's reply to its own chat, and `Step.info["agent"]` names
+    the agent.
 
     Attributes:
-        spec: The spec of the env with its wrappers, as the JSON text of
+        spec: Spec of the env and its wrappers, as JSON text of
             `gymnasium.envs.registration.EnvSpec`.
-        seed: The seed of the reset. `spec`, `seed` and the replies determine the episode.
+        seed: The reset seed. `spec`, `seed` and the replies determine the episode.
         steps: The decisions in order.
-        last: The chat after the last one; of a team, to the agent that made it.
-        terminated: The episode ended by itself.
-        truncated: A limit ended it.
+        last: The chat after the last step; in a team, the chat of the agent that made it.
+        terminated: Whether the world ended the episode.
+        truncated: Whether a limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: The cause, if the episode says nothing about the policy: a worker that died or
-            hung, an endpoint that did not answer, or an env that calls it invalid
-            (`StepInfo.invalid`: its scorer broke, a limit of the host was met). It is neither
-            scored nor trained on.
+        failure: Why the episode says nothing about the policy: a dead or hanging worker, an
+            unresponsive endpoint, or an env that reports the episode as invalid
+            (`StepInfo.invalid`: a scorer error, a host limit). Failed episodes are neither scored
+            nor trained on.
     """
 
     spec: str
@@ -80,14 +80,14 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Return the sum of the rewards; of a team, its score."""
+        """Return the sum of the rewards; for a team, its score."""
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
-        """Return the reward of each step to the agent that took it.
+        """Return each step's reward for the agent that took it.
 
-        The score of a team comes with the last step of the episode, whoever took it. Here each
-        agent has its own part of it, as the report of the team says, with its own last step.
+        A team's score comes with the last step, whoever took it. Here each agent's share, as stated
+        in the team's report, comes with that agent's last step.
         """
         rewards = [step.reward for step in self.steps]
         detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
@@ -99,23 +99,21 @@ class Trajectory:
         return tuple(rewards)
 
     def reward_of(self, agent: str) -> float:
-        """Return the sum of the rewards of an agent; that of an episode without a team has an empty
-        name.
-        """
+        """Return the sum of an agent's rewards; without a team, the agent's name is empty."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
     def agent_of(self, step: int) -> str:
-        """Return the agent that took a step; the name is empty in an episode without a team."""
+        """Return the agent that took a step; empty without a team."""
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Return the steps, cut where a prompt does not begin with the prompt before and its reply:
-        where the context was edited.
+        """Split the steps wherever a prompt does not start with the previous prompt and reply, as
+        after a context edit.
 
-        Each segment is one training row, its last prompt and reply, in which the replies of its
-        steps are what was sampled. Every step is in exactly one segment. The steps of each agent of
-        a team are cut for themselves.
+        Each segment is one training row: its last prompt and reply, of which the segment's replies
+        are the sampled part. Every step is in exactly one segment. In a team each agent's steps are
+        split separately.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),
@@ -123,9 +121,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return the steps of each agent, in order; those of an episode without a team are all
-        under an empty name.
-        """
+        """Return each agent's step indices in order; without a team, all are under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -143,8 +139,8 @@ class Trajectory:
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
-        """Return what each step adds to the one before of its agent, and the last chat to the last
-        step.
+        """Return each step as deltas to the agent's previous step, and the last chat as a delta to
+        the last step.
         """
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
@@ -155,7 +151,7 @@ class Trajectory:
         return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the parts from which a pickle rebuilds it, which grow as those of `to_json`."""
+        """Pickle the trajectory as deltas, so its size grows with new text only."""
         deltas, last = self._deltas()
         parts = [
             (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
@@ -166,8 +162,8 @@ class Trajectory:
     def to_json(self) -> str:
         """Return one line of JSON.
 
-        Each chat and each prompt is written as what it adds to the one before of its agent, so the
-        line grows with the new text and tokens only.
+        Chats and prompts are stored as deltas to the agent's previous step, so the line grows with
+        new text and tokens only.
         """
         deltas, last = self._deltas()
         steps = [
@@ -193,7 +189,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Rebuild a trajectory from its line.
+        """Parse a trajectory from its line.
 
         Raises:
             ValueError: The line is not a trajectory.
@@ -220,11 +216,12 @@ class Trajectory:
 
 
 class TrajectoryLog:
-    """A file of trajectories that survives being killed: whole lines are kept, a torn last line is
-    dropped. It has one writer at a time.
+    """File of trajectories with one writer at a time.
+
+    If the writer is killed, complete lines remain and an incomplete last line is dropped.
 
     Args:
-        path: The file; it is made on the first append. One that ends in `.zst` is compressed.
+        path: The file, created on the first append; a `.zst` file is compressed.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -236,14 +233,14 @@ class TrajectoryLog:
 
     @property
     def settings(self) -> Path:
-        """Return the file beside it in which `agentgym rollout` keeps the settings of its run."""
+        """Return the path of the file in which `agentgym rollout` stores the run's settings."""
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
         """Yield the trajectories.
 
         Raises:
-            DamagedFileError: A line before the last is none.
+            DamagedFileError: A line before the last is not a trajectory.
         """
         for number, line in whole_lines(self.path):
             try:
@@ -257,13 +254,13 @@ class TrajectoryLog:
         """Yield the trajectories of an env with these labels.
 
         Args:
-            spec: The spec of the env, as JSON text.
+            spec: The env's spec as JSON text.
             labels: All labels of the trajectories.
-            alone: The log may hold nothing else, as that of `agentgym rollout`.
+            alone: The log must not contain anything else, as with `agentgym rollout`.
 
         Raises:
-            OtherRunError: The log belongs to another run: one with these labels is of another env, or
-                it may hold nothing else and does.
+            OtherRunError: The log contains another env with these labels, or anything else although
+                it must not.
         """
         data = json.loads(spec)
         alone = alone or self.settings.exists()
@@ -273,13 +270,13 @@ class TrajectoryLog:
                 yield trajectory
             elif alone or is_like[0]:
                 raise OtherRunError(
-                    f"{self.path} holds an episode of another run "
+                    f"{self.path} contains an episode of another run "
                     f"({json.loads(trajectory.spec).get('id')}, seed {trajectory.seed}, labels "
                     f"{trajectory.labels}); choose another file or delete it"
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
-        """Yield the trajectories with the numbers of their lines; None for one that is damaged."""
+        """Yield line numbers and trajectories; None for a damaged line."""
         for number, line in whole_lines(self.path):
             try:
                 yield number, Trajectory.from_json(line.decode("utf-8"))
@@ -288,11 +285,10 @@ class TrajectoryLog:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Keep other writers out; the file and its folder are made if they are missing, and a last
-        line that was not written whole is cut off.
+        """Lock the log for writing, create it if missing, and cut off an incomplete last line.
 
         Raises:
-            RunLockedError: Somebody else writes to it.
+            RunLockedError: The log has another writer.
             OSError: The file cannot be written.
         """
         with self._lock:
@@ -301,25 +297,25 @@ class TrajectoryLog:
             yield self
 
     def append(self, *lines: str) -> None:
-        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file.
+        """Append the lines of trajectories (`Trajectory.to_json`).
 
         Raises:
-            RunLockedError: Somebody else writes to it.
-            OSError: They cannot be written; the file is as it was before.
+            RunLockedError: The log has another writer.
+            OSError: The lines cannot be written; the file is unchanged.
         """
         with self._lock, self._turn:
             data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))
 
     def repair(self) -> None:
-        """Cut off a last line that was not written whole."""
+        """Cut off an incomplete last line."""
         if self.path.exists():
             with self._lock:
                 cut_torn_line(self.path)
 
 
 def _continues(step: Step, chat: Chat) -> bool:
-    """Return whether a chat begins with the chat and the reply of a step, word for word."""
+    """Return whether a chat starts with a step's chat and its verbatim reply."""
     length = len(step.chat.messages)
     reply = chat.messages[length] if length < len(chat.messages) else None
     return (
@@ -345,7 +341,7 @@ _TYPES = {"spec": dict, "seed": int, "labels": dict, "terminated": bool, "trunca
 
 
 def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    """Raise `TypeError` if a part that readers compute with is of another type."""
+    """Raise `TypeError` if a field that readers compute with has another type."""
     for name, kind in _TYPES.items():
         if not isinstance(data[name], kind):
             raise TypeError(f"{name} is {data[name]!r}")
@@ -354,15 +350,15 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
             raise TypeError("a step has no reward or no info")
 
 
+# Base of an agent's first step.
 _NOTHING = Chat(), Reply("")
-"""What comes before the first step of an agent."""
+# Errors that malformed lines cause.
 _UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
-"""Errors of a line of another form."""
 _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 
 
 def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], Chat]:
-    """Return the steps that some deltas make, and the last chat."""
+    """Rebuild the steps and the last chat from deltas."""
     newest: dict[str, tuple[Chat, Reply]] = {}
     steps: list[Step] = []
     for chat, reply, reward, info in parts:
@@ -375,7 +371,7 @@ def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], 
 def _rebuilt(
     kind: type[Trajectory], spec: str, seed: int, parts: list[_Part], last: ChatDelta, ends: Any
 ) -> Trajectory:
-    """Return a trajectory from what `Trajectory.__reduce__` gives."""
+    """Rebuild a pickled trajectory."""
     steps, chat = _follow(parts, last)
     return kind(spec, seed, steps, chat, *ends)
 
@@ -399,7 +395,7 @@ def _chat_from_json(data: Mapping[str, Any]) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return a reply without what is empty; `prompt_ids` are those after the `kept_ids`."""
+    """Return a reply's non-empty fields; `prompt_ids` are the ids after the `kept_ids`."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,
@@ -411,6 +407,6 @@ def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
 
 
 def _reply_from_json(data: Mapping[str, Any]) -> ReplyDelta:
-    """Read a reply; older lines have no `kept_ids` and the whole prompt."""
+    """Read a reply; older lines lack `kept_ids` and store the whole prompt."""
     new, ids, logprobs = (tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs"))
     return ReplyDelta(data.get("text", ""), index(data.get("kept_ids", 0)), new, ids, logprobs)

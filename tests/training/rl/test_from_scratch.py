@@ -307,7 +307,7 @@ def test_the_command_trains_and_what_it_wrote_plays(
         (["train", "--cloning", "0"], "cloning_steps must be an integer in"),
         (["train", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
         (["train", "--out", "file/t"], "file"),
-        (["rollout", "ListWorld", "--policy", "empty"], "empty holds no trained model"),
+        (["rollout", "ListWorld", "--policy", "empty"], "empty contains no trained model"),
         (["rollout", "ListWorld", "--policy", "nobody"], "or the folder of a trained model"),
     ],
 )

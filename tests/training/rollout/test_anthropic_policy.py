@@ -293,7 +293,7 @@ BAD = (
 def test_a_malformed_answer_is_a_failure_of_its_episode(answer: Answer) -> None:
     with playing(answer, retries=1) as (policy, server):
         (trajectory,) = collect(policy, agentgym.spec("ListWorld"), [0])
-    assert "gave no message" in trajectory.failure
+    assert "returned no message" in trajectory.failure
     assert len(server.requests) == 2
 
 

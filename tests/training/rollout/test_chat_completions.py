@@ -167,7 +167,7 @@ def test_log_probabilities_are_read(values: tuple[str, ...], expected: tuple[flo
 )
 def test_no_log_probability_is_none(value: str) -> None:
     answer = load_answer(logprobs("-0.5", value))
-    with pytest.raises(AnswerError, match="has no log-probability"):
+    with pytest.raises(AnswerError, match="has no valid log-probability"):
         to_reply(answer, "json", logprobs=True)
     assert to_reply(answer, "json").logprobs == (), "they were not asked for"
 
@@ -176,7 +176,7 @@ def test_no_log_probability_is_none(value: str) -> None:
     "choice", ["", *(f', "logprobs": {v}' for v in ("null", "5", '{"content": null}', "[]"))]
 )
 def test_missing_log_probabilities_are_not_missed_in_silence(choice: str) -> None:
-    with pytest.raises(AnswerError, match=r"asked for and there are none.*logprobs=False"):
+    with pytest.raises(AnswerError, match=r"the answer has no log-probabilities.*logprobs=False"):
         to_reply(load_answer(completion('{"content": "a"}', choice)), "json", logprobs=True)
     calls = completion('{"content": null, "tool_calls": [{"name": "f"}]}')
     assert to_reply(load_answer(calls), "json", logprobs=True).logprobs == ()
@@ -391,7 +391,7 @@ def test_a_malformed_answer_costs_its_episode_alone(engine: str) -> None:
         played = {t.seed: t for t in collect(policy, spec, range(4), 4, engine=engine)}
     assert sorted(played) == [0, 1, 2, 3]
     assert [seed for seed, t in played.items() if t.failure] == [2]
-    assert "gave no chat completion: tool_calls is 5, which is no list" in played[2].failure
+    assert "returned no chat completion: tool_calls is 5, which is not a list" in played[2].failure
     assert len(played[2].steps) == 1, "what was played before is kept"
     assert all(len(played[seed].steps) == 2 for seed in (0, 1, 3))
 
@@ -403,7 +403,7 @@ def test_a_batch_in_which_one_chat_gets_no_reply_has_the_others() -> None:
         else Answer({"content": "fine"})
     )
     with playing(script, retries=0) as (policy, _):
-        with pytest.raises(EndpointError, match="gave no chat completion") as caught:
+        with pytest.raises(EndpointError, match="returned no chat completion") as caught:
             policy([Chat((Message("user", str(k)),)) for k in range(3)])
         assert [getattr(reply, "text", "error") for reply in caught.value.replies] == [
             "fine",

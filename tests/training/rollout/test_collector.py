@@ -276,7 +276,7 @@ def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_pat
     others = list(collect(Worker(), make_env, [0, 1], 2, log=log, labels={"arm": "P"}))
     assert len(others) == 2
     assert len(list(TrajectoryLog(log))) == len(seeds) + 2
-    with pytest.raises(OtherRunError, match="holds an episode of another run"):
+    with pytest.raises(OtherRunError, match="contains an episode of another run"):
         list(collect(Worker(), lambda: make_env(turns=5), [0, 1], log=log, labels={"arm": "P"}))
     asked = [9, 4, 2, 2, 2]
     assert [

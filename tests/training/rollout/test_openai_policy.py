@@ -321,7 +321,7 @@ def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
     with playing(failing(99, 500), retries=2) as (policy, server):
         with pytest.raises(
             EndpointError,
-            match=r"3 requests.* answered 500: .*not now.*; see the log of the server",
+            match=r"3 requests.* answered 500: .*not now.*; check the server.s log",
         ) as caught:
             policy([ASK])
         assert caught.value.status == 500
@@ -384,7 +384,7 @@ def test_a_chat_that_is_too_long_has_its_own_error(error: dict[str, Any]) -> Non
 def test_an_answer_that_is_no_completion_is_an_infrastructure_error(body: str) -> None:
     with (
         playing(Answer(body=body), retries=1) as (policy, server),
-        pytest.raises(EndpointError, match="gave no chat completion"),
+        pytest.raises(EndpointError, match="returned no chat completion"),
     ):
         policy([ASK])
     assert len(server.requests) == 2

@@ -147,7 +147,7 @@ def test_the_server_is_asked_for_ids_and_seeds_of_its_own(tokenizer: Any, base: 
         sampler.seed(0)
         again = list(sampler.sample(prompts, OPTIONS))
         bodies = sorted(server.requests, key=lambda body: len(body["prompt"]))
-        with pytest.raises(ValueError, match="give ServerSampler a folder"):
+        with pytest.raises(ValueError, match="ServerSampler has no folder"):
             sampler.update(None, None)
     assert [sample.ids for sample in first] == [sample.ids for sample in again]
     assert len({body["seed"] for body in bodies}) == 4
@@ -179,14 +179,14 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "infinite": (with_logprob(-float("inf")), "has the log-probability -inf"),
     "positive": (with_logprob(0.5), "has the log-probability 0.5"),
     "null": (with_logprob(None), "has the log-probability None"),
-    "text": (broken(token_ids=["5", 6, 7, 8]), "token 0 is '5', which is no id of the model"),
+    "text": (broken(token_ids=["5", 6, 7, 8]), "token 0 is '5', which is not an id of the model"),
     "unknown id": (broken(token_ids=[10**6, 6, 7, 8]), "token 0 is 1000000"),
     "empty": (broken(token_ids=[], logprobs={"token_logprobs": []}), "it has no tokens"),
-    "another prompt": (broken(prompt_token_ids=[1, 2]), "sampled after another prompt"),
-    "cut off": (broken(finish_reason="abort"), 'the reply ended by "abort"'),
+    "another prompt": (broken(prompt_token_ids=[1, 2]), "used another prompt"),
+    "cut off": (broken(finish_reason="abort"), 'the reply ended with finish_reason "abort"'),
     "older weights": (
         broken(weight_versions=[{"version": "0", "start": 0, "end": 4}]),
-        'weights "0" sampled, where 1 were handed over',
+        'the server sampled with weights "0" instead of 1',
     ),
 }
 
@@ -245,9 +245,9 @@ def test_whatever_samples_is_held_to_its_answer(tokenizer: Any) -> None:
     good = Sample((5, 6), (-1.0, -0.5), 0)
     assert find_fault(good, OPTIONS) is None
     for sample, message in (
-        (Sample((5, 6, 7, 8), (-1.0,) * 4, 0), "4 tokens and 3 were asked for"),
-        (Sample((stop, 6), (-1.0,) * 2, 0), "goes on after the end of the reply"),
-        (Sample((True, 6), (-1.0,) * 2, 0), "which is no id"),
+        (Sample((5, 6, 7, 8), (-1.0,) * 4, 0), "4 tokens and the limit is 3"),
+        (Sample((stop, 6), (-1.0,) * 2, 0), "continues after the stop id"),
+        (Sample((True, 6), (-1.0,) * 2, 0), "which is not an id"),
         (PolicyError("out of memory"), "out of memory"),
     ):
         outcomes = [sample, good]
@@ -262,9 +262,9 @@ def test_whatever_samples_is_held_to_its_answer(tokenizer: Any) -> None:
 
 def test_vllm_refuses_per_episode_too(tokenizer: Any, base: Path, tmp_path: Path) -> None:
     changes: list[tuple[Any, str]] = [
-        (lambda values: values.update(finish_reason="error"), "ended by 'error'"),
-        (lambda values: values["logprobs"].pop(), "log-probabilities of others"),
-        (lambda values: values.update(logprobs=None), "log-probabilities of others"),
+        (lambda values: values.update(finish_reason="error"), "ended with finish_reason 'error'"),
+        (lambda values: values["logprobs"].pop(), "without matching log-probabilities"),
+        (lambda values: values.update(logprobs=None), "without matching log-probabilities"),
     ]
     with in_process(base, tmp_path) as sampler:
         for change, message in changes:

@@ -156,14 +156,14 @@ def test_native_tools_go_to_templates_that_have_a_place_for_them() -> None:
 def test_what_cannot_be_used_is_named() -> None:
     tokenizer = make_family_tokenizer(FAMILIES["qwen3"])
     tokenizer.chat_template = None
-    with pytest.raises(ValueError, match="has no chat template; take an instruct model"):
+    with pytest.raises(ValueError, match="has no chat template; use an instruct model"):
         Renderer(tokenizer)
     tokenizer.chat_template = "{{ raise_exception('never') }}"
     with pytest.raises(ValueError, match="does not show a user message"):
         Renderer(tokenizer)
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     tokenizer.eos_token = None
-    with pytest.raises(ValueError, match="nothing ends a reply"):
+    with pytest.raises(ValueError, match="no token ends a reply"):
         Renderer(tokenizer)
 
 

@@ -21,8 +21,8 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
     collect,
-    sampler,
 )
+from agentgym.training.rollout.models import sampler
 from agentgym.training.rollout.models.sampler import PrefixCache, common_length, shared_runs
 from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
 

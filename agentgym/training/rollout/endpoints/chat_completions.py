@@ -1,7 +1,7 @@
-"""Answers of a chat-completions server, read as replies.
+"""Conversion of chat-completions answers to replies.
 
-What is plain is read, in whatever form a server puts it; anything else is an `AnswerError`. Nothing
-that a server sends raises another exception.
+Variants of the format are accepted; anything else raises `AnswerError`, and no server answer raises
+anything else.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from agentgym.text.parsing import Dialect, parse, render
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 MAX_DIGITS = 4_000
-"""Digits of an integer that is read exactly; Python refuses to read 4,301."""
+"""Maximum digits of exactly parsed integers; Python refuses to parse 4,301."""
 MAX_TOKENS = 10**12
-"""A count of tokens beyond this is a fault: no model has ever seen as many."""
+"""Larger token counts are errors: no model has seen as many tokens."""
 ROUNDING = 0.01
-"""Nats by which a log-probability may be above 0: that of a sure token, in bfloat16."""
+"""Nats by which a log-probability may exceed 0 because of rounding in bfloat16."""
 QUOTED = 300
-"""Characters of an answer in an error: enough to recognise the server that wrote it."""
+"""Characters of an answer quoted in errors."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class AnswerError(ValueError):
-    """An answer of an API cannot be read."""
+    """An API answer cannot be read."""
 
 
 def load_answer(text: str) -> Any:
-    """Return the body of an answer as plain data.
+    """Parse the body of an answer.
 
     Raises:
-        AnswerError: It is not the JSON of a chat completion, or reports an error.
+        AnswerError: The body is not the JSON of a chat completion, or reports an error.
     """
     answer = load_json(text)
     choice = dig(answer, "choices", 0)
     failed = dig(answer, "error") or dig(choice, "error") or dig(choice, "finish_reason") == "error"
     if failed or not isinstance(dig(choice, "message"), dict):
-        raise AnswerError(text[:QUOTED])  # so gateways report that the server behind them failed
+        raise AnswerError(text[:QUOTED])  # gateways report failed upstream servers like this
     return answer
 
 
 def load_json(text: str) -> Any:
-    """Return the data in the JSON of an answer.
+    """Parse JSON.
 
     Raises:
-        AnswerError: It is not JSON.
+        AnswerError: The text is not JSON.
     """
     try:
         return json.loads(text, parse_int=lambda d: int(d) if len(d) <= MAX_DIGITS else float(d))
@@ -60,22 +60,22 @@ def load_json(text: str) -> Any:
 
 
 def load_json_or_none(text: str) -> Any:
-    """Return the data in an answer; None if it is not JSON, as errors and confirmations may be."""
+    """Parse JSON; return None if the text is not JSON, as with some errors and confirmations."""
     with suppress(AnswerError):
         return load_json(text)
     return None
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
-    """Return the answer of a server as a reply.
+    """Convert an answer to a reply.
 
     Args:
-        answer: A chat completion, as plain data.
-        dialect: The form in which native calls are written.
-        logprobs: Read the log-probabilities, and do without none.
+        answer: The parsed chat completion.
+        dialect: Dialect in which native calls are written.
+        logprobs: Read the log-probabilities and require them.
 
     Raises:
-        AnswerError: The meaning of a part is not plain.
+        AnswerError: A part is missing or ambiguous.
     """
     choice = dig(answer, "choices", 0)
     message = dig(choice, "message")
@@ -91,14 +91,12 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
 
 
 def join_parts(parts: Sequence[str]) -> str:
-    """Return the text of a reply from its parts; half of a surrogate pair, which no file can hold,
-    is replaced.
-    """
+    """Join the parts of a reply, replacing lone surrogates, which files cannot store."""
     return _SURROGATES.sub("\ufffd", "\n".join(filter(None, parts)))
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
+    """Return an answer's usage; unreadable counts are 0 and increase `unmetered`."""
     usage = dig(answer, "usage")
     prompt, completion = (
         token_count(dig(usage, f"{side}_tokens")) for side in ("prompt", "completion")
@@ -116,17 +114,17 @@ def to_usage(answer: Any) -> EndpointUsage:
 
 
 def dig(answer: Any, *path: str | int) -> Any:
-    """Return the value of an answer at a path; None where the server left it out."""
+    """Return the value at a path of an answer, or None."""
     with suppress(IndexError, KeyError, TypeError):
         return functools.reduce(lambda value, step: value[step], path, answer)
     return None
 
 
 def _text(name: str, value: Any) -> tuple[str, str]:
-    """Return a text and the thoughts among its parts.
+    """Return a field's text and the thinking among its parts.
 
     Args:
-        name: The name of the field, for the error.
+        name: Name of the field, for errors.
         value: A text, a part, a list of parts, or None.
     """
     if value is None or isinstance(value, str):
@@ -136,17 +134,17 @@ def _text(name: str, value: Any) -> tuple[str, str]:
     for part in value if isinstance(value, list) else [value]:
         text = part if isinstance(part, str) else _part_text(part)
         if text is None:
-            raise AnswerError(f"{name} is {quote(part)}, which is no text")
+            raise AnswerError(f"{name} is {quote(part)}, which is not text")
         (thoughts if dig(part, "type") in ("thinking", "reasoning") else said).append(text)
     return "".join(said), "".join(thoughts)
 
 
 def _part_text(part: Any) -> str | None:
-    """Return the text of a part; None if there is none in it."""
+    """Return the text of a part, or None."""
     for name in ("text", "refusal", "thinking", "reasoning", "content", "summary"):
         value = dig(part, name)
         value = dig(value, "value") if isinstance(value, dict) else value
-        if isinstance(value, list):  # a thought may itself be a list of parts
+        if isinstance(value, list):  # thinking may be a list of parts
             value = "".join(text for item in value if isinstance(text := dig(item, "text"), str))
         if isinstance(value, str):
             return value
@@ -154,34 +152,31 @@ def _part_text(part: Any) -> str | None:
 
 
 def _calls(message: Any) -> Sequence[Any]:
-    """Return the native calls of a message, in the newer or the older form."""
+    """Return the native calls of a message, in the current or the older format."""
     calls = dig(message, "tool_calls") or dig(message, "function_call") or []
     if isinstance(calls, dict):
         return [calls]
     if not isinstance(calls, list):
-        raise AnswerError(f"tool_calls is {quote(calls)}, which is no list")
+        raise AnswerError(f"tool_calls is {quote(calls)}, which is not a list")
     return calls
 
 
 def _call_text(call: Any, dialect: Dialect) -> str:
-    """Return a native call as the env reads it.
-
-    One that it would refuse is left as it came, for the env to say why.
-    """
     function = call["function"] if isinstance(dig(call, "function"), dict) else call
     return call_text(dig(function, "name"), dig(function, "arguments"), dialect)
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native call as the env reads it; one that it would refuse is left as it came.
+    """Return a native call as text for the env; an invalid call is passed on unchanged, so the env
+    can report it.
 
     Args:
-        name: The name of the tool.
-        values: The arguments, as an object or its JSON.
-        dialect: The form in which it is written.
+        name: The tool's name.
+        values: The arguments, as an object or as JSON.
+        dialect: Dialect of the text.
 
     Raises:
-        AnswerError: It is nested too deeply.
+        AnswerError: The arguments are nested too deeply.
     """
     try:
         arguments = (
@@ -189,7 +184,7 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
         )
         named = json.dumps(name)
     except RecursionError:
-        raise AnswerError("the arguments of a call are nested too deeply to be written") from None
+        raise AnswerError("the arguments of a call are nested too deeply") from None
     body = f'{{"name": {named}, "arguments": {arguments.strip() or "{}"}}}'.replace("</", "<\\/")
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
@@ -197,29 +192,29 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
 
 
 def _logprobs(choice: Any, said: bool) -> tuple[float, ...]:
-    """Return the log-probabilities of the tokens of an answer.
+    """Return the log-probabilities of an answer's tokens.
 
     Args:
-        choice: The choice of the server.
-        said: True if it has a text; servers give none for a call.
+        choice: The choice in the answer.
+        said: Whether it has text; servers return none for a call.
     """
     tokens = dig(choice, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
         if said or tokens:
             raise AnswerError(
-                "log-probabilities were asked for and there are none; if the server has none, set "
+                "the answer has no log-probabilities; if the server does not support them, set "
                 "logprobs=False"
             )
         return ()
     values = [_number(dig(token, "logprob")) for token in tokens]
     for value, token in zip(values, tokens, strict=True):
         if not math.isfinite(value) or value > ROUNDING:
-            raise AnswerError(f"{quote(token)} has no log-probability")
+            raise AnswerError(f"{quote(token)} has no valid log-probability")
     return tuple(min(value, 0.0) for value in values)
 
 
 def _number(value: Any) -> float:
-    """Return a number, also from its text; NaN if it is none."""
+    """Return a number, also parsed from text; NaN if invalid."""
     with suppress(OverflowError, ValueError):
         if isinstance(value, (int, float, str)) and not isinstance(value, bool):
             return float(value)
@@ -227,7 +222,7 @@ def _number(value: Any) -> float:
 
 
 def token_count(value: Any) -> int | None:
-    """Return a count of tokens; None if it is none."""
+    """Return a token count; None if invalid."""
     number = _number(value)
     return int(number) if 0 <= number <= MAX_TOKENS and number == int(number) else None
 
@@ -236,4 +231,4 @@ def quote(value: Any) -> str:
     """Return the beginning of a value as JSON."""
     with suppress(RecursionError, ValueError):
         return json.dumps(value)[:QUOTED]
-    return "a value that is nested too deeply"
+    return "a deeply nested value"

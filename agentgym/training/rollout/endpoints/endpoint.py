@@ -1,7 +1,6 @@
-"""Policies behind an HTTP API: requests in a loop of their own, tried again after failures that may
-pass, whatever the API.
+"""Base of clients and policies that call an HTTP API, with retries, limits and usage.
 
-An API adds its client, the form of a request and the reading of an answer (`openai_policy`,
+Each API adds a client, which sends a request and reads its answer (`openai_policy`,
 `anthropic_policy`).
 """
 
@@ -33,35 +32,33 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import Config
 
 MAX_WAIT_S = 120.0
-"""The longest wait before a request is sent again; a server that asks for a longer one is not asked
-again.
-"""
+"""Longest wait before a retry; if the server asks for more, the request fails."""
+# How servers report that a chat exceeds the context window.
 _TOO_LONG = re.compile(r"(?i)context[ _-]?(length|size|window)|prompt is too long")
-"""Words in which servers say that the chat is longer than the model's context."""
-_CLOSED = "the policy was closed before the reply came; close it when no call is running"
-# Its own, lest retries change what a seeded program draws from the shared one.
+_CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
+# Separate generator, so retries never advance the program's global one.
 _JITTER = random.Random()
 
 
 class EndpointError(PolicyError):
-    """The endpoint gave no reply."""
+    """The endpoint did not return a reply."""
 
     status: int | None = None
-    """The HTTP status; None if there was no answer."""
+    """HTTP status; None if there was no answer."""
 
 
 class ContextLengthError(EndpointError):
-    """The chat is longer than the model's context."""
+    """The chat exceeds the model's context window."""
 
 
 class Refusal(Exception):
-    """An answer with an HTTP status that is no success.
+    """Answer with an HTTP error status.
 
     Args:
         status: The status.
-        message: The server's own words.
-        code: The server's name for the error.
-        wait: Its header `retry-after`.
+        message: The server's message.
+        code: The server's error code.
+        wait: The `retry-after` header.
     """
 
     def __init__(self, status: int, message: str, code: str = "", wait: str = "") -> None:
@@ -70,23 +67,21 @@ class Refusal(Exception):
 
 
 class UnreachableError(Exception):
-    """No answer came."""
+    """The server did not answer."""
 
 
 @dataclass(frozen=True)
 class RequestConfig(Config):
-    """Options of a policy behind an HTTP API.
+    """Options common to all HTTP APIs.
 
     Attributes:
-        model: The name by which the server knows the model.
-        base_url: Where the API is.
-        api_key_env: The environment variable that holds the key; if it is not set, a placeholder is
-            sent.
-        concurrency: The most requests in flight, whatever the number of threads and chats.
-        timeout: Seconds until a request is given up.
-        retries: The most times a request is sent again after a failure that may pass.
-        backoff: Seconds before the first of these; each further one waits twice as long, less a
-            random part.
+        model: The model's name on the server.
+        base_url: The API's URL.
+        api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
+        concurrency: Maximum requests in flight, over all threads and chats.
+        timeout: Seconds before a request is given up.
+        retries: Maximum retries after temporary failures.
+        backoff: Seconds before the first retry; each further wait doubles, minus a random part.
 
     Raises:
         ValueError: An option is out of range.
@@ -114,14 +109,14 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 class Client(Protocol[QuestionT_contra, AnswerT_co]):
-    """Client of an API, with its connections."""
+    """Connection to an API."""
 
     async def ask(self, question: QuestionT_contra) -> tuple[AnswerT_co, EndpointUsage]:
-        """Ask for an answer (to a chat, its reply), once.
+        """Send one request and return the answer (for a chat, its reply).
 
         Raises:
-            Refusal: The server refused.
-            UnreachableError: No answer came.
+            Refusal: The server answered with an error status.
+            UnreachableError: The server did not answer.
             AnswerError: The answer cannot be read.
         """
 
@@ -133,21 +128,20 @@ ConfigT = TypeVar("ConfigT", bound=RequestConfig)
 
 
 class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
-    """Asks an HTTP API; the base of the policies and of the sampler that have one behind them.
+    """Client of an HTTP API that any number of threads and event loops may call.
 
-    It may be called from any number of threads and, through `areply`, from any event loop: requests
-    run in one loop of its own, in a thread that starts with the first call, so that connections are
-    reused and `concurrency` holds for all callers together. A forked process starts afresh, and so
-    does a pickled copy, with a limit of its own. Dropping it closes it.
+    Requests run in an event loop in the client's own thread, which starts with the first call.
+    Connections are reused, and `concurrency` holds for all callers together. Forked processes and
+    pickled copies start a new loop with their own limit. Garbage collection closes the client.
 
     Args:
-        config: The model, and how it is asked.
+        config: The model and the request options.
 
     Attributes:
-        remedies: Advice by the HTTP status of a refusal.
-        answer: The name of an answer of the API, for errors.
-        usage: The usage of all replies so far.
-        last: The usage of the newest reply.
+        remedies: Advice by HTTP status.
+        answer: What the API calls an answer, for errors.
+        usage: Usage of all replies so far.
+        last: Usage of the latest reply.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {}
@@ -155,7 +149,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     def __init__(self, config: ConfigT) -> None:
         self.config = config
-        # Like `last` replaced, never changed, and by the thread of the lane only.
+        # `usage` and `last` are replaced, never mutated, and only by the lane's thread.
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
@@ -166,7 +160,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Return the model, the address and the sampler, which are recorded with each episode."""
+        """Return model, URL and sampling options, which are recorded with each episode."""
         return {k: v for k, v in asdict(self.config).items() if k not in _TRANSPORT}
 
     def connect(self) -> Client[QuestionT, AnswerT]:
@@ -174,10 +168,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         raise NotImplementedError
 
     def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
-        """Return the answer to each question, all asked at once up to `concurrency`.
+        """Answer all questions, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A question got no answer; its `replies` are those to the others.
+            EndpointError: A question got no answer; `replies` contains the other answers.
         """
         lane = self._open()
         future = lane.submit(self._answers(lane, questions))
@@ -186,10 +180,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         except CancelledError:
             raise EndpointError(_CLOSED) from None
         finally:
-            future.cancel()  # an interrupt of this thread must not leave requests behind
+            future.cancel()  # cancel the requests if this thread is interrupted
 
     def close(self) -> None:
-        """Give up what is in flight and close the connections; a later call opens new ones."""
+        """Cancel requests in flight and close the connections; a later call opens new ones."""
         self._follow_fork()
         with self._lock:
             lane, self._lane = self._lane, None
@@ -205,8 +199,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             return self._lane
 
     def _follow_fork(self) -> None:
-        """In a forked process the lane has no thread, its sockets are the parent's, and nobody may
-        be there to open the lock.
+        """Start afresh in a forked process.
+
+        There, the lane has no thread, its sockets belong to the parent, and the lock may be held
+        for ever.
         """
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
@@ -223,7 +219,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
-            if not isinstance(error, EndpointError):  # the call was cancelled, or is at fault
+            if not isinstance(error, EndpointError):  # cancelled, or a bug
                 raise error
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
@@ -266,19 +262,17 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
                 f"{where} cannot be reached: {failure}; start the server or correct base_url"
             )
         return EndpointError(
-            f"{where} gave no {self.answer}: {failure}; check that base_url is that of the API"
+            f"{where} returned no {self.answer}: {failure}; check that base_url is the API's URL"
         )
 
     def _refused(self, failure: Refusal, message: str) -> EndpointError:
         status, kind = failure.status, EndpointError
         otherwise = (
-            "see the log of the server, or raise retries"
-            if status >= 500
-            else "correct the options"
+            "check the server's log, or raise retries" if status >= 500 else "correct the options"
         )
         remedies = {
-            401: f"put the key into the environment variable {self.config.api_key_env}",
-            429: "lower concurrency, raise retries, or see to the quota",
+            401: f"set the environment variable {self.config.api_key_env} to the key",
+            429: "lower concurrency, raise retries, or check the quota",
             **self.remedies,
         }
         remedy = remedies.get(status, otherwise if status >= 400 else "check base_url")
@@ -290,23 +284,23 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return error
 
 
+# Options that do not affect replies.
 _TRANSPORT = ("api_key_env", "concurrency", "timeout", "retries", "backoff")
-"""Options of which no reply depends."""
 
 
 class HttpPolicy(HttpClient[ConfigT, Chat, Reply]):
-    """Asks an HTTP API for its replies; the base of a policy for each API. See `HttpClient`."""
+    """Policy that calls an HTTP API; see `HttpClient`."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, all at once up to `concurrency`.
+        """Reply to each chat, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A chat got no reply; its `replies` are those of the others.
+            EndpointError: A chat got no reply; `replies` contains the other replies.
         """
         return self.ask(chats)
 
     async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the event loop that this is awaited in.
+        """Reply to one chat without blocking the caller's event loop.
 
         Raises:
             EndpointError: The chat got no reply.
@@ -325,9 +319,7 @@ _orphans: list[Lane[Any, Any]] = []
 
 
 class Lane(Generic[QuestionT, AnswerT]):
-    """An event loop in a thread, with the client and the slots that belong to it; it holds no
-    reference to its owner.
-    """
+    """Event loop in a thread, with its client and semaphore; holds no reference to its owner."""
 
     def __init__(self, client: Client[QuestionT, AnswerT], concurrency: int) -> None:
         self.client = client
@@ -340,7 +332,7 @@ class Lane(Generic[QuestionT, AnswerT]):
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop."""
-        # Work that follows the stop would never be run, nor its future be resolved.
+        # After the stop, a coroutine would never run and its future never resolve.
         with self._lock:
             if self.closed:
                 work.close()
@@ -352,7 +344,7 @@ class Lane(Generic[QuestionT, AnswerT]):
     def close(self) -> None:
         """Cancel all work and end the thread."""
         if self._pid != os.getpid():
-            # A forked process that freed a loop would be warned that it had not closed it.
+            # Keep the loop alive: freeing it in a forked process would warn that it is open.
             _orphans.append(self)
             return
         with self._lock:
@@ -361,14 +353,14 @@ class Lane(Generic[QuestionT, AnswerT]):
                 for future in list(self._work):
                     future.cancel()
                 self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in the very thread; a name lookup that hangs must not
-        # hang the caller.
+        # The garbage collector may call this in the lane's own thread. The timeout guards against a
+        # hanging name lookup.
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
 
     def _run(self) -> None:
-        # No `asyncio.Runner`: it ends by starting a thread, which Python 3.12 forbids when the
-        # interpreter shuts down and this lane is closed.
+        # Not `asyncio.Runner`: it starts a thread when it ends, which Python 3.12 forbids during
+        # interpreter shutdown.
         try:
             self._loop.run_until_complete(self._serve())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -384,7 +376,7 @@ class Lane(Generic[QuestionT, AnswerT]):
 
 
 def _wait(failure: Exception, sent: int, config: RequestConfig) -> float | None:
-    """Return the seconds until a failed request is sent again; None if it is not."""
+    """Return the seconds before a failed request is retried; None for no retry."""
     delay = 0.0
     if sent > config.retries:
         return None
@@ -398,9 +390,7 @@ def _wait(failure: Exception, sent: int, config: RequestConfig) -> float | None:
 
 
 def retry_after(header: str, now: float) -> float:
-    """Return the wait in seconds that a server asks for, as seconds or as a date, at a time in
-    seconds since 1970; 0 if neither.
-    """
+    """Parse a `retry-after` header, in seconds or as a date; 0 if neither."""
     wait = 0.0
     try:
         wait = float(header)

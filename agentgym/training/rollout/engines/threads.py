@@ -1,4 +1,4 @@
-"""Engines whose envs step in threads that all slots share, the one with an event loop for replies."""
+"""Engines that step envs in a shared thread pool: `threads` and `asyncio`."""
 
 from __future__ import annotations
 
@@ -31,30 +31,29 @@ from agentgym.training.rollout.engines.base import (
 from agentgym.training.rollout.episode import Player
 
 THREADS = 512
-"""The most threads of an engine: the number of tools that may wait at the same time. A thread takes
-some 50 kB.
+"""Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
+kB.
 """
 FEW_THREADS = 4
-"""Threads that are active without a look at whether they are worth it."""
+"""Threads that are active without probing the interpreter."""
 PROBE = 0.001
-"""Seconds that a look at the interpreter takes: little beside a tool that is worth a thread."""
+"""Seconds that one probe of the interpreter takes; negligible beside a tool that merits a thread.
+"""
 PROBES = 3
-"""Looks in a row that have to find it idle, since one may by chance."""
+"""Consecutive probes that must find the interpreter idle, since one may by chance."""
 
 
 class ThreadPool:
-    """Threads that work for slots, started as they are needed.
+    """Pool of threads that start on demand.
 
-    Few threads are active at first. While slots wait and the interpreter is idle, since all active
-    threads wait for tools, there are more and more of them. While it is busy there are no more:
-    threads that wait for the interpreter take a part of its time, and would do nothing sooner.
-    Those that find nothing to do are parked.
+    A few threads are active at first. The pool grows while slots wait and the interpreter is idle
+    because all active threads wait for tools. It does not grow while the interpreter is busy:
+    additional threads would only compete for it. Threads without work are parked.
 
-    They are daemons, since a thread that hangs cannot be ended and must not keep the interpreter
-    from ending.
+    Threads are daemons: a hanging thread cannot be ended and must not block interpreter exit.
 
     Args:
-        limit: The most threads, those aside that hang.
+        limit: Maximum number of threads, excluding those that hang.
     """
 
     def __init__(self, limit: int) -> None:
@@ -64,14 +63,16 @@ class ThreadPool:
         self._working: dict[ThreadSlot, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
         self._active = self._parked = 0
-        self._calls: SimpleQueue[str | None] = SimpleQueue()  # to parked threads; None to end
+        self._calls: SimpleQueue[str | None] = SimpleQueue()  # wakes parked threads; None ends them
         self._short = threading.Event()
         self._watch: threading.Thread | None = None
         self._closed = False
 
     def submit(self, slot: ThreadSlot) -> None:
-        """Have the slot do its work."""
-        self._waiting.append(slot)  # before the look: a thread that parks looks after it is counted
+        """Queue a slot's work."""
+        self._waiting.append(
+            slot
+        )  # before the check: a parking thread counts itself out and then checks again
         if self._active >= self._few and (self._active >= self._limit or self._short.is_set()):
             return
         with self._lock:
@@ -82,7 +83,7 @@ class ThreadPool:
                 self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
     def abandon(self, slot: ThreadSlot) -> bool:
-        """Put another thread in the place of the one that works for this slot, if one does."""
+        """Replace the thread that works for this slot; return False if none does."""
         with self._lock:
             thread = self._working.pop(slot, None)
             if thread is not None:
@@ -92,7 +93,7 @@ class ThreadPool:
         return thread is not None
 
     def close(self) -> None:
-        """Wait for what was submitted, at most `GRACE` seconds, and end the threads."""
+        """Finish queued work for at most `GRACE` seconds and end the threads."""
         with self._lock:
             self._closed = True
             self._short.set()
@@ -112,14 +113,14 @@ class ThreadPool:
             self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
-        """Double the active threads each time that slots wait although the interpreter is idle."""
+        """Double the active threads while slots wait and the interpreter is idle."""
         while self._short.wait() and not self._closed:
             idle = all(_interpreter_is_idle() for _ in range(PROBES))
             with self._lock:
                 more = min(len(self._waiting), self._limit - self._active)
                 if more <= 0:
                     self._short.clear()
-                    if self._waiting and self._active < self._limit:  # submitted before that
+                    if self._waiting and self._active < self._limit:  # submitted before the clear
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, self._active)):
@@ -137,26 +138,26 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Have a slot do its work in this thread; return False if it was abandoned meanwhile.
+        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile.
 
-        No lock is taken. A thread that waits for one gets it while another runs, which then has to
-        wait for it at its next step, and so on: threads would be switched several times a step.
+        No lock is taken. A thread that waits for a lock gets it while another thread runs, which
+        then waits at its next step in turn, so threads would switch several times a step.
         """
-        if slot.dead:  # it is not noted, so that one that is about to be noted is not replaced
+        if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True
         self._working[slot] = threading.current_thread()
         answer = slot.work()
-        # Before the answer, after which the slot may be submitted again.
+        # Deregister before delivering: the slot may be submitted again right after.
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned
 
     def _park(self) -> bool:
-        """Wait until there is more to do; return False if that is never."""
+        """Wait for more work; return False when the pool closes."""
         with self._lock:
             self._active -= 1
-            if self._waiting:  # it was submitted before this thread was counted out
+            if self._waiting:  # submitted before this thread counted itself out
                 self._active += 1
                 return True
             self._parked += 1
@@ -164,8 +165,9 @@ class ThreadPool:
 
 
 def _interpreter_is_idle() -> bool:
-    """Return whether this process hardly computes, and a thread that wakes goes on at once: where
-    others compute, it has to wait for the interpreter's switch interval (5 ms).
+    """Return whether this process hardly computes and a waking thread runs at once.
+
+    If other threads compute, a waking thread waits for the interpreter's switch interval (5 ms).
     """
     began, computed = time.perf_counter(), time.process_time()
     time.sleep(PROBE)
@@ -174,7 +176,7 @@ def _interpreter_is_idle() -> bool:
 
 
 class ThreadSlot(Slot):
-    """Plays in whichever thread of a pool is free."""
+    """Slot that plays in any free thread of a pool."""
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool) -> None:
         super().__init__(number)
@@ -205,7 +207,7 @@ class ThreadSlot(Slot):
             self._pool.submit(self)
 
     def work(self) -> Answer | None:
-        """Do what was asked and return the answer; None if the slot is closed."""
+        """Do the requested work and return the answer; None if the slot is closed."""
         if self.dead:
             return None
         self.began = time.monotonic() + (0.0 if self._player else OPENING)
@@ -214,12 +216,12 @@ class ThreadSlot(Slot):
         return answer
 
     def deliver(self, answer: Answer | None) -> None:
-        """Put an answer where it belongs, or close the env if the slot is closed."""
+        """Post an answer, or close the env if the slot is closed."""
         if answer is not None and not self.dead:
             self._answers.put((self, answer))
         elif self._player is not None:
             player, self._player = self._player, None
-            with suppress(Exception):  # nobody waits for the end of an env that is given up
+            with suppress(Exception):  # nobody waits for an abandoned env
                 player.close()
 
     def _answer(self) -> Answer:
@@ -235,14 +237,13 @@ class ThreadSlot(Slot):
 
 
 class Threads(Engine):
-    """Threads that step the envs of all slots: for tools that wait, on a disk, a network or a
-    process.
+    """Engine that steps envs in threads, for tools that wait on a disk, a network or a process.
 
-    A thread that hangs is abandoned.
+    Threads that hang are abandoned.
 
     Args:
-        threads: The most threads, which are started as they are needed: the number of tools that
-            may wait at the same time.
+        threads: Maximum number of threads, hence of tools that can wait at once. Threads start on
+            demand.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
@@ -254,28 +255,25 @@ class Threads(Engine):
         return ThreadSlot(make_env, number, answers, self._pool)
 
     def close(self) -> None:
-        """Wait for slots that were closed, at most `GRACE` seconds, and end the threads."""
+        """Wait up to `GRACE` seconds for closed slots and end the threads."""
         self._pool.close()
 
 
 @runtime_checkable
 class AsyncPolicy(Protocol):
-    """A policy that waits for its replies without blocking, such as
-    `agentgym.training.rollout.openai_policy.EndpointPolicy`.
-    """
+    """Policy that awaits its replies, such as `EndpointPolicy`."""
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat."""
 
 
 class Asyncio(Threads):
-    """One event loop for the replies of all slots, threads that step the envs of all: for
-    endpoints.
+    """Engine with one event loop for replies and threads for env steps; for endpoints.
 
     The policy needs `areply(chat)`.
 
     Args:
-        threads: The most threads, as in `Threads`.
+        threads: Maximum number of threads, as in `Threads`.
     """
 
     replicates = True
@@ -288,7 +286,7 @@ class Asyncio(Threads):
         """Return the policy.
 
         Raises:
-            ValueError: It has no `areply`.
+            ValueError: The policy has no `areply`.
         """
         if not isinstance(policy, AsyncPolicy):
             raise ValueError(
@@ -302,14 +300,12 @@ class Asyncio(Threads):
         return _AwaitingSlot(make_env, number, answers, self._pool, self._loop)
 
     def close(self) -> None:
-        """Cancel what is still awaited, wait for slots that were closed, end threads and loop."""
+        """Cancel pending replies, wait for closed slots, and end the threads and the loop."""
         super().close()
         self._loop.close()
 
 
 class _AwaitingSlot(ThreadSlot):
-    """A slot whose own policy replies in an event loop."""
-
     def __init__(
         self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool, loop: _Loop
     ) -> None:
@@ -330,7 +326,7 @@ class _AwaitingSlot(ThreadSlot):
         self._loop.post(self)
 
     def await_reply(self) -> None:
-        """Begin to wait for a reply, in the event loop; stop to if the slot is closed."""
+        """Start awaiting a reply in the event loop, or cancel it if the slot is closed."""
         player = self._player
         if player is not None and not self.dead:
             self._task = asyncio.get_running_loop().create_task(self._await_reply(player.chat))
@@ -344,14 +340,14 @@ class _AwaitingSlot(ThreadSlot):
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
-            self.began = NEVER  # until a thread is free
+            self.began = NEVER  # waiting for a thread is not hanging
             super().step(reply)
         finally:
             self._task = None
 
 
 class _Loop:
-    """An event loop in a thread of its own. It is woken once for all that is posted meanwhile."""
+    """Event loop in its own thread, woken once for all slots posted meanwhile."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -360,14 +356,14 @@ class _Loop:
         self._thread = start_thread(self._loop.run_forever, "agentgym-asyncio")
 
     def post(self, slot: _AwaitingSlot) -> None:
-        """Have a slot wait for its reply, or stop to."""
+        """Start or cancel a slot's reply."""
         self._posted.append(slot)
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._take)
 
     def close(self) -> None:
-        """Cancel what is still awaited and end the loop."""
+        """Cancel pending replies and end the loop."""
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
         self._thread.join(GRACE)
         if not self._thread.is_alive():

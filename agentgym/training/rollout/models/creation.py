@@ -1,4 +1,4 @@
-"""Small language models and tokenizers made on the spot."""
+"""Small language models and tokenizers created from scratch."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ TEMPLATE = (
     "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
-"""The chat template of a model made on the spot.
-
-It leaves out the system message, which is the same in all episodes of a world.
+"""Chat template of models created from scratch. It omits the system message, which is the same in
+all episodes of a world.
 """
 
 
 def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer on texts, in which a number is one token if its digits are
-    among the merges.
+    """Train a byte-level BPE tokenizer; numbers of up to three digits become one token if frequent
+    enough.
 
     Args:
-        texts: The texts to train on.
-        size: The most entries of the vocabulary, at least 256 for the bytes.
+        texts: The training texts.
+        size: Maximum vocabulary size.
     """
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
@@ -73,20 +72,19 @@ def make_model(
     context: int = 1_024,
     seed: int = 0,
 ) -> GPT2LMHeadModel:
-    """Return a randomly initialised transformer for a tokenizer, without touching the global random
-    generator.
+    """Return a randomly initialised GPT-2 model without touching the global random generator.
 
-    It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in
-    a list much sooner than with rotary ones, from which it would first have to count. The weights
-    begin at the scale of the width.
+    GPT-2's learned absolute positions let a small model learn positions in a list much sooner than
+    rotary ones, from which it would first have to learn to count. Weights are initialised with
+    scale `width**-0.5`.
 
     Args:
-        tokenizer: Gives the size of the vocabulary.
-        width: The width of the residual stream; a multiple of the heads.
-        layers: The number of layers.
-        heads: The number of attention heads.
-        context: The most tokens of a prompt and its reply.
-        seed: Seeds the weights.
+        tokenizer: Determines the vocabulary size.
+        width: Width of the residual stream; a multiple of `heads`.
+        layers: Number of layers.
+        heads: Number of attention heads.
+        context: Maximum tokens of prompt plus reply.
+        seed: Seed of the weights.
     """
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -109,11 +107,11 @@ def make_model(
 
 
 def mimic(model: GPT2LMHeadModel) -> None:
-    """Let keys begin as queries (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention
-    Layers).
+    """Initialise keys equal to queries (Trockman and Kolter 2023, Mimetic Initialization of
+    Self-Attention Layers).
 
-    So a token attends first to those that are the same, and a small model learns to copy and to
-    compare in hundreds of steps in place of thousands.
+    Tokens then first attend to equal tokens, and a small model learns to copy and compare in
+    hundreds of steps instead of thousands.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h

@@ -1,6 +1,4 @@
-"""Policies over a sampler of tokens: ids are sampled once and kept, and no text is tokenised a
-second time.
-"""
+"""Policies that sample token ids and keep them, so no text is tokenised twice."""
 
 from __future__ import annotations
 
@@ -21,17 +19,15 @@ from agentgym.training.rollout.models.sampling import Sample, Sampler, SamplingO
 
 
 class TokenPolicy:
-    """Plays with whatever samples tokens. Pictures are left out; `render="scene"` describes them
-    in words.
+    """Policy over any token sampler. Images are omitted; `render="scene"` describes them in words.
 
     Args:
         sampler: Samples the tokens.
-        renderer: Turns chats into token ids, with the tokenizer of the sampler's model.
-        temperature: Of the sampling; 0 for the most probable token.
-        max_new_tokens: The most tokens of a reply.
-        seed: Seeds the sampling.
-        vocabulary: The number of ids that the model has, if it is known: an answer with another one
-            is refused.
+        renderer: Converts chats to token ids with the tokenizer of the sampler's model.
+        temperature: Sampling temperature; 0 for greedy decoding.
+        max_new_tokens: Maximum reply length in tokens.
+        seed: Seed of the sampling.
+        vocabulary: Number of ids of the model, if known; samples with other ids are rejected.
     """
 
     def __init__(
@@ -52,9 +48,7 @@ class TokenPolicy:
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Seed the sampling by the number of this copy of the policy, so that copies draw
-        differently.
-        """
+        """Reseed the sampling with the number of this copy, so copies sample differently."""
         (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.sampler.seed(int(mixed))
 
@@ -62,8 +56,8 @@ class TokenPolicy:
         """Reply to all chats.
 
         Raises:
-            PolicyError: A prompt leaves no room in the model's context, or the answer of the
-                sampler cannot be used; the others have replies.
+            PolicyError: A prompt leaves no room in the model's context, or a sample is invalid;
+                `replies` contains the other replies.
         """
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
@@ -73,8 +67,8 @@ class TokenPolicy:
             raise PolicyError(f"{len(fitting)} prompts have {len(samples)} samples")
         outcomes: list[Reply | PolicyError] = [
             PolicyError(
-                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; play "
-                "with a window or a longer context"
+                f"a prompt has {len(prompt)} tokens and the model takes {self.sampler.context}; use "
+                "a window or a longer context"
             )
             for prompt in prompts
         ]
@@ -92,29 +86,29 @@ class TokenPolicy:
     def _read(
         self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
     ) -> Reply | PolicyError:
-        """Return a sample as a reply, or the reason why it is none."""
+        """Convert a sample to a reply, or return the error."""
         if isinstance(sample, PolicyError):
             return sample
         if fault := find_fault(sample, options, self.vocabulary):
-            return PolicyError(f"the answer of the sampler cannot be used: {fault}")
+            return PolicyError(f"the sample is invalid: {fault}")
         return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
 
 
 class LocalPolicy(TokenPolicy):
-    """Plays with a causal language model of transformers in this process.
+    """Policy that runs a causal language model of transformers in this process.
 
     Args:
-        model: The model; its device is where it runs.
+        model: The model, on the device where it runs.
         tokenizer: Its tokenizer, with a chat template.
-        temperature: Of the sampling; 0 for the most probable token.
-        max_new_tokens: The most tokens of a reply.
-        seed: Seeds the sampling; the global generator is not touched.
-        batch_size: The most prompts that go through the model together.
+        temperature: Sampling temperature; 0 for greedy decoding.
+        max_new_tokens: Maximum reply length in tokens.
+        seed: Seed of the sampling; the global generator is not touched.
+        batch_size: Maximum number of prompts per forward pass.
         template: Variables of the chat template, such as `enable_thinking`.
-        native_tools: Pass the schemas of the tools to the template too.
+        native_tools: Also pass tool schemas to the template.
 
     Attributes:
-        renderer: Turns chats into token ids.
+        renderer: Converts chats to token ids.
     """
 
     def __init__(
@@ -143,7 +137,7 @@ class LocalPolicy(TokenPolicy):
 
 
 def count_ids(model: PreTrainedModel) -> int:
-    """Return the number of ids that a model has; a tokenizer may name fewer."""
+    """Return the number of a model's ids; its tokenizer may define fewer."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 
@@ -155,6 +149,6 @@ def make_renderer(
     *,
     native_tools: bool = False,
 ) -> Renderer:
-    """Return a renderer that ends replies where the model does."""
+    """Return a renderer that uses the model's stop ids."""
     stops = list_ids(getattr(model.generation_config, "eos_token_id", None))
     return Renderer(tokenizer, stops, template, native_tools=native_tools)

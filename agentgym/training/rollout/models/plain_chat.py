@@ -1,6 +1,4 @@
-"""Chats without structured calls, as user and assistant messages, for endpoints and trainers that
-know nothing else.
-"""
+"""Chats as plain user and assistant messages, for endpoints and trainers without tool calls."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:
-    """Return messages as a chat of text: replies as written, results as user messages, neighbours
-    of one role as one message.
+    """Convert messages to plain text: replies verbatim, tool results as user messages, adjacent
+    messages of one role joined.
     """
     out: list[Message] = []
     for message in messages:
@@ -28,23 +26,21 @@ def as_text(messages: Iterable[Message]) -> Chat:
 
 
 def join_messages(first: Message, second: Message) -> Message:
-    """Return two messages of one role as one."""
+    """Join two messages of the same role."""
     return replace(
         first, text=f"{first.text}\n\n{second.text}", images=first.images + second.images
     )
 
 
 def plain_messages(messages: Iterable[Message]) -> list[dict[str, str]]:
-    """Return messages as `role` and `content` alone, for trainers that know neither calls nor
-    results. Pictures are left out.
-    """
+    """Return messages with only `role` and `content`, without images."""
     return [
         {"role": message.role, "content": message.text} for message in as_text(messages).messages
     ]
 
 
 def to_encodable(data: Any) -> Any:
-    """Return JSON-able data as a request can carry it: half of a surrogate pair is replaced."""
+    """Replace lone surrogates in JSON-able data, which requests cannot encode."""
     try:
         json.dumps(data, ensure_ascii=False).encode()
     except UnicodeEncodeError:

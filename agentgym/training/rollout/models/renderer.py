@@ -1,4 +1,4 @@
-"""Chats as token ids, for the chat templates that models come with."""
+"""Conversion of chats to token ids with a model's chat template."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ from agentgym.text.tools import Tool
 from agentgym.training.rollout.engines.deltas import as_token_ids
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
+# Must cover all concurrent episodes.
 _REMEMBERED = 4_096
-"""Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
+# Prompt texts kept per episode: the newest and the one it continues.
 _PROMPTS = 2
-"""Prompts of an episode whose text is kept: the newest one and the one that it goes on from."""
 _Prompt = tuple[tuple[Tool, ...], str]
+# Llama 3 templates insert today's date unless given this variable (the value is their default), but
+# the same seed must give the same prompt every day.
 _FIXED = {"date_string": "26 Jul 2024"}
-"""Variables of every template. Those of Llama 3 write today's date unless they get this variable
-(the value is their own default), and the same seed must give the same prompt tomorrow.
-"""
+# Probe texts for templates, which no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
-"""Texts that a template is tried with: plain ones, which no template trims or escapes."""
 
 
 class ChatTemplate:
-    """Chat template of a tokenizer, with the roles that it accepts.
+    """Chat template of a tokenizer, adapted to the roles that it accepts.
 
-    A template that refuses or drops a role gets it in another form: tool results as user messages,
-    the system message at the head of the first user message, and neighbours of one role as one
-    message where roles must alternate.
+    If a template rejects or drops a role, messages are converted: tool results become user
+    messages, the system message joins the first user message, and adjacent messages of one role are
+    joined where roles must alternate.
 
     Args:
         tokenizer: A tokenizer with a chat template.
         options: Variables of the template, such as `enable_thinking`.
-        native_tools: Pass the schemas of the tools to the template too.
+        native_tools: Also pass tool schemas to the template.
 
     Attributes:
-        takes_tool: It accepts the role `tool`.
-        takes_system: It accepts the role `system`, or leaves it out on purpose.
-        takes_neighbours: It accepts several messages of one role in a row.
+        takes_tool: The template accepts the role `tool`.
+        takes_system: The template accepts the role `system`, or omits it on purpose.
+        takes_neighbours: The template accepts adjacent messages of one role.
 
     Raises:
-        ValueError: The tokenizer has no chat template, or its template cannot be used.
+        ValueError: The tokenizer has no usable chat template.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class ChatTemplate:
         if not tokenizer.chat_template:
             raise ValueError(
                 f"the tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no chat "
-                "template; take an instruct model, or set tokenizer.chat_template"
+                "template; use an instruct model, or set tokenizer.chat_template"
             )
         self.tokenizer, self.options = tokenizer, {**_FIXED, **(options or {})}
         if native_tools and "tools" not in str(tokenizer.chat_template):
@@ -81,8 +80,7 @@ class ChatTemplate:
             )
         self.takes_tool = self._accepts([user, reply, Message("tool", _RESULT)])
         self.takes_neighbours = self._accepts([user, Message("user", _RESULT)])
-        # A template that names system messages and shows none leaves them out on purpose; one that
-        # knows nothing of them leaves them out by accident.
+        # A template that mentions system messages but does not show them omits them on purpose.
         with_system = [Message("system", _SYSTEM), user]
         names_system = "'system'" in str(tokenizer.chat_template).replace('"', "'")
         self.takes_system = self._accepts(with_system) or (
@@ -92,12 +90,12 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        """Return messages as text.
+        """Render messages as text.
 
         Args:
-            messages: The messages of a chat; replies appear exactly as they were written.
-            tools: The tools on offer.
-            prompt: Open the turn of the assistant at the end.
+            messages: Messages of a chat; replies are rendered verbatim.
+            tools: The available tools.
+            prompt: Open the assistant's turn at the end.
         """
         if not (self.takes_tool and self.takes_neighbours):
             messages = as_text(messages).messages
@@ -106,13 +104,13 @@ class ChatTemplate:
         return self._apply(messages, tools, prompt=prompt)
 
     def _accepts(self, messages: Sequence[Message]) -> bool:
-        """Return whether the template shows the text of each message."""
+        """Return whether the template shows every message's text."""
         text = self._try(messages)
         return text is not None and all(message.text in text for message in messages)
 
     def _try(self, messages: Sequence[Message]) -> str | None:
-        """Return messages as text; None if the template refuses one of their roles, which it does
-        with whatever error comes to hand.
+        """Render messages; return None if the template rejects a role, for which templates raise
+        various errors.
         """
         with suppress(TemplateError, LookupError, TypeError, ValueError):
             return self._apply(messages)
@@ -133,9 +131,7 @@ class ChatTemplate:
 
 
 def _system_as_user(messages: Sequence[Message]) -> list[Message]:
-    """Return messages whose system messages are user messages, joined to a user message after
-    them.
-    """
+    """Convert system messages to user messages, joined to a following user message."""
     out: list[Message] = []
     for message in messages:
         if message.role == "user" and out and out[-1].role == "user":
@@ -146,26 +142,26 @@ def _system_as_user(messages: Sequence[Message]) -> list[Message]:
 
 
 class Renderer:
-    """Turns chats into token ids, reusing the ids of earlier prompts and replies.
+    """Converts chats to token ids, reusing the ids of earlier prompts and replies.
 
-    An assistant message is rendered as the exact text that was written. A template that edits
-    history (one that strips earlier thinking, say) makes a prompt that does not begin with the one
-    before; it is tokenised again, and training cuts there.
+    Assistant messages are rendered verbatim. If a template edits history, by stripping earlier
+    thinking for example, the prompt no longer starts with the previous one. It is then tokenised in
+    full, and training starts a new row there.
 
     Args:
-        tokenizer: With a chat template.
-        stops: Ids that end a reply, beside those that tokenizer and template end one with: those of
-            the model's `generation_config`.
+        tokenizer: A tokenizer with a chat template.
+        stops: Stop ids in addition to the tokenizer's and the template's, as in the model's
+            `generation_config`.
         options: Variables of the template, such as `enable_thinking`.
-        native_tools: Pass the schemas of the tools to the template too.
+        native_tools: Also pass tool schemas to the template.
 
     Attributes:
         template: The chat template.
-        stops: All ids that end a reply.
-        pad: The id to pad with.
+        stops: All stop ids.
+        pad: The padding id.
 
     Raises:
-        ValueError: The template cannot be used, or nothing ends a reply.
+        ValueError: The template is unusable, or no token ends a reply.
     """
 
     def __init__(
@@ -192,7 +188,7 @@ class Renderer:
         vars(self).update(state, _prompts=WeakKeyDictionary())
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply; those of an episode share their memory."""
+        """Return the prompt for the next reply; prompts of an episode share memory."""
         text = self._text(chat, len(chat.messages))
         last = max(
             (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
@@ -206,13 +202,13 @@ class Renderer:
         return TokenIds(self._encode(text))
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a reply that was not sampled, with the end mark."""
+        """Return the tokens of an unsampled reply, with the stop id."""
         return (*self._encode(text), self._end)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of a sampled reply, without its end mark."""
+        """Return the text of a sampled reply, without the stop token."""
         shown = ids[:-1] if ids and ids[-1] in self.stops else ids
-        # Some tokenizers would tidy up spaces before punctuation, and change what was written.
+        # By default, some tokenizers remove spaces before punctuation.
         return str(
             self.tokenizer.decode(
                 list(shown), skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -220,7 +216,7 @@ class Renderer:
         )
 
     def remember(self, chat: Chat, reply: Reply) -> None:
-        """Keep the ids of a prompt and its reply, for the prompt that continues them."""
+        """Store the ids of a prompt and its reply for the prompt that continues them."""
         key = _digest(self._text(chat, len(chat.messages)) + reply.text)
         self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
         self._cache.move_to_end(key)
@@ -228,22 +224,22 @@ class Renderer:
             self._cache.popitem(last=False)
 
     def _after(self, text: str, ids: Sequence[int]) -> str:
-        """Return the text after a reply, without the end mark that the reply already has."""
+        """Return the text after a reply, without a stop token that the reply already contains."""
         if ids[-1] not in self.stops:
             return text
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        """Return the prompt of the first messages of a chat.
+        """Return the prompt of a chat's first messages.
 
-        Each prompt is asked for three times: for its ids, when its reply is remembered, and when the
-        chat goes on after it. It is rendered once, and whole: a template may write earlier messages
-        in another way once there are later ones.
+        Each prompt is needed three times: for its ids, when its reply is stored, and when the chat
+        continues. It is rendered once and in full, because a template may render earlier messages
+        differently once later ones follow.
         """
         if not isinstance(chat.messages, Messages):
             return self.template.render(chat.messages[:count], chat.tools)
         buffer, shared = chat.messages.lineage()
-        if count > shared:  # it has messages that later chats do not share
+        if count > shared:  # some messages are not shared with later chats
             return self.template.render(chat.messages[:count], chat.tools)
         prompts = self._prompts.setdefault(buffer, {})
         tools, text = prompts.get(count, (None, ""))
@@ -251,15 +247,15 @@ class Renderer:
             text = self.template.render(chat.messages[:count], chat.tools)
             prompts[count] = chat.tools, text
             for earlier in sorted(prompts)[:-_PROMPTS]:
-                prompts.pop(earlier, None)  # another thread may play on from the same messages
+                prompts.pop(earlier, None)  # another thread may continue the same messages
         return text
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        # Templates write the mark of the beginning themselves, so a tokenizer adds none.
+        # Templates include the beginning-of-sequence token themselves.
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _turn_end(self, named: set[int]) -> int:
-        """Return the id that the template writes after a reply, else one that was named."""
+        """Return the id that the template writes after a reply, or a named stop id."""
         text = self.template.render(
             [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
         )
@@ -272,24 +268,24 @@ class Renderer:
         )
         if end is None:
             raise ValueError(
-                f"nothing ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
+                f"no token ends a reply of {self.tokenizer.name_or_path!r}: its tokenizer has no "
                 "eos_token and its chat template writes no special token after a reply; set one"
             )
         return end
 
 
 def _digest(text: str) -> bytes:
-    """Return what stands for a text in the cache, which keeps no texts."""
+    """Return the cache key of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return an id to pad with: any will do, since nothing attends to it."""
+    """Return a padding id; any id works, since no token attends to it."""
     return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 
 def list_ids(ids: Any) -> list[int]:
-    """Return the ids of a setting that is one id, a list of ids or None."""
+    """Return a setting (an id, a list of ids or None) as a list."""
     if ids is None:
         return []
     return [int(i) for i in ids] if isinstance(ids, (list, tuple)) else [int(ids)]

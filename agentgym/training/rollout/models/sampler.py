@@ -1,5 +1,5 @@
-"""Sampler over a model of transformers in this process, which keeps the key-value states of episodes
-between turns.
+"""Sampler over a transformers model in this process, with a key-value cache that persists between
+turns.
 """
 
 from __future__ import annotations
@@ -23,36 +23,35 @@ from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 
 States = Sequence[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer, of shape (heads, tokens, width)."""
+# Minimum shared prefix in tokens that is worth a separate forward pass.
 _SHORTEST = 16
-"""Tokens that prompts must have in common to be worth a pass of their own."""
 BATCH = 32
-"""Prompts that go through a model together, unless told otherwise: more of them hardly raise the
-throughput of a processor, and bound the memory that key-value states take.
+"""Default prompts per forward pass. Larger batches hardly raise CPU throughput, and this bounds the
+memory of key-value states.
 """
 
 
 class TransformersSampler:
     """Sampler over a causal language model of transformers in this process.
 
-    A prompt is computed from where it departs from one that was seen before, and what several
-    prompts of a request have in common is computed once. Whatever state a training loop has left
-    the model in (dropout, gradient checkpointing), it samples in evaluation mode with its cache,
-    and is as before afterwards. The global random generators are not touched.
+    A prompt is computed from where it differs from earlier ones, and a prefix shared by several
+    prompts is computed once. Sampling uses evaluation mode and a cache, whatever state training has
+    left the model in (dropout, gradient checkpointing), and restores that state. The global random
+    generators are not touched.
 
-    Models with sliding windows or recurrent states keep no positions that could be returned to;
-    their prompts are computed whole.
+    For models with sliding windows or recurrent states, prompts are computed in full.
 
     Args:
-        model: The model; its device is where it runs.
-        pad: An id to pad with.
-        seed: Seeds the draws.
-        batch_size: The most prompts that go through the model together.
-        cache_bytes: Memory for the states of earlier prompts; 0 keeps none; None for a quarter of
-            the free memory of the device, of a processor 1 GiB at least.
+        model: The model, on the device where it runs.
+        pad: Padding id.
+        seed: Seed of the sampling.
+        batch_size: Maximum number of prompts per forward pass.
+        cache_bytes: Memory for states of earlier prompts; 0 disables the cache; None uses a quarter
+            of the device's free memory, on a CPU at least 1 GiB.
 
     Attributes:
-        prefilled: Prompt tokens that went through the model so far.
-        context: The most tokens of a prompt and its reply.
+        prefilled: Prompt tokens processed so far.
+        context: Maximum tokens of prompt plus reply.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class TransformersSampler:
         self.prefilled = 0
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
-        # Other layers do not keep all positions.
+        # Layers of other types do not keep all positions.
         if any(type(x) is not DynamicLayer for x in DynamicCache(config=model.config).layers):
             self._cache = PrefixCache(0)
         self._short_logits = takes_logits_to_keep(model)
@@ -79,17 +78,17 @@ class TransformersSampler:
         self._mask = torch.empty(0)
 
     def seed(self, seed: int) -> None:
-        """Seed the draws."""
+        """Seed the sampling."""
         self._generator.manual_seed(seed)
 
     def update(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
-        """Take over the weights of a model of the same kind; the sampler's own model has them."""
+        """Copy the weights of another model of the same kind."""
         if model is not self.model:
             self.model.load_state_dict(model.state_dict())
 
     @property
     def version(self) -> int:
-        """Return the number of times that the weights were found changed."""
+        """Return the version of the weights, which increases when they change."""
         weights = _fingerprint(self.model)
         if weights != self._weights:
             self._weights = weights
@@ -99,9 +98,7 @@ class TransformersSampler:
 
     @torch.inference_mode()
     def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
-        """Return a sample for each prompt, in order; each prompt must be shorter than the
-        context.
-        """
+        """Return a sample for each prompt, in order; prompts must be shorter than the context."""
         version = self.version
         samples: list[Sample] = []
         with sampling_mode(self.model):
@@ -123,7 +120,7 @@ class TransformersSampler:
         if self._cache.limit:
             self._cache.discard([prefix for prefix, _ in matches])
             for k, (prompt, (ids, _)) in enumerate(zip(prompts, rows, strict=True)):
-                sequence = prompt + ids[:-1]  # the last one has not been through the model
+                sequence = prompt + ids[:-1]  # the model has not processed the last token
                 self._cache.add(sequence, self._states(k, len(sequence)))
         self._past = None
         yield from rows
@@ -131,9 +128,9 @@ class TransformersSampler:
     def _prefill(
         self, prompts: Sequence[tuple[int, ...]], matches: Sequence[tuple[Prefix | None, int]]
     ) -> torch.Tensor:
-        """Run the model on what is new in each prompt; return the logits after the last token.
+        """Process the new part of each prompt and return the logits after its last token.
 
-        Both the states at hand and the new tokens are padded on the left, so all rows end together.
+        Cached states and new tokens are both left-padded, so all rows end together.
         """
         device = self.model.device
         known = [length for _, length in matches]
@@ -168,7 +165,7 @@ class TransformersSampler:
     def _decode(
         self, logits: torch.Tensor, lengths: torch.Tensor, options: SamplingOptions
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        """Sample until all rows have ended; return the ids of each with their log-probabilities."""
+        """Sample until all rows have ended; return each row's ids and log-probabilities."""
         device, context = logits.device, self.context
         stops = torch.tensor(sorted(options.stops), device=device)
         last = lengths.to(device)  # the position of the next token
@@ -185,7 +182,7 @@ class TransformersSampler:
             if len(tokens) == options.max_new_tokens or not bool(going.any()):
                 break
             self._mask = torch.cat([self._mask, self._mask.new_ones(len(logits), 1)], 1)
-            # Rows that have ended go on to the end of the batch, and must stay in the context.
+            # Ended rows continue until the batch ends; clamp their positions to the context.
             logits = self._forward(token[:, None], last.clamp(max=context - 1)[:, None])
             last = last + 1
         counts = torch.stack(alive).sum(0).tolist()
@@ -204,7 +201,7 @@ class TransformersSampler:
         return token, logprobs.gather(-1, token[:, None])[:, 0]
 
     def _states(self, row: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the keys and values of the first tokens of a row, for each layer."""
+        """Return the keys and values of a row's first tokens, for each layer."""
         places = self._mask[row].nonzero()[:length, 0]
         return [
             (layer.keys[row].index_select(-2, places), layer.values[row].index_select(-2, places))
@@ -251,7 +248,7 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
 
 
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:
-    """Return whether a model computes logits for some positions alone, if asked to."""
+    """Return whether a model can compute logits for selected positions only."""
     base = getattr(model, "get_base_model", lambda: model)()
     return "logits_to_keep" in inspect.signature(base.forward).parameters
 
@@ -259,12 +256,12 @@ def takes_logits_to_keep(model: torch.nn.Module) -> bool:
 def _cache_bytes(model: PreTrainedModel) -> int:
     if model.device.type == "cuda":
         return int(torch.cuda.mem_get_info(model.device)[0] // 4)
-    # The states of a batch of long chats of a small model already take more than 1 GiB.
+    # A batch of long chats takes more than 1 GiB even with a small model.
     return max(2**30, _free_memory() // 4)
 
 
 def _free_memory() -> int:
-    """Return the bytes of memory that no process uses; 0 where the system does not tell."""
+    """Return the free memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS
@@ -273,12 +270,12 @@ def _free_memory() -> int:
 
 @dataclass(eq=False, slots=True)
 class Prefix:
-    """States of a token sequence.
+    """Cached states of a token sequence.
 
     Attributes:
         ids: The sequence.
         states: Its keys and values.
-        shared: It is the common beginning of several prompts, and others may begin so too.
+        shared: Whether it is a prefix of several prompts.
         size: Bytes of the states.
     """
 
@@ -289,10 +286,10 @@ class Prefix:
 
 
 class PrefixCache:
-    """Sequences with their states; those that were not used for the longest time are dropped.
+    """Cache of sequences with their states, with least-recently-used eviction.
 
     Args:
-        limit: The most bytes of states; 0 keeps none.
+        limit: Maximum bytes of states; 0 disables the cache.
     """
 
     def __init__(self, limit: int) -> None:
@@ -301,8 +298,9 @@ class PrefixCache:
         self._bytes = 0
 
     def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
-        """Return the sequence that a prompt has most in common with, and how many tokens; the last
-        token of the prompt is not counted, since the model has to be run on something.
+        """Return the sequence that shares the longest prefix with a prompt, and the prefix length.
+
+        The prompt's last token does not count, since the model needs at least one token to process.
         """
         prompt = np.asarray(ids[:-1])
         best, length = None, 0
@@ -314,7 +312,7 @@ class PrefixCache:
         return best, length
 
     def add(self, ids: Sequence[int], states: States, *, shared: bool = False) -> None:
-        """Keep a sequence."""
+        """Add a sequence."""
         size = sum(part.numel() * part.element_size() for pair in states for part in pair)
         prefix = Prefix(np.asarray(ids), states, shared, size)
         self._prefixes[id(prefix)] = prefix
@@ -323,7 +321,7 @@ class PrefixCache:
             self._bytes -= self._prefixes.popitem(last=False)[1].size
 
     def discard(self, prefixes: Iterable[Prefix | None]) -> None:
-        """Drop sequences of episodes, which have been continued."""
+        """Drop sequences that an episode has continued."""
         for prefix in prefixes:
             if prefix is not None and not prefix.shared and id(prefix) in self._prefixes:
                 self._bytes -= self._prefixes.pop(id(prefix)).size
@@ -335,7 +333,7 @@ class PrefixCache:
 
 
 def common_length(first: np.ndarray, second: np.ndarray) -> int:
-    """Return the number of tokens with which two sequences begin alike."""
+    """Return the length of the shared prefix of two sequences."""
     size = min(len(first), len(second))
     differing = first[:size] != second[:size]
     return int(differing.argmax()) if differing.any() else size
@@ -344,11 +342,11 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 def shared_runs(
     prompts: Sequence[tuple[int, ...]], known: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield common beginnings of several prompts that are worth computing once.
+    """Yield shared prefixes of several prompts that are worth computing once.
 
     Args:
         prompts: The prompts.
-        known: The tokens of each whose states are at hand.
+        known: Number of cached tokens of each prompt.
     """
     new = sorted(
         (prompt, length)
@@ -360,7 +358,7 @@ def shared_runs(
     for prompt, length in new:
         ids = np.asarray(prompt[:-1])
         shared = common_length(common, ids)
-        # A run ends where it would lose more than half of what its prompts have in common.
+        # End a run where it would lose more than half of its shared prefix.
         if count and shared - max(deepest, length) >= _SHORTEST and 2 * shared >= len(common):
             common, count, deepest = common[:shared], count + 1, max(deepest, length)
             continue

@@ -1,5 +1,5 @@
-"""Options of the models that play in this process, and the seam between training and whatever samples:
-token ids in, ids and log-probabilities out, with the version of the weights.
+"""Model options, and the interface between training and samplers: token ids in; ids,
+log-probabilities and weight version out.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Config):
-    """Options of a model of transformers that plays.
+    """Options of a local transformers model.
 
     Attributes:
-        device: The device, as PyTorch names it; `auto` for a GPU if there is one.
-        dtype: The type of the weights; `auto` for that of the folder on a GPU, and `float32` on a
-            processor, most of which compute slowly in bfloat16.
-        temperature: Of the sampling; 0 for the most probable token.
-        max_new_tokens: The most tokens of a reply; None for the number that the folder gives, else
-            512.
-        batch_size: The most episodes that are played at once, in one batch.
+        device: PyTorch device; `auto` selects a GPU if available.
+        dtype: Data type of the weights; `auto` uses the checkpoint's type on a GPU and `float32` on
+            a CPU, since most CPUs compute slowly in bfloat16.
+        temperature: Sampling temperature; 0 for greedy decoding.
+        max_new_tokens: Maximum reply length in tokens; None uses the model folder's limit, or 512.
+        batch_size: Maximum number of concurrent episodes, played in one batch.
         template: Variables of the chat template, such as `enable_thinking`.
-        native_tools: Pass the schemas of the tools to the chat template too.
+        native_tools: Also pass tool schemas to the chat template.
     """
 
     device: str = "auto"
@@ -54,9 +53,9 @@ class SamplingOptions:
     """Options of one request.
 
     Attributes:
-        temperature: Of the sampling; 0 for the most probable token.
-        max_new_tokens: The most tokens of a reply.
-        stops: The ids that end a reply, which is their last one.
+        temperature: Sampling temperature; 0 for greedy decoding.
+        max_new_tokens: Maximum reply length in tokens.
+        stops: Stop ids; the reply includes the one that ended it.
     """
 
     temperature: float
@@ -66,12 +65,12 @@ class SamplingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Tokens that were sampled after a prompt.
+    """Sampled reply tokens.
 
     Attributes:
-        ids: The ids, with the one that ended the reply.
-        logprobs: Their log-probabilities under the distribution that they were drawn from, in nats.
-        version: The version of the weights.
+        ids: The ids, including the stop id.
+        logprobs: Their log-probabilities in nats, under the sampling distribution.
+        version: Version of the weights.
     """
 
     ids: tuple[int, ...]
@@ -80,43 +79,42 @@ class Sample:
 
 
 class Sampler(Protocol):
-    """A backend that samples: token ids in, ids and log-probabilities out.
+    """Sampling backend: token ids in, ids and log-probabilities out.
 
     Attributes:
-        context: The most tokens of a prompt and its reply.
+        context: Maximum tokens of prompt plus reply.
     """
 
     context: int
 
     @property
     def version(self) -> int:
-        """Return the version of the weights, which grows when they change."""
+        """Return the version of the weights, which increases when they change."""
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
-        """Return a sample for each prompt, in order, or the cause why that one has none."""
+        """Return a sample, or an error, for each prompt in order."""
 
     def seed(self, seed: int) -> None:
-        """Seed the draws."""
+        """Seed the sampling."""
 
     def update(self, model: Any, tokenizer: Any) -> None:
-        """Sample with the weights of a model of transformers from now on."""
+        """Use the weights of a transformers model from now on."""
 
 
 class RequestSeeds:
-    """Seeds of requests to a backend that takes one with each: those of a run differ, and are the
-    same in the next run.
+    """Distinct, reproducible seeds for requests to a backend.
 
     Args:
-        seed: Seeds them all.
+        seed: The base seed.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self._seed, self._count = seed, 0
 
     def draw(self, count: int) -> list[int]:
-        """Return the seeds of so many requests."""
+        """Return seeds for `count` requests."""
         start, self._count = self._count, self._count + count
         return list(map(int, np.random.SeedSequence([self._seed, start]).generate_state(count)))
 
@@ -124,13 +122,14 @@ class RequestSeeds:
 def find_fault(
     sample: Sample, options: SamplingOptions, vocabulary: int | None = None
 ) -> str | None:
-    """Return the reason why a sample cannot be trained on, or None. Whatever a backend answers is
-    checked before it is played, so that nothing malformed is learnt from.
+    """Return why a sample cannot be trained on, or None.
+
+    Every sample is checked before it is played, so malformed ones never reach training.
 
     Args:
-        sample: The answer of a backend.
-        options: What it was asked for.
-        vocabulary: The ids that the model has; None if they are not known.
+        sample: The backend's sample.
+        options: The request's options.
+        vocabulary: Number of ids of the model; None if unknown.
     """
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
@@ -138,12 +137,12 @@ def find_fault(
     if len(ids) != len(logprobs):
         return f"it has {len(ids)} ids and {len(logprobs)} log-probabilities"
     if len(ids) > options.max_new_tokens:
-        return f"it has {len(ids)} tokens and {options.max_new_tokens} were asked for"
+        return f"it has {len(ids)} tokens and the limit is {options.max_new_tokens}"
     for k, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         if type(token) is not int or not 0 <= token < (vocabulary or math.inf):
-            return f"token {k} is {token!r}, which is no id of the model"
+            return f"token {k} is {token!r}, which is not an id of the model"
         if not isinstance(logprob, float) or not math.isfinite(logprob) or logprob > ROUNDING:
             return f"token {k} has the log-probability {logprob!r}"
     if early := options.stops.intersection(ids[:-1]):
-        return f"it goes on after the end of the reply (id {min(early)})"
+        return f"it continues after the stop id {min(early)}"
     return None

@@ -1,4 +1,4 @@
-"""Sampler behind an OpenAI-compatible server that takes and returns token ids: that of vLLM."""
+"""Sampler that calls an OpenAI-compatible server with token ids, such as vLLM."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
 ADAPTER_NAME = "agentgym"
-"""The name by which a server knows the adapter that was handed to it."""
+"""Name under which the server loads the LoRA adapter."""
 ENDINGS = frozenset({"stop", "length"})
-"""Reasons for which a reply may end; any other (`abort`, `error`) says that it was cut off."""
+"""Finish reasons of complete replies; others (`abort`, `error`) mean that the reply was cut off."""
 PLAIN_SAMPLING: Mapping[str, Any] = {
     "top_p": 1.0,
     "top_k": 0,
@@ -44,20 +44,20 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
     "ignore_eos": True,
     "skip_special_tokens": False,
 }
-"""Options of vLLM under which a reply is drawn from the distribution of the model and ends where we
-say. A backend would else take those of the model's `generation_config`.
+"""vLLM options that sample from the model's own distribution and stop only at the given ids.
+Otherwise the server would apply the model's `generation_config`.
 """
 
 
 @dataclass(frozen=True)
 class SamplingServerConfig(RequestConfig):
-    """Options of `ServerSampler`, besides those of `RequestConfig`.
+    """Options of `ServerSampler`, in addition to those of `RequestConfig`.
 
     Attributes:
-        base_url: Where the API is, up to the part before `/completions`.
-        context: The most tokens of a prompt and its reply, as the server was started with
+        base_url: The API's URL up to, but without, `/completions`.
+        context: Maximum tokens of prompt plus reply, as the server was started with
             (`--max-model-len`).
-        extra_body: Further fields of the requests.
+        extra_body: Additional request fields.
 
     Raises:
         ValueError: An option is out of range.
@@ -71,12 +71,12 @@ class SamplingServerConfig(RequestConfig):
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """One request.
+    """Sampling request.
 
     Attributes:
-        ids: The ids of the prompt.
-        body: The fields of the request.
-        version: The version of the weights that has to answer; 0 if it does not matter.
+        ids: The prompt ids.
+        body: The request fields.
+        version: Required version of the weights; 0 for any.
     """
 
     ids: tuple[int, ...]
@@ -86,36 +86,37 @@ class _Prompt:
 
 @dataclass(frozen=True, slots=True)
 class _Control:
-    """A request to a path of the server beside its API, whose answer is JSON, if it has a body."""
+    """Request to a control path of the server, outside its API."""
 
     path: str
     body: Mapping[str, Any]
 
 
 class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
-    """Samples behind the endpoint `/v1/completions` of a server that takes a prompt as token ids
-    and returns the ids that it drew (`return_token_ids`), such as vLLM since 0.10.2. Requests are
-    sent again after failures that may pass; a prompt that gets no usable answer costs its episode
-    alone. Untested on a GPU.
+    """Sampler that uses a server's `/v1/completions` endpoint.
 
-    The server must report the log-probabilities of the distribution that it draws from (vLLM:
-    `--logprobs-mode processed_logprobs`). `update` writes the weights to a folder that both see,
-    and has the server read them, for which vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
-    `--enable-lora` with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
+    The server must accept prompts as token ids and return the sampled ids (`return_token_ids`), as
+    vLLM does since 0.10.2. Temporary failures are retried; a prompt without a usable answer costs
+    only its episode. Untested on a GPU.
+
+    The server must report log-probabilities of the distribution that it samples from (vLLM:
+    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and tells
+    the server to load them. For this, vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
+    `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
 
     Args:
         config: The server.
-        folder: Where weights are handed over; None for a server whose weights stay as they are.
-        seed: Seeds the draws: each request has a seed of its own.
+        folder: Shared folder for weights; None if the weights never change.
+        seed: Seeds the sampling; each request gets its own seed.
 
     Attributes:
-        context: The most tokens of a prompt and its reply.
-        version: The number of times that weights were handed over.
+        context: Maximum tokens of prompt plus reply.
+        version: Number of weight updates.
     """
 
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
-        404: "check model and base_url, which mostly ends in /v1; weights are handed over to vLLM "
+        404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
         "only with VLLM_SERVER_DEV_MODE=1",
     }
     answer = "completion with token ids"
@@ -132,7 +133,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         return type(self), (self.config, self.folder)
 
     def seed(self, seed: int) -> None:
-        """Seed the draws."""
+        """Seed the sampling."""
         self._seeds = RequestSeeds(seed)
 
     def connect(self) -> Client[_Prompt | _Control, Any]:
@@ -142,7 +143,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
-        """Return a sample for each prompt, in order, or the cause why that one has none."""
+        """Return a sample, or an error, for each prompt in order."""
         requests = [
             _Prompt(prompt, self._body(prompt, options, seed), self.version)
             for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
@@ -160,7 +161,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
             "prompt": list(prompt),
             "max_tokens": min(options.max_new_tokens, self.context - len(prompt)),
             "temperature": options.temperature,
-            "logprobs": 0,  # of the token that was drawn alone
+            "logprobs": 0,  # only the sampled token's
             "seed": seed,
             "extra_body": {
                 **PLAIN_SAMPLING,
@@ -172,16 +173,15 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         }
 
     def update(self, model: Any, tokenizer: Any) -> None:
-        """Write the weights of a model to the folder and have the server sample with them.
+        """Write the model's weights to the folder and have the server load them.
 
         Raises:
             ValueError: There is no folder.
-            EndpointError: The server does not take them.
+            EndpointError: The server does not load them.
         """
         if self.folder is None:
             raise ValueError(
-                "the weights of this server stay as they are; give ServerSampler a folder that it "
-                "can read, in which they are handed over"
+                "ServerSampler has no folder for weights; give it one that the server can read"
             )
         from agentgym.training.rollout.models.pretrained import has_adapter, save_model  # noqa: PLC0415 - needs another extra
 
@@ -197,7 +197,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         (forgotten,) = self.ask([_Control("reset_prefix_cache", {})])
         if not dig(forgotten, "success"):
             raise EndpointError(
-                f"{self.config.base_url} did not forget the states of the weights before; update "
+                f"{self.config.base_url} did not reset its prefix cache; update "
                 "when no request is running"
             )
         self.version += 1
@@ -205,10 +205,8 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
 
 
 class _Client(OpenAIClient[SamplingServerConfig]):
-    """Client of a completions endpoint."""
-
     async def ask(self, question: _Prompt | _Control) -> tuple[Any, EndpointUsage]:
-        """Sample after a prompt, or change something."""
+        """Sample after a prompt, or send a control request."""
         if isinstance(question, _Control):
             root = self._config.base_url.rstrip("/").removesuffix("/v1")
             with failures_of_openai():
@@ -225,37 +223,39 @@ class _Client(OpenAIClient[SamplingServerConfig]):
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
-    """Return the sample in a completion.
+    """Convert a completion to a sample.
 
     Args:
-        answer: The completion, as plain data.
-        prompt: The ids that it should be sampled after.
-        version: The version of the weights that should have sampled; 0 for any.
+        answer: The parsed completion.
+        prompt: The expected prompt ids.
+        version: Expected version of the weights; 0 for any.
 
     Raises:
         AnswerError: A part is missing, the reply was cut off, or it belongs to another prompt or
-            to other weights.
+            other weights.
     """
     choice = dig(answer, "choices", 0)
     ids, logprobs = dig(choice, "token_ids"), dig(choice, "logprobs", "token_logprobs")
     if not isinstance(ids, list) or not isinstance(logprobs, list):
         raise AnswerError(
-            "it has no token_ids or no token_logprobs; the server has to know return_token_ids, "
+            "it has no token_ids or no token_logprobs; the server must support return_token_ids, "
             f"as vLLM does: {quote(answer)}"
         )
     if dig(choice, "finish_reason") not in ENDINGS:
-        raise AnswerError(f"the reply ended by {quote(dig(choice, 'finish_reason'))}")
+        raise AnswerError(
+            f"the reply ended with finish_reason {quote(dig(choice, 'finish_reason'))}"
+        )
     seen = dig(choice, "prompt_token_ids")
     if seen is not None and seen != list(prompt):
-        raise AnswerError(f"the server sampled after another prompt: {quote(seen)}")
+        raise AnswerError(f"the server used another prompt: {quote(seen)}")
     for span in dig(choice, "weight_versions") or ():
         if version and dig(span, "version") != str(version):
             raise AnswerError(
-                f"weights {quote(dig(span, 'version'))} sampled, where {version} were handed over"
+                f"the server sampled with weights {quote(dig(span, 'version'))} instead of {version}"
             )
     return Sample(
         tuple(ids),
-        # JSON has no floats: some servers write a whole number without its point.
+        # Some servers write whole numbers without a decimal point.
         tuple(float(score) if type(score) is int else score for score in logprobs),
         version,
     )

@@ -16,26 +16,28 @@ from agentgym.training.rollout.models.server_sampler import ADAPTER_NAME, ENDING
 
 
 class VLLMSampler:
-    """Samples with vLLM in this process. Untested on a GPU: its calls are checked against the
-    interface that the wheel of vLLM 0.33.0 has (`tests/training/rollout/vllm_facts.json`).
+    """Sampler that runs vLLM in this process.
+
+    Untested on a GPU; its calls are checked against the interface of the vLLM 0.33.0 wheel
+    (`tests/training/rollout/vllm_facts.json`).
 
     Args:
-        model: What `vllm.LLM` loads: a folder of transformers, the tokenizer included.
-        folder: Where the weights of a training are handed over; it is made.
-        seed: Seeds the draws: each request has a seed of its own.
-        sleeps: Give the GPU's memory back while weights change, and take it again to sample.
-        **options: Of `vllm.LLM`, such as `gpu_memory_utilization`, `max_model_len`, and
+        model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
+        folder: Folder for updated weights, created if missing.
+        seed: Seed of the sampling; each request gets its own seed.
+        sleeps: Release GPU memory during weight updates.
+        **options: Options of `vllm.LLM`, such as `gpu_memory_utilization`, `max_model_len`, and
             `enable_lora=True` with `max_lora_rank` for adapters.
 
     Attributes:
-        context: The most tokens of a prompt and its reply.
-        version: The number of times that weights were handed over.
+        context: Maximum tokens of prompt plus reply.
+        version: Number of weight updates.
     """
 
     def __init__(
         self, model: str, folder: Path, seed: int = 0, *, sleeps: bool = False, **options: Any
     ) -> None:
-        # Else the log-probabilities would be those before the temperature.
+        # By default vLLM reports log-probabilities before the temperature is applied.
         options = {"logprobs_mode": "processed_logprobs", "enable_sleep_mode": sleeps, **options}
         self._llm = LLM(model=model, seed=seed, **options)
         self.folder, self.sleeps = folder, sleeps
@@ -44,13 +46,13 @@ class VLLMSampler:
         self.version, self._seeds = 0, RequestSeeds(seed)
 
     def seed(self, seed: int) -> None:
-        """Seed the draws."""
+        """Seed the sampling."""
         self._seeds = RequestSeeds(seed)
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
-        """Return a sample for each prompt, in order, or the cause why that one has none."""
+        """Return a sample, or an error, for each prompt in order."""
         if not prompts:
             return []
         params = [
@@ -58,7 +60,7 @@ class VLLMSampler:
                 temperature=options.temperature,
                 max_tokens=min(options.max_new_tokens, self.context - len(prompt)),
                 stop_token_ids=sorted(options.stops),
-                logprobs=0,  # of the token that was drawn alone
+                logprobs=0,  # only the sampled token's
                 seed=seed,
                 detokenize=False,
                 **PLAIN_SAMPLING,
@@ -77,11 +79,11 @@ class VLLMSampler:
         ]
 
     def update(self, model: Any, tokenizer: Any) -> None:
-        """Write the weights of a model to the folder and have vLLM sample with them."""
+        """Write a model's weights to the folder and have vLLM load them."""
         save_model(model, tokenizer, self.folder)
         path = str(self.folder.resolve())
         self.version += 1
-        if has_adapter(model):  # one of a new number is read again, and shares no states
+        if has_adapter(model):  # a new number forces a reload without the old prefix cache
             self._adapter = LoRARequest(ADAPTER_NAME, self.version, path)
             return
         if self.sleeps:
@@ -91,19 +93,19 @@ class VLLMSampler:
         if self.sleeps:
             self._llm.wake_up(tags=["kv_cache"])
         if not self._llm.reset_prefix_cache():
-            raise RuntimeError("vLLM did not forget the states of the weights before")
+            raise RuntimeError("vLLM did not reset its prefix cache")
 
 
 def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | PolicyError:
-    """Return the sample in an output of vLLM, or the cause why it has none."""
+    """Convert a vLLM output to a sample, or return an error."""
     if list(output.prompt_token_ids or ()) != list(prompt):
-        return PolicyError("vLLM sampled after another prompt")
+        return PolicyError("vLLM used another prompt")
     completion = output.outputs[0]
     if completion.finish_reason not in ENDINGS:
-        return PolicyError(f"a reply of vLLM ended by {completion.finish_reason!r}")
+        return PolicyError(f"a vLLM reply ended with finish_reason {completion.finish_reason!r}")
     ids = tuple(completion.token_ids)
     steps = completion.logprobs or ()
     if len(steps) != len(ids) or any(i not in step for i, step in zip(ids, steps, strict=True)):
-        return PolicyError(f"vLLM gave {len(ids)} ids and the log-probabilities of others")
+        return PolicyError(f"vLLM returned {len(ids)} ids without matching log-probabilities")
     logprobs = (float(step[i].logprob) for i, step in zip(ids, steps, strict=True))
     return Sample(ids, tuple(logprobs), version)
