@@ -25,7 +25,7 @@ from agentgym.training.evaluation.ablation import (
     finish,
     window_of,
 )
-from agentgym.training.evaluation.budget import Budget, Limits
+from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout import (
@@ -254,7 +254,7 @@ def run_ablation(
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause.
         player: The model of `ablation.policy`, if it is already loaded.
-        budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
+        budget: SpendingLimits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
         CollectionError: Many consecutive cells were lost.
@@ -263,7 +263,7 @@ def run_ablation(
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
-    log, budget = prepare_ablation(ablation, out, player), budget or Budget(Limits())
+    log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):
