@@ -47,7 +47,7 @@ class Price(Config):
 
 @dataclass(frozen=True)
 class SpendingLimits(Config):
-    """SpendingLimits on one policy's cells in a folder, including earlier ones.
+    """Limits on one policy's cells in a folder, including earlier ones.
 
     Attributes:
         cells: The maximum number of cells; None for no limit.

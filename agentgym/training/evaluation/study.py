@@ -254,7 +254,7 @@ def run_ablation(
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause.
         player: The model of `ablation.policy`, if it is already loaded.
-        budget: SpendingLimits that hold cells back. Earlier episodes of the policy in the folder count.
+        budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
         CollectionError: Many consecutive cells were lost.
