@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from agentgym.cli.common import parse_tokens, progress_bar
-from agentgym.training.evaluation import Ablation, Budget, Limits, Price, estimate, load_results
+from agentgym.training.evaluation import (
+    Ablation,
+    Budget,
+    Price,
+    SpendingLimits,
+    estimate,
+    load_results,
+)
 from agentgym.training.evaluation.budget import REPLY_TOKENS, Estimate
 from agentgym.training.evaluation.study import result_cell
 
@@ -42,7 +49,7 @@ EstimateOnly = Annotated[
 
 def parse_limits(
     cells: int | None, tokens: str | None, cost: float | None, prices: list[str], policies: int
-) -> list[Limits]:
+) -> list[SpendingLimits]:
     """Parse the limits of each policy.
 
     Raises:
@@ -56,7 +63,7 @@ def parse_limits(
     read = [_parse_price(text) for text in prices] or [Price()]
     read *= policies if len(read) == 1 else 1
     most = parse_tokens("max_tokens", tokens)
-    return [Limits(cells, most, cost, price) for price in read]
+    return [SpendingLimits(cells, most, cost, price) for price in read]
 
 
 def _parse_price(text: str) -> Price:
@@ -76,7 +83,7 @@ def is_costly(ablation: Ablation) -> bool:
 
 def plan_budgets(
     ablations: Sequence[Ablation],
-    limits: Sequence[Limits],
+    limits: Sequence[SpendingLimits],
     out: Path,
     reply_tokens: str,
     *,

@@ -8,7 +8,7 @@ extra `cli`.
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
-from agentgym.training.evaluation.budget import Budget, Limits, Price, estimate
+from agentgym.training.evaluation.budget import Budget, Price, SpendingLimits, estimate
 from agentgym.training.evaluation.comparison import (
     comparison_tables,
     find_levels,
@@ -55,10 +55,10 @@ __all__ = [
     "Cell",
     "Command",
     "Interval",
-    "Limits",
     "Paper",
     "Price",
     "Result",
+    "SpendingLimits",
     "Table",
     "ablation_tables",
     "comparison_tables",

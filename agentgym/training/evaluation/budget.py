@@ -46,7 +46,7 @@ class Price(Config):
 
 
 @dataclass(frozen=True)
-class Limits(Config):
+class SpendingLimits(Config):
     """Limits on one policy's cells in a folder, including earlier ones.
 
     Attributes:
@@ -169,7 +169,7 @@ class Budget:
         stopped: Whether a cell was held back.
     """
 
-    def __init__(self, limits: Limits, expected: dict[Kind, Tokens] | None = None) -> None:
+    def __init__(self, limits: SpendingLimits, expected: dict[Kind, Tokens] | None = None) -> None:
         self.limits, self.stopped = limits, False
         self._expected = dict(expected or {})
         self._seen: dict[Kind, list[Tokens]] = {}

@@ -25,7 +25,7 @@ from agentgym.training.evaluation.ablation import (
     finish,
     window_of,
 )
-from agentgym.training.evaluation.budget import Budget, Limits
+from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout import (
@@ -263,7 +263,7 @@ def run_ablation(
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
-    log, budget = prepare_ablation(ablation, out, player), budget or Budget(Limits())
+    log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):

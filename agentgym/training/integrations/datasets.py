@@ -17,7 +17,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.text.messages import Chat, Message
 from agentgym.text.parsing import parse
 from agentgym.text.validation import check_choice
-from agentgym.training.rl.token_rows import Row, join
+from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.training.rollout.storage import filling, replacing
 
@@ -273,7 +273,7 @@ def training_dicts(
             yield to_training_dict(trajectory, episode)
 
 
-def _token_row(trajectory: Trajectory, row: Row, segment: int) -> TokenRow:
+def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenRow:
     agent = trajectory.agent_of(row.steps[0])
     return TokenRow(
         reward=trajectory.reward_of(agent),

@@ -88,7 +88,7 @@ one.
 """
 
 
-class Played(Protocol):
+class LoreEpisode(Protocol):
     """An episode that has ended: a `LoreResult`, or a `Result` of an ablation."""
 
     @property
@@ -154,7 +154,7 @@ def outcome(trajectory: Trajectory) -> LoreResult:
     )
 
 
-def is_lore(episode: Played) -> bool:
+def is_lore(episode: LoreEpisode) -> bool:
     """Return whether an episode was played in a world of LORE, to its end."""
     return "height" in (episode.report or {})
 
@@ -180,7 +180,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 
 
 def accuracy(
-    episodes: Sequence[Played], by: str = "operations", width: int | None = None
+    episodes: Sequence[LoreEpisode], by: str = "operations", width: int | None = None
 ) -> list[Bin]:
     """Return the share of exact answers for each size, with Wilson's 95 % interval.
 
@@ -208,7 +208,7 @@ def accuracy(
     return bins
 
 
-def curve(episodes: Sequence[Played], by: str) -> list[Bin]:
+def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
     """Return the accuracies that tables and figures show: for each number of operations, or for
     heights.
 

@@ -12,7 +12,7 @@ from agentgym.training.extras import lazy_exports
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rl.token_rows import TrainingRow, rows
 from agentgym.training.rl.trainer_config import GRPOConfig, TrainerConfig
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ __all__ = [
     "LearnConfig",
     "Learning",
     "Point",
-    "Row",
     "Trainer",
     "TrainerConfig",
+    "TrainingRow",
     "rows",
 ]
 

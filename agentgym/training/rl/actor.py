@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.play.policy import Policy
 from agentgym.training.rl.batches import autocast
-from agentgym.training.rl.episodes import Branches, EpisodeSource, Played
+from agentgym.training.rl.episodes import Branches, EpisodeBatch, EpisodeSource
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import (
     Renderer,
@@ -74,7 +74,7 @@ class Actor:
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )
 
-    def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> Played:
+    def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
         """Play a group of episodes of each seed.
 
         Args:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch.nn.functional import pad as pad_tensor
 
-from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rl.token_rows import TrainingRow, rows
 from agentgym.training.rollout import Trajectory
 from agentgym.training.rollout.models.sampler import takes_logits_to_keep
 
@@ -69,7 +69,7 @@ class Batch:
         )
 
 
-def batch(items: Sequence[Row], pad: int) -> Batch:
+def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
     """Return rows as tensors.
 
     Args:

@@ -29,7 +29,7 @@ _Env = gymnasium.Env[Any, Any]
 
 
 @dataclass
-class Played:
+class EpisodeBatch:
     """Episodes that were played.
 
     Attributes:
@@ -42,7 +42,7 @@ class Played:
     figures: list[dict[str, float]] = field(default_factory=list)
     lost: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, other: Played, episodes: Iterable[Trajectory]) -> None:
+    def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
         """Add a round, of whose episodes some may be left out or cut."""
         self.episodes += episodes
         self.figures += other.figures
@@ -57,7 +57,7 @@ class Played:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Played:
+    def from_state(cls, state: Mapping[str, Any]) -> EpisodeBatch:
         """Return what `to_state` has written."""
         return cls(
             [Trajectory.from_json(line) for line in state["episodes"]],
@@ -188,7 +188,7 @@ class EpisodeSource:
             self._collector.prefetch(range(self.next_seed, self.next_seed + count))
         return range(start, start + count)
 
-    def play(self, policy: Policy, seeds: Iterable[int], step: int) -> Played:
+    def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
         """Play episodes; failures are left out, counted and named.
 
         Args:
@@ -214,7 +214,9 @@ class EpisodeSource:
             "failures": float(len(episodes) - len(complete)),
             "retried": float(collector.retried - begun_again),
         }
-        return Played(complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure])
+        return EpisodeBatch(
+            complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure]
+        )
 
     @property
     def _goes_on(self) -> bool:

@@ -31,7 +31,7 @@ from agentgym.training.rl.batches import (
     reply_lengths,
     spread,
 )
-from agentgym.training.rl.episodes import Played
+from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
@@ -53,7 +53,7 @@ class GRPO(Trainer[GRPOConfig]):
     """
 
     def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
-        self._ahead: Played | None = None
+        self._ahead: EpisodeBatch | None = None
         super().__init__(*args, **kwargs)
         self.actor = Actor(
             self.model, self.tokenizer, self.renderer, self.source, self.config, sampler
@@ -88,10 +88,10 @@ class GRPO(Trainer[GRPOConfig]):
             if go_ahead:
                 self._ahead = following.result()
 
-    def play_groups(self, step: int) -> Played:
+    def play_groups(self, step: int) -> EpisodeBatch:
         """Play groups, and others in place of those without a difference, if `resample` says so."""
         config = self.config
-        policy, kept = self.actor.policy(self.draw_seed(step)), Played()
+        policy, kept = self.actor.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
             missing = config.groups - len({t.seed for t in kept.episodes})
             if not missing:
@@ -233,7 +233,7 @@ class GRPO(Trainer[GRPOConfig]):
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a state."""
         super().load(state)
-        self._ahead = Played.from_state(state["ahead"]) if "ahead" in state else None
+        self._ahead = EpisodeBatch.from_state(state["ahead"]) if "ahead" in state else None
 
 
 # The advantages.

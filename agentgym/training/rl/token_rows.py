@@ -13,7 +13,7 @@ from agentgym.training.rollout.engines.deltas import continued
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingRow:
     """A sequence of tokens of one episode.
 
     Attributes:
@@ -32,7 +32,7 @@ class Row:
     agent: str = ""
 
 
-def rows(trajectory: Trajectory) -> list[Row]:
+def rows(trajectory: Trajectory) -> list[TrainingRow]:
     """Return the rows of an episode.
 
     Raises:
@@ -48,7 +48,7 @@ def rows(trajectory: Trajectory) -> list[Row]:
     return [replace(row, agent=trajectory.agent_of(row.steps[0])) for row in joined]
 
 
-def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:
+def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
     """Join replies, with their numbers, into rows.
 
     A row goes on as long as each prompt begins with the ids of the prompt before and its reply. A
@@ -96,9 +96,9 @@ class _OpenRow:
         self.steps.append(number)
         self.complete = self.complete and bool(reply.logprobs)
 
-    def closed(self) -> Row:
+    def closed(self) -> TrainingRow:
         """Return the row as it stands."""
-        return Row(
+        return TrainingRow(
             tuple(self.ids),
             tuple(self.sampled),
             tuple(self.logprobs) if self.complete else None,

@@ -16,7 +16,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.training.rl.curriculum import Curriculum
-from agentgym.training.rl.episodes import EpisodeSource, Played
+from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
@@ -107,7 +107,7 @@ class Trainer(Generic[ConfigT]):
         """Return the seed of the draws of a step."""
         return self.config.seed * 10**9 + step
 
-    def record(self, played: Played) -> None:
+    def record(self, played: EpisodeBatch) -> None:
         """Record how the episodes of this step went."""
         for figures in played.figures:
             self.records.mean(**figures)

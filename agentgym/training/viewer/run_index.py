@@ -31,7 +31,7 @@ PART = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RunRow:
     """Figures of one episode for the page's list.
 
     Attributes:
@@ -117,7 +117,7 @@ class RunIndex:
             check_regular(run)
         self.run = run
         self.generation = 0
-        self.rows: list[Row] = []
+        self.rows: list[RunRow] = []
         self._places: list[tuple[Path, int, int, int]] = []
         self._logs: dict[Path, _Log] = {}
         self._lock = threading.Lock()
@@ -190,7 +190,7 @@ class RunIndex:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not (log.is_log and line.strip()):
                 return
-            row = Row(number, name, problem=str(error))
+            row = RunRow(number, name, problem=str(error))
         self.rows.append(row)
         self._places.append(place)
 
@@ -208,17 +208,17 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def row_data(row: Row) -> dict[str, Any]:
+def row_data(row: RunRow) -> dict[str, Any]:
     """Return a row as JSON-able data."""
     return asdict(row)
 
 
-def _row(number: int, log: str, head: Head) -> Row:
+def _row(number: int, log: str, head: Head) -> RunRow:
     infos = [step.info for step in head.steps]
     marks = [info["optimal"] for info in infos if info.get("optimal") is not None]
     contexts = [info["context"] for info in infos if info.get("context")]
     horizon = head.labels.get("horizon")
-    return Row(
+    return RunRow(
         number,
         log,
         world=str(head.labels.get("world", short_world(head.spec))),

@@ -19,9 +19,9 @@ from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
     Ablation,
     Budget,
-    Limits,
     Price,
     Result,
+    SpendingLimits,
     estimate,
     load_results,
     log_of,
@@ -204,7 +204,7 @@ def test_the_log_is_compressed_eight_times_or_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
     for most, there in ((3, 3), (3, 3), (5, 5), (20, 8)):
-        budget = Budget(Limits(cells=most))
+        budget = Budget(SpendingLimits(cells=most))
         rows = run_ablation(small(seeds=4), tmp_path, workers, budget=budget)
         assert (len(rows), budget.stopped) == (there, there < 8)
     assert {(row.seed, row.arm) for row in rows[:2]} == {(0, ""), (1, "")}
@@ -217,7 +217,7 @@ def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
     assert (expected.cells, expected.measured, expected.unknown) == (12, 0, 0)
     price = Price(prompt=2.0, reply=8.0)
     half = price.of(expected.total) / 2
-    budget = Budget(Limits(cost=half, price=price), expected.tokens)
+    budget = Budget(SpendingLimits(cost=half, price=price), expected.tokens)
     rows = run_ablation(ablation, tmp_path, 1, budget=budget)
     assert 1 < len(rows) < 12
     assert budget.stopped
@@ -230,14 +230,14 @@ def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
 def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
     ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
     expected = estimate(ablation, ablation.cells(), reply_tokens=0)
-    rows = run_ablation(ablation, tmp_path, 1, budget=Budget(Limits(tokens=10**9)))
+    rows = run_ablation(ablation, tmp_path, 1, budget=Budget(SpendingLimits(tokens=10**9)))
     spent = [sum(tokens_of(row)[side] for row in rows) for side in (0, 1)]
     assert list(expected.total) == spent
 
 
 def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a cost of at most 5 needs a price"):
-        Limits(cost=5.0)
+        SpendingLimits(cost=5.0)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="at temperature 0 would be the same"):
         small(str(tmp_path), samples=2)

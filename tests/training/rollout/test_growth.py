@@ -22,7 +22,7 @@ from agentgym.play.policy import Policy
 from agentgym.text.token_ids import TokenIds
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
-from agentgym.training.rl.token_rows import Row, join
+from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
 from agentgym.training.rollout.engines.wire import encode_answer
@@ -246,7 +246,7 @@ def edited_replies(rng: random.Random) -> list[Reply]:
     return replies
 
 
-def joined_plainly(replies: Sequence[Reply]) -> list[Row]:
+def joined_plainly(replies: Sequence[Reply]) -> list[TrainingRow]:
     """The rows of replies, by comparing whole prompts."""
     found: list[list[Any]] = []
     continues = False
@@ -267,7 +267,7 @@ def joined_plainly(replies: Sequence[Reply]) -> list[Row]:
             ]
         )
         continues = True
-    return [Row(*row) for row in found]
+    return [TrainingRow(*row) for row in found]
 
 
 def test_edited_prompts_are_sent_whole_and_trained_once() -> None:

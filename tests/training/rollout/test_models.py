@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.play.policy import PolicyError
-from agentgym.training.rl import Row, rows
+from agentgym.training.rl import TrainingRow, rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.token_rows import join
 from agentgym.training.rollout import (
@@ -196,7 +196,11 @@ def test_rows_need_ids_and_logprobs() -> None:
 
 def test_a_batch_is_padded_on_the_right() -> None:
     made = batch(
-        [Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)), Row((8,), (1,), (-3.0,), (1,))], pad=0
+        [
+            TrainingRow((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)),
+            TrainingRow((8,), (1,), (-3.0,), (1,)),
+        ],
+        pad=0,
     )
     assert made.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
     assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]

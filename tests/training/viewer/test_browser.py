@@ -134,11 +134,11 @@ def test_two_episodes_of_an_instance_side_by_side(browser: Browser, page: str) -
         "box.dispatchEvent(new Event('change'))"
     )
     browser.wait("document.querySelector('.cell')")
-    place = int(browser.run(f"return {TITLE}").removeprefix("they part at turn "))
+    place = int(browser.run(f"return {TITLE}").removeprefix("first difference: turn "))
     views = [played(), played()]
     assert 1 <= place <= len(views[0].steps)
     texts = browser.run(
-        "return [...document.querySelectorAll('.parting ~ .cell > pre:first-of-type')]"
+        "return [...document.querySelectorAll('.difference ~ .cell > pre:first-of-type')]"
         ".slice(0, 2).map(c => c.textContent)"
     )
     assert texts[0] != texts[1]

@@ -1,16 +1,16 @@
 // The page: the list of episodes, one episode, a team's agents or two episodes side by side.
 
 const ROW = 30;
-// Milliseconds between questions to the server whether the run has gone on.
+// Milliseconds between polls for new episodes.
 const POLL = 2000;
-// Milliseconds without a letter after which a search begins.
+// Milliseconds after the last keystroke before a search starts.
 const PAUSE = 250;
 const FILTERS = ["world", "arm", "context", "policy", "outcome"];
 
 const bar = document.getElementById("bar");
 const main = document.getElementById("main");
 const help = document.getElementById("help");
-// `matches`: numbers of the episodes with the text that is searched for, or null.
+// `matches`: the numbers of the episodes that contain the search text, or null.
 const state = { filters: {}, label: "", text: "", matches: null, rows: [], list: null, page: null, searches: 0 };
 
 document.title = `${boot.title} - agentgym`;
@@ -38,7 +38,7 @@ async function show() {
   if (now.episode === null) return showList();
   const view = await loadEpisode(now.episode);
   const other = now.other === null ? null : await loadEpisode(now.other);
-  if (token !== state.token) return undefined; // the user has gone elsewhere meanwhile
+  if (token !== state.token) return undefined; // the user has navigated away
   if (view.problem || (other && other.problem)) return showProblem(view.problem || other.problem);
   if (other) return showPair(view, other, now);
   if (now.team) return showTeam(view, now);
@@ -77,9 +77,9 @@ function episodeRow(row) {
 }
 
 function headRow() {
-  const names = ["#", "outcome", "world", "arm", "context", "policy", "seed", "size", "turns", "reward", "optimal", "most tokens"];
+  const names = ["#", "outcome", "world", "arm", "context", "policy", "seed", "size", "turns", "reward", "optimal", "max tokens"];
   const narrow = new Set(["outcome", "world", "arm", "seed", "turns"]);
-  const right = new Set(["#", "seed", "size", "turns", "reward", "optimal", "most tokens"]);
+  const right = new Set(["#", "seed", "size", "turns", "reward", "optimal", "max tokens"]);
   return el("div", { class: "heads" }, names.map((name) => el("span", { class: `${narrow.has(name) ? "" : "wide "}${right.has(name) ? "number" : ""}` }, name)));
 }
 
@@ -94,7 +94,7 @@ function filterBar() {
     .filter(([name, values]) => values.length > 1 || state.filters[name])
     .map(([name, values]) => filterBox(name, values, state.filters[name], (value) => { state.filters[name] = value; drawList(); }));
   const labels = unique(source.rows.flatMap((row) => Object.keys(row.labels)));
-  const search = el("input", { type: "search", id: "search", placeholder: "text in an episode ( / )", value: state.text, "aria-label": "text in an episode", oninput: (event) => searchSoon(event.target.value) });
+  const search = el("input", { type: "search", id: "search", placeholder: "search episodes ( / )", value: state.text, "aria-label": "search episodes", oninput: (event) => searchSoon(event.target.value) });
   return el("div", { class: "filters" }, search, boxes,
     labels.length > 0 && filterBox("label", labels, state.label, (value) => { state.label = value; drawList(); }), el("span", { id: "count", class: "soft" }));
 }
@@ -119,7 +119,7 @@ function setCount(text) {
 
 function showList() {
   state.page = "list";
-  setBar(boot.title, boot.live && el("span", { class: "soft", id: "live" }, "follows the run"));
+  setBar(boot.title, boot.live && el("span", { class: "soft", id: "live" }, "live"));
   state.list = new Rows(ROW, episodeRow, "episodes");
   main.replaceChildren(filterBar(), headRow(), state.list.element);
   drawList();
@@ -132,7 +132,7 @@ function drawList() {
   state.list.show(state.rows, Math.max(0, chosen ? state.rows.findIndex((row) => row.number === chosen.number) : 0));
   const scrollbar = state.list.element.offsetWidth - state.list.element.clientWidth;
   document.querySelector(".heads").style.paddingRight = `${12 + scrollbar}px`;
-  const reading = source.complete ? "" : ", reading on …";
+  const reading = source.complete ? "" : ", loading …";
   setCount(`${number(state.rows.length)} of ${number(source.rows.length)} episodes${reading}`);
 }
 
@@ -183,7 +183,7 @@ function showEpisode(view, now) {
     else if (written) written.scrollIntoView({ block: "center" });
   };
   setBar(titleOf(now.episode, view), controls(view, now));
-  const search = el("input", { type: "search", id: "search", placeholder: "text ( / ), next ( n )", value: state.text, "aria-label": "text in this episode", oninput: (event) => searchTurns(event.target.value) });
+  const search = el("input", { type: "search", id: "search", placeholder: "search ( / ), next match ( n )", value: state.text, "aria-label": "search this episode", oninput: (event) => searchTurns(event.target.value) });
   main.replaceChildren(chart, el("div", { class: "episode" }, el("div", { class: "turns" }, el("div", { class: "filters" }, search, el("span", { id: "count", class: "soft" })), turns.element), detail));
   turns.show(steps, now.turn);
   state.open(state.hits.length && !now.turn ? state.hits[0] : now.turn);
@@ -213,7 +213,7 @@ function turnCell(view, place, episode) {
   return el("div", { class: "cell", onclick: () => go({ episode, turn: place }) }, el("div", { class: "tags" }, el("span", { class: "soft" }, `turn ${place + 1}`), turnTags(turn)), el("pre", {}, replyLine(turn.reply).slice(0, 600)), results);
 }
 
-/** A grid whose rows are made as they come into sight. */
+/** A grid that creates rows as they scroll into view. */
 function showGrid(columns, count, cellsOf) {
   const grid = el("div", { class: "grid", style: null }, columns.map((name) => el("div", { class: "column" }, name)));
   grid.style.gridTemplateColumns = `repeat(${columns.length}, minmax(0, 1fr))`;
@@ -231,10 +231,10 @@ function showGrid(columns, count, cellsOf) {
 
 function showPair(one, two, now) {
   state.page = "pair";
-  const parting = partingTurn(one, two);
-  setBar(parting < 0 ? "both did the same" : `they part at turn ${parting + 1}`, el("button", { onclick: () => go({ episode: now.episode, turn: Math.max(0, parting) }) }, "open the first there"), el("button", { onclick: () => go({ episode: now.other, turn: Math.max(0, parting) }) }, "open the second there"));
+  const difference = firstDifference(one, two);
+  setBar(difference < 0 ? "no difference" : `first difference: turn ${difference + 1}`, el("button", { onclick: () => go({ episode: now.episode, turn: Math.max(0, difference) }) }, "open the first episode here"), el("button", { onclick: () => go({ episode: now.other, turn: Math.max(0, difference) }) }, "open the second episode here"));
   showGrid([titleOf(now.episode, one), titleOf(now.other, two)], Math.max(one.turns.length, two.turns.length), (k) => [
-    ...(k === parting ? [el("div", { class: "parting" }, "here they part")] : []), turnCell(one, k, now.episode), turnCell(two, k, now.other),
+    ...(k === difference ? [el("div", { class: "difference" }, "first difference")] : []), turnCell(one, k, now.episode), turnCell(two, k, now.other),
   ]);
 }
 
@@ -248,9 +248,9 @@ function showTeam(view, now) {
 // Keys.
 
 const KEYS = [
-  ["j  ↓", "next episode or turn"], ["k  ↑", "the one before"], ["Enter  o", "open the episode"],
-  ["Home  End", "first or last"], ["/", "search for a text"], ["n  N", "next or previous turn with the text"],
-  ["c", "compare with another episode of the instance"], ["t", "agents side by side"], ["Esc", "back"], ["?", "this help"],
+  ["j  ↓", "next episode or turn"], ["k  ↑", "previous episode or turn"], ["Enter  o", "open the episode"],
+  ["Home  End", "first or last"], ["/", "search"], ["n  N", "next or previous match"],
+  ["c", "compare with another episode of this instance"], ["t", "agents side by side"], ["Esc", "back"], ["?", "show this help"],
 ];
 
 function showHelp() {
@@ -305,7 +305,7 @@ async function follow() {
     const news = document.hidden ? false : await source.refresh();
     wait = source.complete ? POLL : 0;
     const live = document.getElementById("live");
-    if (live) live.textContent = "follows the run";
+    if (live) live.textContent = "live";
     if (news && state.page === "list") {
       const search = document.activeElement && document.activeElement.id === "search";
       if (search) drawList();
@@ -319,7 +319,7 @@ async function follow() {
     }
   } catch (error) {
     const live = document.getElementById("live");
-    if (live) live.textContent = "the server has ended";
+    if (live) live.textContent = "disconnected";
   }
   setTimeout(follow, wait);
 }

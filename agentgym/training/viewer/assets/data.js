@@ -1,12 +1,12 @@
 "use strict";
-// Where episodes come from, and the chats that follow from their changes.
+// Episode sources, and chats rebuilt from their changes.
 
 const boot = JSON.parse(document.getElementById("boot").textContent);
 
-// Episodes that are kept decoded: the one that is open, one to compare, and what was left last.
+// Decoded episodes to keep: the open one, one to compare, and the most recent ones.
 const CACHED = 6;
 
-/** Episodes in this very file, each decompressed when it is opened. */
+/** Episodes embedded in this file. Each is decompressed when opened. */
 class FileSource {
   constructor() {
     this.rows = boot.rows;
@@ -30,7 +30,7 @@ class FileSource {
   }
 }
 
-/** Episodes of a server, which is asked for new ones while the page is looked at. */
+/** Episodes from a server, polled for new ones while the page is visible. */
 class LiveSource {
   constructor() {
     this.rows = [];
@@ -52,7 +52,7 @@ class LiveSource {
     return this.ask(`search?text=${encodeURIComponent(text)}`);
   }
 
-  /** Take in new rows; say whether there are any. */
+  /** Add new rows and return whether the list changed. */
   async refresh() {
     const news = await this.ask(`rows?from=${this.rows.length}&generation=${this.generation}`);
     const replaced = news.generation !== this.generation;
@@ -83,7 +83,7 @@ async function loadEpisode(number) {
   }
 }
 
-/** The chat of a turn: entries [message, mark, isNew] in order, dropped ones among them. */
+/** The chat at a turn: entries {message, mark, isNew} in order, including dropped messages. */
 function chatAt(view, number) {
   const turn = view.turns[number] || view.end;
   let entries = [];
@@ -121,7 +121,7 @@ function messageTexts(message) {
   return [...message.parts.map(([, text]) => text), message.thinking || "", ...calls];
 }
 
-/** The turns in which a text was written, or came into the chat. */
+/** The turns whose reply or new messages contain the text. */
 function turnsWith(view, text, once = false) {
   const needle = text.toLowerCase();
   const has = (value) => value.toLowerCase().includes(needle);
@@ -136,8 +136,8 @@ function turnsWith(view, text, once = false) {
   return places;
 }
 
-/** The first turn at which two episodes differ in what was done; the shorter one's end at most. */
-function partingTurn(one, two) {
+/** The first turn whose calls or reply differ between two episodes, or -1. */
+function firstDifference(one, two) {
   const act = (turn) => turn && JSON.stringify(turn.reply.calls.length ? turn.reply.calls : turn.reply.raw);
   const length = Math.max(one.turns.length, two.turns.length);
   for (let k = 0; k < length; k++) {

@@ -1,8 +1,8 @@
-// Elements of the page. Texts come in as text nodes only.
+// DOM helpers. All text becomes text nodes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element: attributes, then children (texts, elements, or nothing). */
+/** Create an element with attributes and children (text, elements or nothing). */
 function el(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -20,12 +20,12 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A text with the places marked at which a search found something. */
+/** A text with its search matches highlighted. */
 function marked(text, needle) {
   if (!needle) return [text];
   const parts = [];
   const lower = text.toLowerCase();
-  // A letter whose lower case is longer would move the places, so such a text stays unmarked.
+  // Some letters have a longer lower case, which would shift the offsets; such texts stay unmarked.
   if (lower.length !== text.length) return [text];
   let from = 0;
   for (let at = lower.indexOf(needle); at >= 0 && parts.length < 400; at = lower.indexOf(needle, from)) {
@@ -36,7 +36,7 @@ function marked(text, needle) {
   return parts;
 }
 
-/** A list of rows of one height, of which only those in sight are in the document. */
+/** A list of rows of equal height that renders only the visible ones. */
 class Rows {
   constructor(height, make, label) {
     this.height = height;

@@ -45,7 +45,7 @@ function messageBlock({ message, mark, isNew }, needle) {
   return el("div", { class: classes }, top, body);
 }
 
-/** What the policy saw: the end of the chat, and more on request. */
+/** The observation: its last messages, and earlier ones on request. */
 function chatBlock(view, place, needle) {
   const entries = chatAt(view, place);
   const block = el("div", { class: "chat" });
@@ -53,7 +53,7 @@ function chatBlock(view, place, needle) {
   const earlier = el("button", { class: "earlier" });
   const draw = (from, to) => entries.slice(from, to).map((entry) => messageBlock(entry, needle));
   const name = () => {
-    earlier.textContent = `show earlier messages (${number(first)} hidden here for brevity)`;
+    earlier.textContent = `show earlier messages (${number(first)} hidden)`;
     earlier.hidden = first === 0;
   };
   earlier.addEventListener("click", () => {
@@ -72,7 +72,7 @@ function replyBlock(turn, needle) {
   const labels = info.labels || [];
   const read = reply.calls.length > 0 || reply.text || reply.thinking;
   return el("div", { class: "message reply" },
-    reply.summary && el("span", { class: "tag mark" }, "context summary, no call is run"),
+    reply.summary && el("span", { class: "tag mark" }, "context summary (calls are not run)"),
     reply.thinking && folded(`thinking, ${number(reply.thinking.length)} characters`, reply.thinking, needle),
     reply.text && textBlock(reply.text, needle),
     reply.calls.map((call, k) => callBlock(call, needle, labels[k])),
@@ -114,9 +114,9 @@ function editLines(edits) {
 
 function bestBlock(turn) {
   if (turn.best === undefined) return null;
-  if (turn.best === null) return el("p", { class: "soft" }, "The world defines no optimal calls here.");
+  if (turn.best === null) return el("p", { class: "soft" }, "This world does not define optimal calls here.");
   const { count, calls } = turn.best;
-  if (!count) return el("p", { class: "bad" }, "No call leads to success any more.");
+  if (!count) return el("p", { class: "bad" }, "The task can no longer be solved.");
   return [calls.map((call) => callBlock(call, "")), count > calls.length && el("p", { class: "soft" }, `and ${number(count - calls.length)} more`)];
 }
 
@@ -124,7 +124,7 @@ function section(title, ...content) {
   return content.flat(Infinity).some(Boolean) ? [el("h3", {}, title), ...content] : [];
 }
 
-/** One turn, or what is shown at the end. */
+/** One turn, or the final observation. */
 function turnDetail(view, place, needle) {
   const turn = view.turns[place];
   if (!turn) {
@@ -143,7 +143,7 @@ function turnDetail(view, place, needle) {
     section("Optimal calls", bestBlock(turn)),
     section("Results", turn.results.length ? entries(turn.results) : el("p", { class: "soft" }, "none")),
     section("Hidden results", entries(turn.hidden || [])),
-    section("Calls by code", nested),
+    section("Calls from code", nested),
     section("Environment faults", faults),
     place === view.turns.length - 1 && reportBlock(view),
     place === 0 && aboutBlock(view));
@@ -152,12 +152,12 @@ function turnDetail(view, place, needle) {
 function reportBlock(view) {
   const last = view.turns[view.turns.length - 1];
   const report = last && (last.info.detail || {}).report;
-  return [view.failure && el("p", { class: "warn" }, view.failure), report && section("Report of the world", el("pre", {}, JSON.stringify(report, null, 2)))];
+  return [view.failure && el("p", { class: "warn" }, view.failure), report && section("World report", el("pre", {}, JSON.stringify(report, null, 2)))];
 }
 
 function aboutBlock(view) {
   return [
     section("Tools", view.tools.map((tool) => folded(tool.name, `${tool.description}\n\n${JSON.stringify(tool.parameters, null, 2)}`, ""))),
-    section("Environment", folded("spec", JSON.stringify(view.spec, null, 2), ""), folded("labels of the run", JSON.stringify(view.labels, null, 2), "")),
+    section("Environment", folded("spec", JSON.stringify(view.spec, null, 2), ""), folded("run labels", JSON.stringify(view.labels, null, 2), "")),
   ];
 }
