@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import agentgym
 from agentgym import Content, Image, ToolCall, ToolError, World, clone, render, tool, tool_env
 from agentgym.play.env import DEFAULT_RESULT_CHARS
+from tests.helpers import forgotten_worlds
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Config:
     pass
 
 
-class EchoWorld(World[Config]):
+class LetterWorld(World[Config]):
     """Repeat a letter."""
 
     Config = Config
@@ -73,8 +75,14 @@ class EchoWorld(World[Config]):
         return float(self.done)
 
 
+@pytest.fixture(autouse=True)
+def _registry() -> Iterator[None]:
+    with forgotten_worlds():
+        yield
+
+
 def play(limit: int, *calls: ToolCall) -> list[str]:
-    env = tool_env(agentgym.make(f"{__name__}:EchoWorld", max_result_chars=limit))
+    env = tool_env(agentgym.make(f"{__name__}:LetterWorld", max_result_chars=limit))
     env.reset(seed=0)
     chat, *_ = env.step("\n".join(render(call) for call in calls))
     return [message.text for message in chat.messages[-len(calls) :]]
@@ -98,7 +106,7 @@ def test_each_result_of_a_reply_has_the_whole_limit() -> None:
 
 
 def test_captions_and_last_results_are_cut_and_pictures_stay() -> None:
-    env = tool_env(agentgym.make(f"{__name__}:EchoWorld", max_result_chars=10))
+    env = tool_env(agentgym.make(f"{__name__}:LetterWorld", max_result_chars=10))
     env.reset(seed=0)
     chat, *_ = env.step(render(ToolCall("show", {"times": 20})))
     assert chat.messages[-1].text == "c" * 10 + notice(10, 20)
@@ -113,7 +121,7 @@ def test_errors_are_cut_too() -> None:
 
 
 def test_calls_outside_a_chat_are_cut_and_calls_from_code_are_not() -> None:
-    env = tool_env(agentgym.make(f"{__name__}:EchoWorld", max_result_chars=10))
+    env = tool_env(agentgym.make(f"{__name__}:LetterWorld", max_result_chars=10))
     env.reset(seed=0)
     arguments = {"letter": "a", "times": 20}
     assert env.call("repeat", arguments).text == "a" * 10 + notice(10, 20)
@@ -121,7 +129,7 @@ def test_calls_outside_a_chat_are_cut_and_calls_from_code_are_not() -> None:
 
 
 def test_a_copy_cuts_alike() -> None:
-    env = agentgym.make(f"{__name__}:EchoWorld", max_result_chars=10)
+    env = agentgym.make(f"{__name__}:LetterWorld", max_result_chars=10)
     env.reset(seed=0)
     reply = render(ToolCall("repeat", {"letter": "a", "times": 20}))
     copy = clone(env)
