@@ -1,5 +1,5 @@
-"""The worlds as a plugin of verifiers, which finds plugins by the name of a top-level module: see
-`training/verifiers.py`.
+"""verifiers plugin; verifiers finds plugins by the name of a top-level module. See
+`training/integrations/verifiers.py`.
 """
 
 from agentgym.training.integrations.verifiers import WorldEnv, WorldHarness, WorldTaskset

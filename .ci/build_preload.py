@@ -1,5 +1,6 @@
-"""Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`), for all machines, with the compiler
-of the package `ziglang`: it has the headers of every machine, and the same version builds the same bytes everywhere.
+"""Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`) for all
+platforms with the compiler in the package `ziglang`. It ships the headers of every platform, and
+the same version always builds the same bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import ziglang
 FOLDER = Path(__file__).resolve().parents[1] / "agentgym/sandboxes/preload"
 HEADERS = Path(ziglang.__file__).parent / "lib/libc/include"
 MACHINES = {"x86_64": ("x86-linux-any", []), "aarch64": ("", ["-mno-outline-atomics"])}
-# It brings no C library, and takes from the program's own what it needs; a stack protector or a sanitiser would call for more.
+# The library links no C library and uses the program's; a stack protector or a sanitizer would need
+# one.
 FLAGS = (
     "-shared -nostdlib -fPIC -O2 -s -Wall -Wno-unused-parameter -fvisibility=hidden -fno-stack-protector -fno-builtin "
     "-fno-sanitize=all -Wl,-soname,episode.so"
@@ -22,7 +24,6 @@ FLAGS = (
 
 
 def main() -> None:
-    """Build it."""
     source = FOLDER / "episode.c"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     for machine, (more, flags) in MACHINES.items():

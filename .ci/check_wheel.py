@@ -1,6 +1,5 @@
-"""Check an installed wheel: it holds every module of the repository and the licences of its data,
-its description has no relative link, it imports from elsewhere, and its types are those that a
-user's program is checked with.
+"""Check an installed wheel: it contains every module and the licences of its data, its description
+has no relative links, it is imported from site-packages, and type checkers see its types.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+# licences of data in the package
 NOTICES = "agentgym/**/NOTICES*"
-"""Licences of data in the package."""
 USER = """
 import agentgym
 from agentgym.oracles import OraclePolicy
@@ -28,7 +27,7 @@ reveal_type(agentgym.Chat().messages)
 
 
 def main() -> None:
-    """Fail with a message at the first thing that is wrong."""
+    """Exit with a message at the first error."""
     wheel = zipfile.ZipFile(sys.argv[1])
     check_metadata(wheel)
     held = {name for name in wheel.namelist() if name.startswith("agentgym/")}
@@ -56,8 +55,8 @@ def main() -> None:
 
 
 def check_metadata(wheel: zipfile.ZipFile) -> None:
-    """Fail unless the wheel has the licences of all that it holds, addresses, and a description
-    whose links are absolute.
+    """Fail unless the metadata lists all licences and URLs, and all links in the description are
+    absolute.
     """
     files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist()}
     notices = {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob(NOTICES)}

@@ -1,5 +1,5 @@
-"""A plugin for pytest that runs the tests named in a JSON file, in its order, and writes there which
-failed: `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`, for `.ci/plant.py`.
+"""pytest plugin for `.ci/plant.py` that runs the tests listed in a JSON file, in its order, and
+records the failures there: `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Write the name of a test that failed."""
+    """Record a failing test."""
     if report.failed:
         FILE.write_text(json.dumps([report.nodeid]), encoding="utf-8")

@@ -1,11 +1,11 @@
-"""Write the lock files of CI: every package of an environment, with its version and hash.
+"""Write the lock files of CI: every package of an environment with its version and hashes.
 
-    python .ci/lock.py             all of them
-    python .ci/lock.py adapters    one
+python .ci/lock.py             all environments
+python .ci/lock.py adapters    one environment
 
-pip resolves the extras under `constraints.txt` in a fresh environment of the interpreter that runs
-this and reports the files that it would install; their hashes are what `make check LOCKED=1`
-insists on. A lock holds for one version of Python on one platform, which its name tells.
+pip resolves the extras under `constraints.txt` in a fresh environment of the running interpreter
+and reports the files that it would install. `make check LOCKED=1` installs only files with these
+hashes. A lock is valid for one Python version on one platform, both part of its name.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Such as 3.11-linux-x86_64.
+# Example: 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
+# Build requirements of the project and of packages without wheels, because a locked environment
+# downloads nothing during a build.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
-"""What builds the project itself and the packages that have no wheel, since a locked environment
-fetches nothing for a build.
-"""
 ADAPTERS = "cli,endpoint,export,office,train,verifiers,verl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
+# For each environment: its packages, and the constraints that do not apply to it.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
-    "dev": ((".[dev]", *BUILD), ()),
+    # The libraries of other trainers need older releases of these.
     # The libraries of other trainers want older releases of these.
     "adapters": ((f".[{ADAPTERS}]", *TESTS, *BUILD), ("mcp", "openai", "transformers")),
 }
-"""For each environment its packages, and the constraints that it is free of."""
 
 
 def main() -> None:
-    """Write the locks that are asked for."""
     for name in sys.argv[1:] or ENVIRONMENTS:
         path = ROOT / ".ci" / "locks" / f"{name}-{PLATFORM}.txt"
         path.parent.mkdir(exist_ok=True)
@@ -48,7 +46,7 @@ def main() -> None:
 
 
 def resolve(name: str) -> list[dict[str, Any]]:
-    """Return pip's reports of the files of an environment, without the project itself."""
+    """Return pip's reports on the files of an environment, without the project itself."""
     packages, free = ENVIRONMENTS[name]
     constraints = [
         line
@@ -69,7 +67,7 @@ def resolve(name: str) -> list[dict[str, Any]]:
 
 
 def lock_line(package: dict[str, Any]) -> str:
-    """Return the line of a package in a requirements file."""
+    """Return a package's line in a requirements file."""
     metadata = package["metadata"]
     digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
     return f"{metadata['name'].lower()}=={metadata['version']} --hash=sha256:{digest}\n"

@@ -1,12 +1,12 @@
-"""Run the tests as other machines would: other instruction sets, cores, loads, users, sandboxes,
-locales, Pythons, orders.
+"""Run the tests in other conditions: instruction sets, core counts, load, users, sandboxes,
+locales, Python versions, test orders.
 
-    python .ci/matrix.py                 every row; the table goes into docs/testing.md
-    python .ci/matrix.py nonroot load    these rows
-    python .ci/matrix.py --exhaustive    rows that run whole take the exhaustive cases too (hours)
+python .ci/matrix.py                 every row; updates the table in docs/testing.md
+python .ci/matrix.py nonroot load    these rows
+python .ci/matrix.py --exhaustive    include the exhaustive cases in rows that run all tests (hours)
 
-Every row runs in a fresh clone of the last commit. A row that this machine cannot play is skipped
-with the reason, and so it is written into the table. The exit code is 1 if a row failed.
+Every row runs in a fresh clone of the last commit. A row that this machine cannot run is skipped,
+and the table gives the reason. The exit code is 1 if a row fails.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+# Libraries whose results depend on the instruction set, the number of threads or the BLAS.
 NUMERIC = {
     "torch",
     "transformers",
@@ -40,30 +41,28 @@ NUMERIC = {
     "wordllama",
     "bm25s",
 }
-"""Libraries whose results depend on the instruction set, the number of threads or the BLAS."""
 NOBODY = 65534
 SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """This machine cannot play a row; the text says why."""
+    """Raised with the reason when this machine cannot run a row."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of machine.
+    """One test condition.
 
     Attributes:
-        about: What is other than usual, for the table.
+        about: The condition, for the table.
         env: Environment variables.
         prefix: Words before the command.
-        numeric: Whether only the files run whose results may depend on the arithmetic of the
-            machine.
-        order: Whether the row is about the order of tests, and so never takes the exhaustive ones.
-        options: More arguments for pytest.
-        around: What goes on beside the tests.
-        run: What is run in place of pytest over all files.
-        check: Raises `Unplayable` where the machine lacks what the row needs.
+        numeric: Whether to run only the files whose results may depend on the machine's arithmetic.
+        order: Whether the row varies the order of tests, and so skips the exhaustive cases.
+        options: Further arguments for pytest.
+        around: Context manager that runs beside the tests.
+        run: Replacement for pytest over all files.
+        check: Raises `Unplayable` if the machine lacks a requirement.
     """
 
     about: str
@@ -78,7 +77,7 @@ class Row:
 
 
 def main() -> None:
-    """Play the rows that are asked for and write the table."""
+    """Run the requested rows and write the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,7 +100,7 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
     failed = False
     for name in given.rows or ROWS:
-        began, commit = time.monotonic(), head()  # later commits may come while the row is played
+        began, commit = time.monotonic(), head()  # commits may land while the row runs
         outcome, text = play(ROWS[name], given.tests, given.exhaustive)
         minutes = (time.monotonic() - began) / 60
         print(f"{name:<14} {outcome:<8} {minutes:6.1f} min  {text}", flush=True)
@@ -112,7 +111,7 @@ def main() -> None:
 
 
 def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
-    """Run one row; `passed`, `failed` or `skipped`, with pytest's own summary or the reason."""
+    """Run one row; return `passed`, `failed` or `skipped` with pytest's summary or the reason."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         clone = Path(folder) / "agentgym"
         try:
@@ -130,7 +129,7 @@ def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
 
 
 def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """The tests, by the interpreter that runs this script, on the files of the clone."""
+    """Run the tests of the clone with the current interpreter."""
     command = [
         *row.prefix,
         sys.executable,
@@ -148,7 +147,7 @@ def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, st
 
 
 def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Run a command in a clone; whether it passed, and the last summary in its output."""
+    """Run a command in a clone; return whether it passed and the last summary line of its output."""
     whole = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     whole |= {"PYTHONPATH": os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(clone)]))}
     whole |= {name: value for name, value in env.items() if name != "PYTHONPATH"}
@@ -166,8 +165,8 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """The test files that import a numeric library, by themselves or (but for NumPy, which all do)
-    through the package.
+    """Return the test files that import a numeric library, directly or through the package (NumPy,
+    which all of them import, counts only directly).
     """
     heavy = NUMERIC - {"numpy"}
     modules = {
@@ -197,7 +196,7 @@ def numeric_files(clone: Path) -> list[str]:
 
 
 def imported(path: Path) -> set[str]:
-    """The names of modules that a file imports or asks pytest for."""
+    """Return the modules that a file imports or requests from pytest."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -215,7 +214,7 @@ def imported(path: Path) -> set[str]:
 
 @contextlib.contextmanager
 def busy(loops: int = 2) -> Iterator[None]:
-    """Processes that do nothing but keep a core busy each."""
+    """Keep every core busy with a process."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
@@ -226,13 +225,13 @@ def busy(loops: int = 2) -> Iterator[None]:
 
 
 def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Each test file in a process of its own."""
+    """Run each test file in its own process."""
     files = [name for name in selected if name.endswith(".py")] or [
         str(path.relative_to(clone)) for path in sorted((clone / "tests").rglob("test_*.py"))
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         codes = list(pool.map(lambda name: run_alone(clone, name), files))
-    # 5: all of the file's tests are left to `exhaustive`, or skipped as a whole
+    # 5: every test of the file is exhaustive or skipped
     broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
     for name in broken:
         print(f"FAILED {name}", flush=True)
@@ -240,7 +239,7 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
 
 
 def run_alone(clone: Path, name: str) -> int:
-    """Pytest's exit code for one file of a clone."""
+    """Return pytest's exit code for one file of a clone."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     return subprocess.run(
         [*command, name],
@@ -252,7 +251,7 @@ def run_alone(clone: Path, name: str) -> int:
 
 
 def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, str]]:
-    """`make check` and `make ablate` by another Python, in environments of the clone's own."""
+    """Run `make check` and `make ablate` with another Python, in environments inside the clone."""
 
     def run(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
         env = {"PYTHON": interpreter(version), "PYTHONPATH": ""}
@@ -265,10 +264,10 @@ def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, s
 
 
 def interpreter(version: str) -> str:
-    """The program of a Python version.
+    """Return the executable of a Python version.
 
     Raises:
-        Unplayable: There is none.
+        Unplayable: The version is not installed.
     """
     homes = [
         Path.home() / ".pyenv" / "versions",
@@ -288,12 +287,12 @@ def interpreter(version: str) -> str:
 
 
 def shuffled(seed: int) -> Sequence[str]:
-    """The arguments for a random order of the tests."""
+    """Return the arguments for a random test order."""
     return ["--random-order", f"--random-order-seed={seed}"]
 
 
 def needs(*programs: str, root: bool = False) -> Callable[[], None]:
-    """A check that programs, and perhaps root's rights, are there."""
+    """Return a check that programs, and optionally root rights, are available."""
 
     def check() -> None:
         if sys.platform != "linux":
@@ -329,15 +328,13 @@ exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
 
 
 def as_nobody(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """The tests, as a user without any right."""
+    """Run the tests as an unprivileged user."""
     shell = ["unshare", "--mount", "sh", "-c", BECOME_NOBODY, "sh", str(clone)]
     return run_pytest(Row(row.about, row.env, shell), clone, selected)
 
 
 def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """The tests, where no process may make a user namespace: inside of one in which the limit on
-    them is 0.
-    """
+    """Run the tests where the limit on user namespaces is 0, so no process can create one."""
     shell = ["unshare", "--user", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh"]
     probe = subprocess.run(
         [*shell, "unshare", "--user", "true"], capture_output=True, text=True, check=False
@@ -351,7 +348,7 @@ def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
 
 
 def without_bubblewrap(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """The tests, where neither the package nor the program is to be found."""
+    """Run the tests with neither the bubblewrap package nor the program in reach."""
     hidden = clone.parent / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(
@@ -428,7 +425,7 @@ ROWS = {
 
 
 def head() -> str:
-    """The last commit."""
+    """Return the last commit."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True
@@ -436,7 +433,7 @@ def head() -> str:
 
 
 def record(name: str, outcome: str, minutes: float, text: str, commit: str) -> None:
-    """Put the outcome of a row into the table of the page, in the order of `ROWS`."""
+    """Write a row's outcome to the table on the page, in the order of `ROWS`."""
     page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition(BEGIN)
     table, _, tail = rest.partition(END)

@@ -1,5 +1,5 @@
-"""Planted faults: whether the tests find them, and whether the sample of a plain run finds fewer than
-the whole families do.
+"""Measure how many planted faults the tests detect, and whether the sample of a plain run detects
+fewer than the complete families.
 
 ```bash
 pip install cosmic-ray
@@ -8,11 +8,11 @@ mkdir lines && PYTHONPATH=.ci RECORDS=lines pytest -p record_lines -n 2
 python .ci/plant.py --lines lines --count 200 agentgym
 ```
 
-Each fault is a mutation by Cosmic Ray (https://cosmic-ray.readthedocs.io) at a place that is drawn
-from the functions of these folders, in proportion to the length of files. It is planted in a clone,
-where tests of the sample run that run its line, until one fails that passes without it; if none
-does, tests that the sample leaves out. Both have the same processor time; what neither finds is
-missed by the whole families too, as far as they were run.
+Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation at a random place in the
+functions of these folders, in proportion to file length. It is planted in a clone, where sampled
+tests that execute the line run until one fails that passes without the fault. If none fails, tests
+outside the sample run for the same CPU time. A fault that neither set detects is missed by the
+complete families too, as far as they ran.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
+# CPU seconds of tests per fault, spent once in the sample and once outside it. Most tests that fail
+# are among the nearest and cheapest.
 SECONDS = 30
-"""The processor time of the tests of a fault, with the sample and once more without it: most that
-fail are among the nearest and cheapest.
-"""
+# Seconds until a test counts as hanging. Without a fault, none of the chosen tests takes half as
+# long.
 HANGING = 60
-"""The seconds after which a test has failed: without a fault none of those chosen takes half of it."""
+# Nearness of a test file named after the file with the fault.
 OWN = 99
-"""The nearness of a test file that has the name of the file with the fault."""
+# Number of test files that run first, because they detect most faults.
 NEAREST = 3
-"""Files of tests that are run before the others, since most faults are found there."""
+# Assumed seconds of a test without a record, about those of a slow test.
 UNKNOWN = 5.0
-"""The seconds that a test is taken to need that was not recorded: as much as costly ones do."""
+# Bytes that a process may reserve, so that an endless list ends the process and not the machine.
 MEMORY = 24 << 30
-"""The bytes that a process may reserve, so that an endless list ends itself and not the machine."""
+# Operators by the beginning of their names, each drawn equally often.
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
     "ReplaceContinueWithBreak", "ExceptionReplacer", "ZeroIterationForLoop",
 )  # fmt: skip
-"""The operators that are drawn from, by the beginning of their names, each as often as the others."""
 
 
 def main() -> None:
-    """Plant faults and print what became of them."""
+    """Plant faults and print their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", help="folders or files of the package")
     parser.add_argument("--lines", type=Path, required=True, help="the records of record_lines.py")
@@ -98,8 +98,8 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: its file, the lines of its statement, the operator of Cosmic Ray that made it, and
-    the text of the file with it.
+    """Planted fault: its file, the lines of its statement, the Cosmic Ray operator, and the mutated
+    file.
     """
 
     file: str
@@ -109,14 +109,14 @@ class Fault:
 
     @property
     def parts(self) -> Sequence[str]:
-        """The folders and the name of its file in the package."""
+        """Return the folders and the name of the file inside the package."""
         return Path(self.file).with_suffix("").parts[1:]
 
 
 @dataclass(frozen=True)
 class Records:
-    """What the tests of a sample run: the seconds of each, and the lines of each file as bits; and
-    the names of the tests that it leaves out.
+    """Records of a sampled run: the seconds of each test, its executed lines per file as bits, and
+    the names of the tests outside the sample.
     """
 
     seconds: Mapping[str, float]
@@ -138,15 +138,16 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Return tests that run a fault, as many as there is time for: of each function one case,
-        then another one, and so on; of these its own file's and folder's first, then the cheapest.
+        """Return as many tests that execute the faulty line as time allows: one case of each
+        function, then a second one, and so on. Tests of the same file and folder come first, then
+        the cheapest.
 
-        What the sample leaves out is taken to run what other cases of its function do; of
-        functions that it leaves out as a whole, those of the fault's folder are tried.
+        Tests outside the sample are assumed to execute what the sampled cases of the same function
+        execute. Of functions without a sampled case, only those in the fault's folder are tried.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
-        # Lines that run in other processes alone are recorded for no test.
+        # Lines that only other processes execute are recorded for no test.
         near = max(1, len(fault.parts) - 1)
         running = running or [name for name in self.lines if nearness(fault, name) >= near]
         costs = {name: self.seconds[name] for name in running}
@@ -174,12 +175,12 @@ class Records:
 
 
 def function(test: str) -> str:
-    """Return the name of a test without its parameters."""
+    """Return a test's name without its parameters."""
     return test.partition("[")[0]
 
 
 def nearness(fault: Fault, test: str) -> int:
-    """Return how many folders a test mirrors of those around a fault; `OWN` if its file does."""
+    """Return how many folders around a fault a test file mirrors, or `OWN` if its name matches."""
     *folders, name = Path(test.partition("::")[0]).parts[1:]
     if name == f"test_{fault.parts[-1]}.py":
         return OWN
@@ -188,7 +189,7 @@ def nearness(fault: Fault, test: str) -> int:
 
 
 def all_tests() -> list[str]:
-    """Return the names of the tests that a run without a sample has."""
+    """Return the names of the tests in a run without sampling."""
     quiet = ["--collect-only", "-q", "-p", "no:cacheprovider", "--sample", "1"]
     command = [sys.executable, "-m", "pytest", *quiet]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -196,7 +197,7 @@ def all_tests() -> list[str]:
 
 
 def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[Fault]:
-    """Return faults in different places, each of which changes what a function does."""
+    """Return faults in different places, each of which changes a function's behaviour."""
     files = [
         path
         for name in folders
@@ -225,7 +226,7 @@ def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[
 
 
 def places_of(source: str, operator: str) -> list[tuple[int, int]]:
-    """Return the numbers and lines of the places of an operator in the bodies of functions."""
+    """Return the numbers and lines where an operator applies inside functions."""
     lines = {
         line
         for node in ast.walk(ast.parse(source))
@@ -254,7 +255,9 @@ def statement(source: str, line: int) -> range:
 
 
 def same(source: str, text: str) -> bool | None:
-    """Return whether two texts are the same program, annotations aside; None if one is none."""
+    """Return whether two texts are the same program apart from annotations; None if one does not
+    parse.
+    """
     try:
         return ast.dump(_bare(source)) == ast.dump(_bare(text))
     except SyntaxError:
@@ -271,7 +274,7 @@ def _bare(source: str) -> ast.AST:
 
 
 def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str, str]:
-    """Plant a fault in a clone and return what its tests say."""
+    """Plant a fault in a clone and return the verdict of its tests."""
     clone = clones.get()
     try:
         for sampled, by in ((True, "the sample"), (False, "the whole families alone")):
@@ -290,7 +293,7 @@ def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str
 
 
 def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Return the first test that fails with a fault and not without it; "" if there is none."""
+    """Return the first test that fails only with the fault; "" if there is none."""
     source = (clone / fault.file).read_text(encoding="utf-8")
     left = list(tests)
     while left:
@@ -306,7 +309,7 @@ def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Seque
 
 
 def run_tests(clone: Path, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Run tests in a clone until one fails, and return its name, or what happened to all."""
+    """Run tests in a clone until one fails; return its name, or the outcome of all."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(tests, file)
         file.flush()

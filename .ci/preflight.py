@@ -1,7 +1,6 @@
-"""Say at once what this machine lacks for a target of the Makefile, with the remedy. Runs on any
-Python, old ones too.
+"""Report what this machine lacks for a Makefile target, with the remedy. Runs on old Pythons too.
 
-python3 .ci/preflight.py 4      checks, with the gigabytes of disk that the target needs
+python3 .ci/preflight.py 4      checks; the number is the disk space in GB that the target needs
 """
 
 import os
@@ -14,7 +13,7 @@ OLDEST = (3, 11)
 
 
 def main():
-    """Print what is missing; exit with 1 if nothing can be done without it."""
+    """Print the missing requirements; exit with 1 if the target cannot run."""
     errors = list(missing(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))
     if not errors:
         for text in limits():
@@ -25,7 +24,7 @@ def main():
 
 
 def missing(gigabytes):
-    """What the target cannot do without."""
+    """Return the missing hard requirements."""
     if sys.version_info < OLDEST:
         yield (
             "Python %d.%d or later is needed, and %s is %d.%d; install one and run: make <target> "
@@ -54,7 +53,7 @@ def missing(gigabytes):
 
 
 def limits():
-    """What the tests skip on this machine, or what may be wanting later."""
+    """Return the features whose tests will be skipped on this machine, and possible shortages."""
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         yield "there is no C compiler; a package without a wheel for this Python would need one (apt install build-essential)"
     if not sys.platform.startswith("linux"):

@@ -1,8 +1,8 @@
-"""A plugin for pytest that records which lines of the package each test runs, and its processor time.
+"""pytest plugin that records the package lines that each test executes, and its CPU time.
 
-`PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes a file in FOLDER for each process, which
-`.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once and
-costs a third of the time. What a test runs in other processes is not seen.
+`PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process to FOLDER,
+which `.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once
+at a third of the cost. Lines executed in child processes are not recorded.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import pytest
 ROOT = f"{Path(__file__).parents[1]}/"
 PACKAGE = f"{ROOT}agentgym/"
 monitoring = sys.monitoring
+# a tool id that no debugger, profiler or optimizer uses
 TOOL = 4
-"""A number that no debugger, profiler or optimizer uses."""
 Lines = set[tuple[str, int]]
 met: set[CodeType] = set()
 running: Lines = set()
+# For each test its seconds, and for each file an integer whose bits are the executed lines.
 records: dict[str, tuple[float, dict[str, int]]] = {}
-"""The seconds of each test, and for each file a number whose bits are the lines that it runs."""
 
 
 def start(code: CodeType, _: int) -> object:
-    """Ask for the lines of a function of the package, once; all of its first call count as run,
-    which began before.
+    """Subscribe to the lines of a package function once. All lines of its first call count, because
+    the call began before.
     """
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
@@ -42,7 +42,7 @@ def start(code: CodeType, _: int) -> object:
 
 
 def line(code: CodeType, number: int) -> object:
-    """Record a line, and hear no more of it during this test."""
+    """Record a line and disable its event for the rest of this test."""
     running.add((code.co_filename, number))
     return monitoring.DISABLE
 
@@ -68,13 +68,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def seconds() -> float:
-    """Return the processor time of this process and of those that it has ended."""
+    """Return the CPU time of this process and its finished children."""
     times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in times)
 
 
 def pytest_sessionfinish() -> None:
-    """Write the records of this process, if it ran tests."""
+    """Write this process's records if it ran tests."""
     monitoring.set_events(TOOL, 0)
     if records:
         path = Path(os.environ["RECORDS"]) / f"{os.getpid()}.pickle"

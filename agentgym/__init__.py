@@ -1,6 +1,4 @@
-"""Long-horizon text worlds for training and examining LLM agents, with the interface of
-Gymnasium.
-"""
+"""Long-horizon text worlds for training and evaluating LLM agents, with the Gymnasium interface."""
 
 import sys
 
@@ -32,17 +30,17 @@ from agentgym.text.tokens import TokenCounter
 from agentgym.text.tools import Tool, ToolError, tool
 from agentgym.world.world import CallSet, World
 
-# These register worlds, oracles and strategies with what is imported above, and chats with
-# Gymnasium, so they come last.
+# These imports register worlds, oracles, strategies and the chat space with the names above, so
+# they come last.
 from agentgym import envs, wrappers  # noqa: F401
 from agentgym.play import shared_chats  # noqa: F401
 from agentgym.oracles import ARMS
 
-register_plugins()  # of other packages; this imports none of them
+register_plugins()  # registers other packages' worlds without importing them
 
 STRATEGIES = strategies()
-"""The context strategies of the package (LOCA-bench, section 4.1); `strategies()` lists those of
-others too.
+"""The context strategies of the package (LOCA-bench, section 4.1); `strategies()` also lists other
+packages'.
 """
 
 __version__ = "0.1.0"

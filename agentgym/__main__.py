@@ -1,4 +1,4 @@
-"""`python -m agentgym`, which is the command `agentgym`."""
+"""Run the command `agentgym` with `python -m agentgym`."""
 
 from agentgym.cli import main
 

@@ -1,9 +1,9 @@
-"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most
-tokens]`.
+"""Measure the cost of generating an AgentLongBench log against its length: `python
+benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Logs of all lengths of the benchmark are generated with the full table of items, each in a process
-of its own, whose peak of memory is shown. Processor time is shown besides the time on the clock,
-since other work on the machine does not count in it.
+Each length of the benchmark is generated with the full item table in its own process, whose peak
+memory is reported. CPU time is shown next to wall time because it excludes other work on the
+machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from agentgym.text.tokens import counter
 
 
 def main(most: int) -> None:
-    """Print the table, for lengths of up to `most` tokens."""
     print(
         "| setting | tokens | filled | rounds | seconds | processor seconds | µs a token | peak MB "
         "|"
@@ -33,7 +32,6 @@ def main(most: int) -> None:
 
 
 def measure(setting: str, tokens: int) -> str:
-    """Generate a log; its line of the table."""
     counts = counter("cl100k_base")
     make_log(setting, 16_384, 0, 1, counts)  # loads the vocabulary and the items
     begun, used = time.perf_counter(), time.process_time()

@@ -1,9 +1,10 @@
-"""State hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [task …]` where
-`agentgym[office]` is installed.
+"""Measure the state hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [TASK
+…]` (needs `agentgym[office]`).
 
-For each task, along its reference plan: the number of steps, the most characters that are known, the
-most that a state hint has of them before pages are asked for, the steps at which it is a part, and
-how much of what is known and stands in the next call it holds at these.
+For each task, along its reference plan: the number of steps, the maximum size of the known facts in
+characters, the largest share of them that one state hint shows before the agent asks for more
+pages, the steps at which a hint shows only a part, and how many of the facts that the next call
+needs the hint contains at those steps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ LENGTH, SEED = 256_000, 3
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table."""
     print(
         "| task | steps | known, characters | hint, characters | in part | has of the next call |"
     )
@@ -35,7 +35,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(name: str) -> Sequence[str]:
-    """Return the cells of a task."""
     env = agentgym.make(name, length=LENGTH)
     env.reset(seed=SEED)
     world = tool_env(env).world

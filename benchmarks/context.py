@@ -1,4 +1,6 @@
-"""What the context strategies cost: a step at turn 2,000 against turn 10, as ratios in one run."""
+"""Compare the step time of the context strategies at turn 2,000 with turn 10, as ratios from one
+run.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ ROWS = {
 
 
 def seconds(options: dict[str, object]) -> list[float]:
-    """The time of each step of one episode of two thousand turns, in which every hundredth reply is
-    not read.
+    """Return the time of each step in one episode of 2,000 turns, in which every hundredth reply is
+    unreadable.
     """
     env = make("GridWorld", size=8, budget_factor=1.0, budget_slack=100_000, **options)
     env.reset(seed=0)
@@ -46,7 +48,6 @@ def seconds(options: dict[str, object]) -> list[float]:
 
 
 def main() -> None:
-    """Print the table."""
     print(f"agentgym {agentgym.__version__}, counted with cl100k_base")
     print("| context | µs a step at turn 10 | mean µs up to turn 2,000 | turn 2,000 : turn 10 |")
     print("|---|---|---|---|")

@@ -1,9 +1,9 @@
-"""What an episode with token ids takes for a step, against its length, as it is stored, sent and
-kept, and with whole prompts instead: `python benchmarks/growth.py` where agentgym is installed with
-the extra `train`.
+"""Measure the cost per step of episodes with token ids, in storage, transfer and memory, against
+their length and against sending whole prompts: `python benchmarks/growth.py` (needs the extra
+`train`).
 
-Bytes and memory are counted, so they are the same on every machine; times are CPU times of one run,
-and only their ratios hold.
+Bytes and memory are counted exactly and do not depend on the machine. Times are CPU times of one
+run; only their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, roll
 from agentgym.training.rollout.engines.wire import encode_answer
 from agentgym.training.rollout.engines.workers import PlayerServer
 
+# Operations of DocumentWorld
 SIZES = (10, 40, 160)
-"""Operations of DocumentWorld."""
 WORLD = "DocumentWorld"
 
 
 def main() -> None:
-    """Print the table."""
     demo = rollout(make(WORLD, operations=4), OraclePolicy(WORLD), 0)
     tokenizer = make_tokenizer([m.raw or m.text for m in demo.last.messages], 600)
     policy = Tokenized(OraclePolicy(WORLD), Renderer(tokenizer))
@@ -42,7 +41,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """The row of an episode: everything but the first two columns for a step."""
+    """Return a table row; every column after the second is per step."""
     played = rollout(make(WORLD, operations=size), policy, 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]
@@ -59,7 +58,7 @@ def row(size: int, policy: Tokenized) -> str:
 
 
 def sent(size: int, policy: Tokenized) -> int:
-    """The bytes that a worker with its own policy sends in an episode."""
+    """Return the number of bytes that a worker with a local policy sends in an episode."""
     server = PlayerServer(lambda: make(WORLD, operations=size))
     server.player.policy = policy
     total, over = len(encode_answer("reset", (True, server.reset(0)))), False
@@ -71,7 +70,6 @@ def sent(size: int, policy: Tokenized) -> int:
 
 
 def memory_of(make_object: Callable[[], object]) -> int:
-    """The bytes that an object takes."""
     gc.collect()
     tracemalloc.start()
     kept = make_object()
@@ -83,7 +81,6 @@ def memory_of(make_object: Callable[[], object]) -> int:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The CPU time of a call."""
     start = time.process_time()
     call()
     return time.process_time() - start

@@ -1,8 +1,7 @@
-"""Cost of SearchWorld at 30,000 documents: `python benchmarks/gsm_agent.py` where agentgym is
-installed.
+"""Measure SearchWorld with 30,000 documents: `python benchmarks/gsm_agent.py`.
 
-Building is timed once; a reset, a search and a page are timed many times, and the median and the
-95th percentile are shown.
+The index is built once. Resets, searches and page reads are repeated; the table shows the median
+and the 95th percentile.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ ROUNDS = 400
 
 
 def main() -> None:
-    """Print the table."""
     options = DatabaseOptions(tasks=TASKS)
     start = time.perf_counter()
     draw_tasks(options)
@@ -48,7 +46,7 @@ def main() -> None:
 
 
 def dense(options: DatabaseOptions, questions: list[str]) -> None:
-    """The same search by vectors."""
+    """Run the same search over vectors."""
     documents, tasks = draw_tasks(options).part(1, options.database_seed)
     start = time.perf_counter()
     database = Database.of(documents, tasks, "wordllama")
@@ -60,7 +58,6 @@ def dense(options: DatabaseOptions, questions: list[str]) -> None:
 
 
 def show(name: str, act: Callable[[int], object]) -> None:
-    """Time something and print a row."""
     times = []
     for k in range(ROUNDS):
         start = time.perf_counter()

@@ -1,10 +1,9 @@
-"""Cost of hostile replies, as ratios to prose of the same length measured in one run:
-`python benchmarks/hostile.py` where agentgym is installed, on systems with `fork`.
+"""Compare the cost of hostile replies with prose of the same length in one run: `python
+benchmarks/hostile.py` (needs an operating system with `fork`).
 
-Each kind of text of `hostile_texts.py` is played as a reply, and as a reply that calls a tool, in a
-world under several context strategies; two short replies follow, in which the strategies edit it.
-A measurement is made in a process of its own, so that nothing is cached from one to the next; it is
-the CPU time of the least of several rounds.
+Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
+strategies. Two short replies follow so that the strategies edit the text. Each measurement runs in
+its own process, so no cache carries over, and reports the least CPU time of several rounds.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """
@@ -25,9 +24,9 @@ import agentgym
 from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
-LIMIT = 60  # seconds of CPU time after which a measurement is given up
+LIMIT = 60  # CPU seconds before a measurement is given up
+# CPU clocks are too coarse for anything shorter, in seconds.
 RESOLUTION = 0.02
-"""Seconds below which a clock of CPU time shows steps rather than a cost."""
 STACKS = {
     "none": "",
     "clear_thinking": "clear_thinking",
@@ -41,7 +40,7 @@ Env = gymnasium.Env[Chat, str]
 
 
 def main() -> None:
-    """Print the table, the worst kinds first."""
+    """Print the table with the worst texts first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stacks", default=",".join(STACKS))
     parser.add_argument("--kinds", default="")
@@ -73,7 +72,9 @@ def main() -> None:
 
 
 def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """The texts as replies, as thoughts and as arguments, and the replies that look like calls."""
+    """Return the texts as replies, as thoughts and as arguments, and the replies that resemble
+    calls.
+    """
     for name, text in TEXTS.items():
         yield name, text
         yield f"{name}, in a thought", lambda size, text=text: f"<think>{text(size - 15)}</think>"
@@ -88,7 +89,7 @@ def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]
 
 
 def make(world: str, stack: str) -> Env:
-    """The world under a stack of strategies, with a token counter that is ready."""
+    """Make the world with a stack of strategies and a warm token counter."""
     context = STACKS[stack]
     env = agentgym.make(world, context=context) if context else agentgym.make(world)
     env.reset(seed=0)
@@ -97,7 +98,7 @@ def make(world: str, stack: str) -> Env:
 
 
 def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
-    """The CPU seconds of a reply and the two after it."""
+    """Return the CPU seconds of a reply and the two replies after it."""
     reply = text(size)
 
     def play() -> None:
@@ -111,7 +112,7 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
 
 
 def in_fork(play: Callable[[], None]) -> float:
-    """The CPU seconds of a function in a copy of this process; infinite if it takes too long."""
+    """Return a function's CPU seconds in a forked process, or infinity after the time limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -1,7 +1,7 @@
-"""Catalogue of texts that make careless readers slow: each kind can be had at any length.
+"""Catalogue of texts that slow down careless parsers, available at any length.
 
-`TEXTS` are texts as such, for replies and for arguments of tools. `REPLIES` are replies that look
-like calls of a tool. The benchmark `hostile.py` and the growth laws of the tests use both.
+`TEXTS` are plain texts for replies and tool arguments. `REPLIES` resemble tool calls. `hostile.py`
+and the growth laws of the test suite use both.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import random
 from collections.abc import Callable, Mapping
 
 Text = Callable[[int], str]
-"""Makes a text of at most as many characters."""
+"""Return a text of at most this many characters."""
 Reply = Callable[[str, str, int], str]
-"""Makes a reply of about as many characters that names a tool and one of its arguments."""
+"""Return a reply of about this many characters that names a tool and one of its arguments."""
 
-MAX_CALL = (
-    262_144  # characters that the parser reads of one call (agentgym.text.tools.MAX_CALL_CHARS)
-)
+MAX_CALL = 262_144  # the parser's limit for one call (agentgym.text.tools.MAX_CALL_CHARS)
 WORDS = """a an and are as at be but by can do done each few for found from go has have he her his how i if in
 into is it item its just key know last left less like line list look make many may more most my name need new next no
 not now number of off old on one only open or order other our out over page part place plan put read right room row same
@@ -28,7 +26,7 @@ with word work would write yes you your""".split()
 
 
 def prose(size: int) -> str:
-    """Sentences of common words, which differ all the way."""
+    """Return sentences of common words without repetition."""
     rng = random.Random(size)
     sentences: list[str] = []
     length = 0
@@ -40,7 +38,7 @@ def prose(size: int) -> str:
 
 
 def repeat(unit: str, head: str = "", tail: str = "") -> Text:
-    """A unit over and over, between a head and a tail."""
+    """Repeat a unit between a head and a tail."""
 
     def make(size: int) -> str:
         count = max(0, size - len(head) - len(tail)) // len(unit)
@@ -50,7 +48,7 @@ def repeat(unit: str, head: str = "", tail: str = "") -> Text:
 
 
 def numbered(form: str) -> Text:
-    """A form with a running number, so that no two lines are alike."""
+    """Repeat a template with a running number, so that no two lines are equal."""
 
     def make(size: int) -> str:
         return "".join(form.format(k) for k in range(size // len(form.format(100_000))))
@@ -59,7 +57,7 @@ def numbered(form: str) -> Text:
 
 
 def nested(opening: str, closing: str) -> Text:
-    """Brackets that open as often as they close, one inside the other."""
+    """Nest brackets, all of them closed."""
 
     def make(size: int) -> str:
         depth = size // (len(opening) + len(closing))
@@ -69,12 +67,14 @@ def nested(opening: str, closing: str) -> Text:
 
 
 def drawn(alphabet: str) -> Text:
-    """Characters in an order without a pattern."""
+    """Return characters without a pattern."""
     return lambda size: "".join(random.Random(size).choices(alphabet, k=size))
 
 
 def quoted_json(size: int) -> str:
-    """JSON in a string of JSON in a string, as long as it fits: backslashes double each time."""
+    """Nest JSON strings in JSON strings until the length is reached; the backslashes double at each
+    level.
+    """
     text = '{"a": "b"}'
     while len(longer := json.dumps({"a": text})) <= size:
         text = longer
@@ -147,7 +147,7 @@ _RUNS = {
     "sharp s": "ß",
     "dotted capital i": "İ",
     "ligature": "ﬃ",
-    "long ligature": "\ufdfa",  # eighteen characters once it is normalised
+    "long ligature": "\ufdfa",  # normalises to 18 characters
     "replacement": "\ufffd",
     "noncharacter": "\uffff",
     "lone surrogate": "\ud800",
@@ -275,7 +275,7 @@ def _in_tag(arguments: str, name: str) -> str:
 
 
 def calls_of_many(form: Callable[[str, str, int], str]) -> Reply:
-    """Calls of the greatest length that is read, until the reply is long enough."""
+    """Fill the reply with calls of the maximum length."""
 
     def make(name: str, argument: str, size: int) -> str:
         count = -(-size // MAX_CALL)
@@ -289,7 +289,7 @@ def _json_call(members: Text) -> Reply:
 
 
 def _python_call(inside: Text) -> Reply:
-    """One call: a reply holds one fence."""
+    """Return one call, because a reply contains one code fence."""
     return lambda name, _, size: f"```python\n{name}({inside(min(size, MAX_CALL - 200))})\n```"
 
 

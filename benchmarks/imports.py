@@ -1,7 +1,8 @@
-"""The CPU time of importing the package, and of the first env, beside the libraries that it stands on.
+"""Compare the CPU time of importing the package and making the first env with the import of its
+dependencies.
 
-Processes of each kind take turns, so that all of them meet the same machine, and their bytecode is
-compiled before, as that of an installed package is.
+The programs run in turn, so that the machine's load affects all of them equally, and their bytecode
+is compiled beforehand, as in an installed package.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PROGRAMS = {
 
 
 def seconds(code: str, environment: Mapping[str, str]) -> float:
-    """Return the CPU time, of user and system, that a process takes for some code."""
+    """Return the CPU time (user and system) of a process that runs the code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -35,7 +36,6 @@ def seconds(code: str, environment: Mapping[str, str]) -> float:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15, help="processes of each kind")
     runs = parser.parse_args().runs

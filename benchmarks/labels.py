@@ -1,9 +1,9 @@
-"""Cost of labels of step optimality in office tasks: `python benchmarks/labels.py [task …]
-[--length 128k]`, where `agentgym[office]` is installed.
+"""Measure the cost of step optimality labels in the office tasks: `python benchmarks/labels.py
+[TASK …] [--length 128k]` (needs `agentgym[office]`).
 
-A label compares the failures of the office before and after a step. One episode of the oracle policy
-is played without labels and with them, by turns in one process; the table tells the CPU time of a
-step, which includes the policy, and the ratio.
+A label compares the office's failures before and after a step. One process plays the same oracle
+episode with and without labels in turn. The table shows the CPU time per step, which includes the
+policy, and the ratio.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 
+# Episodes of each kind. The fastest counts, because other programs can only slow an episode down.
 ROUNDS = 3
-"""Episodes of each kind; the fastest counts, since other programs only make one slower."""
 
 
 def main(tasks: list[str], length: str) -> None:
-    """Print the table."""
     print("| task | steps | step, ms | with labels, ms | ratio |\n|---|---|---|---|---|")
     for task in tasks:
         seconds = {labels: float("inf") for labels in (False, True)}
@@ -38,9 +37,9 @@ def main(tasks: list[str], length: str) -> None:
 
 
 def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
-    """Return the CPU time of an episode without its reset, and the number of its steps."""
+    """Return the CPU time of an episode without its reset, and its number of steps."""
     env, policy = agentgym.make(task, **options), OraclePolicy(task)
-    env.reset(seed=0)  # what is loaded and drawn once
+    env.reset(seed=0)  # exclude one-time imports and drawing
     start = time.process_time()
     env.reset(seed=0)
     reset = time.process_time() - start

@@ -1,16 +1,16 @@
-"""The office tasks: `python benchmarks/loca.py` where `agentgym[office]` is installed.
+"""Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym[office]`).
 
-For each task, what it takes to draw a state of 256K tokens (at most 20 times as long as to write and
-read the same state as JSON, measured in the same run and by turns), to reset to one that was drawn
-before (at most 100 ms), to carry out the reference plan, and to check the final state. As JSON, a
-state is all records of the services with the names of their columns, and all files: texts, the pages
-of PDF files, the cells of workbooks. Only this process counts; DuckDB works in another one.
-`python benchmarks/loca.py resets [task …]` prints draws and resets alone.
-`python benchmarks/loca.py units` prints what `tokens_per_unit` of each task is at that length: where
-the attribute is further from it than the tolerance, a state is drawn more than once.
-`python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the environment description length
-of every released state, in tokens of cl100k; with tasks behind it, it draws those of these tasks and
-keeps what the page says of the others.
+For each task the table shows the time to draw a state of 256K tokens (the limit is 20 times the
+time to write and read the same state as JSON in the same run), to reset to a state drawn before
+(limit: 100 ms), to execute the reference plan, and to check the final state. The JSON contains all
+records with their column names and all files: texts, PDF pages and workbook cells. Only this
+process is timed; DuckDB runs in another one.
+
+`python benchmarks/loca.py resets [TASK …]` prints only draws and resets.
+`python benchmarks/loca.py units` prints the measured `tokens_per_unit` of each task at that length.
+If the class attribute deviates by more than the tolerance, states are drawn more than once.
+`python benchmarks/loca.py lengths [TASK …]` writes docs/loca_lengths.md, the environment
+description length of every released state in cl100k tokens. With tasks, it updates only their rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.world.reset_cache import VARIABLE
 
-SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by a fifth beside other work
+SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by 20 % under other load
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
@@ -44,7 +44,7 @@ TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 def main() -> None:
     """Print the times or the units, or write the table of lengths."""
-    os.environ.pop(VARIABLE, None)  # or states would be read that were drawn before
+    os.environ.pop(VARIABLE, None)  # otherwise states come from the cache
     if sys.argv[1:2] == ["lengths"]:
         write_lengths(sys.argv[2:])
         return
@@ -61,9 +61,9 @@ def main() -> None:
 
 
 def row_of(task: str, resets_only: bool) -> str:
-    """The times of a task; seconds of the processor, the median over seeds."""
+    """Return a task's CPU times, the median over seeds."""
     env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["256k"]))
-    env.reset(seed=SEEDS)  # whatever a first state loads
+    env.reset(seed=SEEDS)  # exclude one-time imports
     draw, as_json, reset, play, check, steps = [], [], [], [], [], []
     for seed in range(RESET_SEEDS if resets_only else SEEDS):
         draw.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
@@ -86,13 +86,13 @@ def row_of(task: str, resets_only: bool) -> str:
 
 
 def json_seconds(world: Any) -> float:
-    """Return the seconds that it takes to write a state as JSON and read it."""
+    """Return the time in seconds to write a state as JSON and read it back."""
     state = state_of(world)
     return seconds(lambda: json.loads(json.dumps(state)))
 
 
 def state_of(world: Any) -> Any:
-    """Return the records and files of an office as data."""
+    """Return an office's records and files as plain data."""
     files = world.office.context.files
     services: dict[str, Any] = {}
     for server in world.office.toolsets():
@@ -113,7 +113,7 @@ def state_of(world: Any) -> Any:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without bytes, which stand in base64."""
+    """Return a record with its bytes in base64."""
     return {
         name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
         for name, value in row.items()
@@ -121,7 +121,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(path: str, data: bytes) -> Any:
-    """Return what is in a file: pages, cells or text, and bytes in base64."""
+    """Return a file's content: pages, cells or text, with bytes in base64."""
     if path.endswith(".pdf"):
         return list(read_pdf(data))
     if path.endswith(".xlsx"):
@@ -140,10 +140,10 @@ def _content(path: str, data: bytes) -> Any:
 
 
 def tokens_per_unit(task: str) -> float:
-    """Return the tokens of description per unit of size at 256K tokens."""
+    """Return the description tokens per unit of size at 256K tokens."""
     kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
     per_unit = kinds[0].tokens_per_unit
-    for _ in range(3):  # it may depend on the size
+    for _ in range(3):  # the ratio may depend on the size
         size = max(1, round(LENGTHS["256k"] / per_unit))
         lengths = []
         for seed in range(3):
@@ -156,7 +156,7 @@ def tokens_per_unit(task: str) -> float:
 
 
 def carry_out(world: Any) -> int:
-    """Carry out the reference plan; how many calls it took, the claim included."""
+    """Execute the reference plan and return the number of calls, including the claim."""
     count = 1
     while (steps := world.progress.pending()) != [CLAIM]:
         call = steps[0].call
@@ -166,14 +166,14 @@ def carry_out(world: Any) -> int:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """Seconds of the processor that something takes."""
+    """Return the CPU seconds of a function."""
     start = time.process_time()
     act()
     return time.process_time() - start
 
 
 def write_lengths(names: list[str]) -> None:
-    """Write the table of description lengths, drawn again for some tasks or, without names, all."""
+    """Write the table of description lengths, redrawn for the named tasks or for all."""
     rows = {
         line.split(" ")[1]: line
         for line in TABLE.read_text(encoding="utf-8").splitlines()
@@ -199,7 +199,7 @@ def write_lengths(names: list[str]) -> None:
 
 
 def lengths_of(task: str) -> str:
-    """Return the row of a task: the least and the greatest state of the released seeds."""
+    """Return a task's row: the smallest and largest state among the released seeds."""
     cells = []
     for length in LENGTHS.values():
         env = agentgym.tool_env(

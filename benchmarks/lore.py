@@ -1,12 +1,11 @@
-"""Cost of drawing a task of LORE, and of playing it by script, against its size: `python
-benchmarks/lore.py` where agentgym is installed.
+"""Measure the cost of drawing a LORE task and of playing it with a script, against its size:
+`python benchmarks/lore.py`.
 
-The sizes are measured in turn, round after round, and the median of each is shown: other work on
-the machine slows all alike, so the ratios hold even where the milliseconds do not. Memory is
-counted by `tracemalloc` in one run of its own.
+The sizes are measured in turn for several rounds and the median of each is shown, so the ratios
+hold even on a busy machine. `tracemalloc` counts the memory in a separate run.
 
-Played by script, an episode is shown to a policy that reads what is new in each chat, and some of
-its chats to new policies, which read them whole; that time is scaled to all of them.
+A scripted episode is shown to a policy that reads only the new messages of each chat. Some chats
+are also shown to fresh policies, which read them whole; that time is scaled to the whole episode.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ SIZES = (1, 10, 100, 350, 1_000, 10_000)
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)
+# Chats per episode that are read whole. A sample suffices for the mean, because the cost grows
+# evenly.
 SHOWN_WHOLE = 50
-"""Chats of an episode that are read whole: enough for a mean, since the cost grows evenly."""
 
 
 def main() -> None:
-    """Print the table."""
     for difficulty in ("standard", "hard"):
         times: dict[int, list[float]] = {size: [] for size in SIZES}
         for seed in range(ROUNDS):
@@ -63,7 +62,7 @@ def main() -> None:
 
 
 def play(name: str, size: int) -> str:
-    """The row of an episode that a policy plays by script."""
+    """Return the row of a scripted episode."""
     policy, spent = OraclePolicy(name), [0.0]
 
     def timed(chats: Sequence[Chat]) -> list[Reply]:
@@ -87,7 +86,7 @@ def play(name: str, size: int) -> str:
 
 
 def draw(size: int, seed: int, difficulty: str) -> tuple[float, DocumentWorld]:
-    """The seconds that a task took to draw, and the task."""
+    """Return a task and the time to draw it, in seconds."""
     world = DocumentWorld(DocumentWorld.Config(operations=size, difficulty=difficulty), seed)
     start = time.perf_counter()
     world.generate()
@@ -95,7 +94,7 @@ def draw(size: int, seed: int, difficulty: str) -> tuple[float, DocumentWorld]:
 
 
 def memory(size: int, difficulty: str) -> tuple[int, int]:
-    """The documents of a task, and the bytes that it keeps."""
+    """Return the number of documents of a task and its memory in bytes."""
     tracemalloc.start()
     _, world = draw(size, 0, difficulty)
     kept, _ = tracemalloc.get_traced_memory()

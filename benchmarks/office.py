@@ -1,9 +1,9 @@
-"""Cost of the office servers against their limits: `python benchmarks/office.py [server …]` where
-`agentgym[office]` is installed.
+"""Compare the cost of the office servers with their limits: `python benchmarks/office.py [SERVER
+…]` (needs `agentgym[office]`).
 
-An empty office with all servers should take at most 20 ms and 20 MB; a call at most 1 ms in the
-median, 10 ms with SQL. Calls that run a program in a sandbox have no limit of their own. A server
-that cannot be imported is named and left out.
+An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
+most 1 ms, or 10 ms with SQL. Calls that run a program in a sandbox have no limit. A server that
+cannot be imported is reported and skipped.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LIVE = 64
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
 Arguments = Callable[[int], Mapping[str, Any]]
-"""The arguments of the call of a round."""
+"""Return the arguments of a call in the given round."""
 
 
 def main(wanted: list[str]) -> None:
-    """Print the tables, for the servers named or all."""
+    """Print the tables for the named servers, or for all."""
     names = available(wanted or list(SERVERS))
-    Office(names).close()  # whatever a first office imports
+    Office(names).close()  # exclude one-time imports
     made = show_offices(names)
     show_copies(names, made)
     print("\n| server | tool | median ms | 95 % ms | of the limit |\n|---|---|---|---|---|")
@@ -45,7 +45,7 @@ def main(wanted: list[str]) -> None:
 
 
 def available(wanted: list[str]) -> list[str]:
-    """The servers out of these that can be imported."""
+    """Return the servers that can be imported."""
     found = []
     for name in wanted:
         try:
@@ -57,7 +57,6 @@ def available(wanted: list[str]) -> list[str]:
 
 
 def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[float]:
-    """The time of each round."""
     times = []
     for k in range(rounds):
         start = time.perf_counter()
@@ -67,14 +66,16 @@ def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[flo
 
 
 def resident() -> float:
-    """The megabytes that this process holds, those that libraries allocate included; Linux only."""
+    """Return the resident memory of this process in MB, including allocations by libraries (Linux
+    only).
+    """
     return (
         int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     )
 
 
 def show_offices(names: list[str]) -> float:
-    """What offices cost; the milliseconds of an empty one."""
+    """Print the cost of offices and return the milliseconds of an empty one."""
     made = statistics.median(milliseconds(lambda _: Office(names).close()))
     gc.collect()
     before = resident()
@@ -104,7 +105,6 @@ def show_offices(names: list[str]) -> float:
 
 
 def close(offices: list[Office]) -> None:
-    """Close offices and forget them."""
     for office in offices:
         office.close()
     offices.clear()
@@ -112,7 +112,7 @@ def close(offices: list[Office]) -> None:
 
 
 def show_copies(names: list[str], made: float) -> None:
-    """What it takes to branch an office: empty, and with files and records in it."""
+    """Print the cost of branching an office, both empty and with files and records."""
     print(
         "\n| an office | copied, ms | pickled and back, ms | KB | copied : made |\n|---|---|---|---|---|"
     )
@@ -138,10 +138,10 @@ def show_copies(names: list[str], made: float) -> None:
 
 
 def rows_of(name: str) -> Iterator[str]:
-    """The lines of the table for one server."""
+    """Return a server's lines of the table."""
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
-        call(server, tool, arguments(0))  # whatever the first call imports
+        call(server, tool, arguments(0))  # exclude the imports of the first call
         times = milliseconds(
             lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
             ROUNDS if limit else 20,
@@ -152,10 +152,10 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does, arguments checked.
+    """Call a tool as an env does, with its arguments checked.
 
     Raises:
-        RuntimeError: It refused the call, so its time would say nothing.
+        RuntimeError: The tool refused the call, so its time would be meaningless.
     """
     try:
         return tools_of(server)[tool](arguments)
@@ -164,7 +164,7 @@ def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
 
 
 Calls = dict[str, tuple[float, Arguments]]
-"""Tools by name, each with its limit in milliseconds (0 for none) and its arguments."""
+"""Tools by name, with their limit in milliseconds (0 for none) and their arguments."""
 
 
 def filesystem(server: Any) -> Calls:
@@ -188,7 +188,7 @@ def python_execute(server: Any) -> Calls:
 
 
 def pdf_tools(server: Any) -> Calls:
-    """A document of one blank page."""
+    """A document with one blank page."""
     from pypdf import PdfWriter  # noqa: PLC0415
 
     writer, held = PdfWriter(), io.BytesIO()
@@ -199,7 +199,7 @@ def pdf_tools(server: Any) -> Calls:
 
 
 def excel(server: Any) -> Calls:
-    """A workbook that grows."""
+    """A growing workbook."""
     call(server, "create_workbook", {"filepath": "a.xlsx"})
     rows = [[k, f"name {k}", 1.5 * k] for k in range(20)]
     return {
@@ -212,7 +212,7 @@ def excel(server: Any) -> Calls:
 
 
 def memory(server: Any) -> Calls:
-    """A graph that grows."""
+    """A growing graph."""
     return {
         "create_entities": (
             CALL_MS,
@@ -254,7 +254,7 @@ def calendar(server: Any) -> Calls:
 
 
 def canvas(server: Any) -> Calls:
-    """A course of which the user is the teacher."""
+    """A course taught by the user."""
     teacher = server.people.add_user("Ann Bell", "ann@mcp.com", "secret")
     course = server.courses.add_course("Networks", "NET101", teacher)
     server.people.login_as("ann@mcp.com")
@@ -269,7 +269,7 @@ def canvas(server: Any) -> Calls:
 
 
 def google_cloud(server: Any) -> Calls:
-    """A bucket, a log and a table of a thousand rows."""
+    """A bucket, a log and a table with 1,000 rows."""
     server.storage.add_bucket("box")
     server.context.files.write("a.csv", "x,y\n" * 1000)
     up = {"bucket_name": "box", "source_file_path": "a.csv"}
@@ -295,7 +295,7 @@ def google_cloud(server: Any) -> Calls:
 
 
 def google_sheet(server: Any) -> Calls:
-    """A sheet whose first rows are written again and again."""
+    """A sheet whose first rows are overwritten."""
     sheet = call(server, "create_spreadsheet", {"title": "Stock"})["spreadsheetId"]
     place = {"spreadsheet_id": sheet, "sheet": "Sheet1", "range": "A1:C10"}
     return {
@@ -305,7 +305,7 @@ def google_sheet(server: Any) -> Calls:
 
 
 def snowflake(server: Any) -> Calls:
-    """A table that grows."""
+    """A growing table."""
     server.load(
         "SHOP.PUBLIC.ORDERS",
         {"ID": "INTEGER", "AMOUNT": "FLOAT"},
@@ -339,7 +339,7 @@ def woocommerce(server: Any) -> Calls:
 
 
 def claim_done(server: Any) -> Calls:
-    """What a call costs that does nothing."""
+    """A call without effect."""
     return {"claim_done": (CALL_MS, lambda k: {})}
 
 

@@ -1,12 +1,12 @@
-"""A step and a reset of agentgym beside those of other libraries, with the same texts, in one run:
-`python benchmarks/peers.py`.
+"""Compare a step and a reset of agentgym with other libraries on the same texts in one run: `python
+benchmarks/peers.py`.
 
-Each library plays one game in its own way: a list of 20 numbers is emptied in 20 turns. The opening,
-the replies and the answers are the same texts everywhere, and what a policy is shown at each turn is
-all of them so far. Each plays in a process of its own, one round after the other in turn, and the
-figures are CPU times of the best round. Libraries that want different versions of a package can have
-an interpreter each: `--python PATH`, as often as needed; the first one that imports the library
-plays it. What no interpreter has is left out, with the reason.
+Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
+The opening, the replies and the results are identical, and at each turn the policy sees all texts
+so far. Each library runs in its own process, the rounds alternate, and the table shows the CPU
+times of the best round. Libraries with conflicting dependencies can use separate interpreters:
+repeat `--python PATH`, and the first interpreter that imports a library plays it. A library without
+an interpreter is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
+# Episodes per round. verifiers plays through a server and gets a twentieth.
 EPISODES = 100
-"""Episodes of a round, of all but verifiers, which plays through a server and gets a twentieth."""
 ROUNDS = 8
+# Sub-envs of a vector env.
 ENVS = 8
-"""Envs of a vector env."""
 
 Texts = dict[str, str]
 Episode = Callable[[int], tuple[float, float, int]]
-"""Plays an episode with a seed; CPU seconds of the reset and of the steps, and the number of these."""
+"""Play an episode with a seed; return the CPU seconds of the reset and of the steps, and the number
+of steps.
+"""
 
 _NUMBER = re.compile(r'"id": (\d+)')
 
 
 def main() -> None:
-    """Print the table, or be one of the players."""
+    """Print the table, or run as one of the players."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", default=[sys.executable], metavar="PATH")
     parser.add_argument("--play", choices=list(PEERS), help=argparse.SUPPRESS)
@@ -67,7 +69,7 @@ def main() -> None:
 
 
 def start(name: str, interpreters: list[str]) -> Any:
-    """Start the player of a library; None, and a line that says why, if no interpreter has it."""
+    """Start a library's player; return None and the reason if no interpreter has the library."""
     reasons = []
     for python in dict.fromkeys(reversed(interpreters)):
         command = [python, str(Path(__file__)), "--play", name]
@@ -89,12 +91,12 @@ def start(name: str, interpreters: list[str]) -> Any:
 
 
 def importlib_version(player: Any) -> str:
-    """Return the version that a player said it has."""
+    """Return the version that a player reported."""
     return str(player.version)
 
 
 def ask(player: Any, word: str) -> tuple[float, float]:
-    """Have a round played; return the seconds of a reset and of a step."""
+    """Request a round; return the seconds of a reset and of a step."""
     player.stdin.write(word + "\n")
     player.stdin.flush()
     reset, step = json.loads(player.stdout.readline())
@@ -102,7 +104,7 @@ def ask(player: Any, word: str) -> tuple[float, float]:
 
 
 def serve(name: str) -> None:
-    """Play a round for each line that comes in."""
+    """Play a round for each line of standard input."""
     package, make, _ = PEERS[name]
     episode = make(texts())
     output = sys.stdout
@@ -118,7 +120,7 @@ def serve(name: str) -> None:
 
 
 def texts() -> Texts:
-    """Return what is said in the game: the opening, each reply and each answer."""
+    """Return the texts of the game: the opening, each reply and each result."""
     return {
         "opening": (
             "You edit a list of integers, one command per turn, until it equals a target list. "
@@ -135,7 +137,7 @@ def timed(
     reply: Any,
     clock: Callable[[], float] = time.process_time,
 ) -> Episode:
-    """Return an episode of a reset and as many steps as there are turns."""
+    """Return an episode with a reset and one step per turn."""
 
     def play(seed: int) -> tuple[float, float, int]:
         start = clock()
@@ -149,14 +151,14 @@ def timed(
 
 
 class Game:
-    """The game without a library: a list, and a reader of replies."""
+    """The game without a library: a list and a reply parser."""
 
     def __init__(self, said: Texts) -> None:
         self.said = said
         self.items: list[int] = []
 
     def begin(self, seed: int | None) -> str:
-        """Draw the list; return the opening."""
+        """Draw the list and return the opening."""
         import random  # noqa: PLC0415 - agentgym has its own
 
         generator = random.Random(seed)
@@ -164,7 +166,7 @@ class Game:
         return f"{self.said['opening']}{self.items}"
 
     def play(self, reply: str) -> str:
-        """Read the index in a reply and remove that element; return the answer."""
+        """Parse the index in a reply, remove that element and return the result."""
         match = _NUMBER.search(reply)
         if match is None or int(match[1]) >= len(self.items):
             return "error: the list has no such index"
@@ -173,7 +175,7 @@ class Game:
 
 
 def agentgym(said: Texts) -> Episode:
-    """ListWorld, whose opening has the length of the others'."""
+    """ListWorld, with an opening padded to the common length."""
     import gymnasium  # noqa: PLC0415
 
     importlib.import_module("agentgym")
@@ -182,7 +184,7 @@ def agentgym(said: Texts) -> Episode:
 
 
 def gem(said: Texts) -> Episode:
-    """An env of gem-llm in its wrapper that concatenates observations and actions."""
+    """gem-llm, with its wrapper that concatenates observations and actions."""
     from gem.core import Env  # type: ignore[import-not-found]  # noqa: PLC0415
     from gem.wrappers.wrapper_factory import (  # type: ignore[import-not-found]  # noqa: PLC0415
         WRAPPER_FACTORY,
@@ -204,7 +206,7 @@ def gem(said: Texts) -> Episode:
 
 
 def textarena(said: Texts) -> Episode:
-    """An env of TextArena in its wrapper for language models."""
+    """TextArena, with its wrapper for language models."""
     import textarena as ta  # type: ignore[import-not-found]  # noqa: PLC0415
 
     class ListGame(ta.Env):  # type: ignore[misc]
@@ -231,7 +233,7 @@ def textarena(said: Texts) -> Episode:
 
     def reset(seed: int) -> None:
         env.reset(num_players=1, seed=seed)
-        env.full_observations = {}  # which the wrapper keeps from one episode to the next
+        env.full_observations = {}  # the wrapper keeps them from episode to episode
         env.get_observation()
 
     def step(action: str) -> None:
@@ -242,7 +244,7 @@ def textarena(said: Texts) -> Episode:
 
 
 def openenv(said: Texts) -> Episode:
-    """An environment of OpenEnv, without its server."""
+    """OpenEnv, without its server."""
     from openenv.core.env_server import (  # type: ignore[import-not-found]  # noqa: PLC0415
         Action,
         Environment,
@@ -284,7 +286,7 @@ def openenv(said: Texts) -> Episode:
 
 
 def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
-    """A vector env of Gymnasium around a text env that shows the history as one text."""
+    """A Gymnasium vector env around a text env that shows the history as one text."""
 
     def make(said: Texts) -> Episode:
         import gymnasium as gym  # noqa: PLC0415
@@ -306,7 +308,7 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
         extra = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
         envs = getattr(gym.vector, mode)([ListGame] * ENVS, **extra)
-        # The CPU of other processes is not to be seen from here, so theirs is wall time.
+        # The CPU time of other processes is not visible here, so theirs is wall time.
         clock = time.perf_counter if mode == "AsyncVectorEnv" else time.process_time
         replies = [said["reply"]] * ENVS
         episode = timed(lambda seed: envs.reset(seed=seed), envs.step, replies, clock)
@@ -321,7 +323,7 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
 
 def reasoning_gym(said: Texts) -> Episode:
-    """A task of reasoning-gym, which has one turn: an item and the score of an answer."""
+    """reasoning-gym, whose tasks have one turn: an item and the score of an answer."""
     import reasoning_gym as rg  # type: ignore[import-not-found]  # noqa: PLC0415
 
     dataset = rg.create_dataset("basic_arithmetic", seed=1, size=10**6)
@@ -337,7 +339,7 @@ def reasoning_gym(said: Texts) -> Episode:
 
 
 def verifiers(said: Texts) -> Episode:
-    """ListWorld in a rollout of verifiers, against a model server that answers at once."""
+    """ListWorld in a verifiers rollout, with a model server that answers at once."""
     import asyncio  # noqa: PLC0415
     import threading  # noqa: PLC0415
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415
@@ -369,7 +371,7 @@ def verifiers(said: Texts) -> Episode:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     client = vf.EvalClientConfig(base_url=url, api_key_var="AGENTGYM_BENCH_KEY")
-    # Nothing calls done, so the turn budget, which is one more than the removals, ends the episode.
+    # Nothing calls done, so the turn budget (one more than the removals) ends the episode.
     size = TURNS - 1
     options: dict[str, Any] = {"items": size, "removals": size, "budget_factor": 1.0}
     options["budget_slack"] = 0
@@ -394,6 +396,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
+# For each library: its package, its player, and the contents of a step.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",
@@ -416,7 +419,6 @@ PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
         "ListWorld in a rollout over HTTP, model server included",
     ),
 }
-"""For each library its package, its player, and what a step of it includes."""
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Resets of large worlds that a run has not seen before, drawn, and out of the reset cache, against
-a step of training: `python benchmarks/resets.py`.
+"""Compare the resets of large, unseen worlds, freshly drawn and from the reset cache, with a
+training step: `python benchmarks/resets.py`.
 
-A step of GRPO is 64 fresh episodes with a simulated sampler, which takes 20 ms and 0.2 ms an item
-for each turn of all episodes; an episode has as many turns as an optimal policy takes. The instances
-are drawn ahead of time by `Prefetcher`, in a process of its own. Resets are counted in CPU time of
-the process that makes them, one after the other.
+A GRPO step consists of 64 fresh episodes with a simulated sampler, which takes 20 ms plus 0.2 ms
+per item for each turn of all episodes. An episode takes as many turns as the optimal policy needs.
+`Prefetcher` draws the instances ahead of time in another process. Resets are timed one after the
+other, in CPU time of the process that makes them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world.reset_cache import VARIABLE
 
 EPISODES = 64
+# Resets timed per training step. A draw takes up to seconds, so a sample must do.
 SAMPLED = 4
-"""Resets that are measured of those of a step: a draw takes up to seconds."""
 WORLDS: dict[str, dict[str, Any]] = {
     "GridWorld-extreme": {},
     "PuzzleWorld-extreme": {},
@@ -36,7 +36,6 @@ WORLDS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Print the table."""
     print("| world | turns | drawn, ms | cached, ms | step of GRPO, s | drawn | cached |")
     print("|---|---|---|---|---|---|---|")
     for name, options in WORLDS.items():
@@ -51,14 +50,13 @@ def main() -> None:
 
 
 def optimal_turns(name: str, options: dict[str, Any]) -> int:
-    """Return the turns of an optimal episode."""
     return len(rollout(make(name, **options), OraclePolicy(name), 0).steps)
 
 
 def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
-    """Return the seconds of a reset with a fresh seed, without the cache and with it."""
+    """Return the seconds of a reset with a fresh seed, without and with the cache."""
     env = make(name, **options)
-    env.reset(seed=0)  # what a process loads once
+    env.reset(seed=0)  # exclude one-time imports
     drawn = seconds(env, range(1, 1 + SAMPLED))
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = f"{folder}/resets"
@@ -66,7 +64,7 @@ def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
         fresh = range(100, 101 + SAMPLED)
         prefetcher.prefetch(fresh)
         prefetcher.wait()
-        env.reset(seed=fresh[0])  # which reads the sources of the package, once in a process
+        env.reset(seed=fresh[0])  # the first reset of a process hashes the package sources
         cached = seconds(env, fresh[1:])
         prefetcher.close()
         del os.environ[VARIABLE]
@@ -74,7 +72,6 @@ def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
 
 
 def seconds(env: gymnasium.Env[Any, Any], seeds: range) -> float:
-    """Return the CPU time of a reset."""
     start = time.process_time()
     for seed in seeds:
         env.reset(seed=seed)

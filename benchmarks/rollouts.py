@@ -1,14 +1,14 @@
-"""Env steps per second through each collector, with quick and slow policies and tools (`python
-benchmarks/rollouts.py`).
+"""Measure env steps per second in each collector, with fast and slow policies and tools: `python
+benchmarks/rollouts.py`.
 
-Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of
-`gem-llm` (PyPI) around its GuessTheNumber, if that is installed; and with a bare loop, for what a
-collector costs. Then (alone with `python benchmarks/rollouts.py slots`, and of some engines with their names
-after that) the processor time and the
-memory of 1,000 and 10,000 slots, beside a bare event loop that steps its envs in a thread pool, and
-(`sampler`) how much of the time a simulated sampler is at work while tools have a heavy tail. A
-policy takes its time for each batch, as a model on a GPU does, or for each reply
-if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
+The same run measures Gymnasium's vector envs around the same world, the vector envs of `gem-llm`
+around its GuessTheNumber if installed, and a bare loop, which isolates the collector's overhead.
+Then come the CPU time and memory of 1,000 and 10,000 slots, next to a bare event loop that steps
+its envs in a thread pool (alone with `slots`, optionally followed by engine names), and the
+utilisation of a simulated sampler when tool times have a heavy tail (alone with `sampler`).
+
+A policy sleeps once per batch, like a model on a GPU, or once per reply if each slot requests its
+own, like an endpoint. A tool sleeps in each step.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
 MANY = (1_000, 10_000)
+# Rounds over all slots. The best counts, because other work can only slow a round down.
 ROUNDS = 3
-"""Rounds of all slots of which the best counts, since the machine may be at work on something else."""
 SAMPLED = (64, 512, 4_096)
+# Seconds for which the simulated sampler is observed.
 SAMPLING = 5.0
-"""Seconds for which a simulated sampler is looked at."""
 TURNS = 12
 DELAYS = (0, 5, 50)
+# Seconds per figure, with at least one round over all slots.
 BUDGET = 1.5
-"""Seconds that a figure is measured for, at least one round of all slots."""
+# A refused pop, so every episode lasts until its turn budget ends.
 POP = Reply(render(ToolCall("pop", {"id": 99})))
-"""A pop that is refused, so that every episode lasts to the end of its budget."""
 
 Run = Callable[..., float]
-"""Steps per second with a policy and a tool that take so many seconds."""
+"""Return steps per second for a policy and a tool with these sleeping times in seconds."""
 
 
 class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Takes its time in each step."""
+    """Wrapper that sleeps in each step."""
 
     def __init__(self, env: gymnasium.Env[Chat, str], seconds: float) -> None:
         RecordConstructorArgs.__init__(self, seconds=seconds)
@@ -62,37 +62,34 @@ class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
         self.seconds = seconds
 
     def step(self, action: str) -> Any:
-        """Sleep and step."""
         pause(self.seconds)
         return self.env.step(action)
 
 
 class Policy:
-    """Takes its time for each batch, or for each reply that is awaited."""
+    """Policy that sleeps once per batch, or once per awaited reply."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to a batch."""
         pause(self.seconds)
         return [POP] * len(chats)
 
     async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat."""
         if self.seconds:
             await asyncio.sleep(self.seconds)
         return POP
 
 
 def pause(seconds: float) -> None:
-    """Sleep, but do not give up the processor for nothing."""
+    """Sleep, or return at once for zero seconds instead of yielding the processor."""
     if seconds:
         time.sleep(seconds)
 
 
 def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
-    """The world: a parsed and checked call in each of its turns."""
+    """Make the world; each of its turns parses and checks a call."""
     return SlowTool(
         agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3),
         tool,
@@ -100,7 +97,6 @@ def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
 
 
 def main() -> None:
-    """Print the tables."""
     alone: dict[str, Callable[..., None]] = {"slots": print_slots, "sampler": print_sampler}
     if sys.argv[1:]:
         alone[sys.argv[1]](*sys.argv[2:])
@@ -129,8 +125,8 @@ def main() -> None:
 
 
 def print_slots(*engines: str) -> None:
-    """Print the table of many slots: processor time of a step in microseconds, and memory; of these
-    engines, of all but `ray` if none is named.
+    """Print CPU microseconds per step and memory with many slots, for these engines or for all
+    except `ray`.
     """
     print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
     print(
@@ -151,7 +147,7 @@ def print_slots(*engines: str) -> None:
 
 
 def slot_cost(engine: str, slots: int) -> tuple[float, float]:
-    """Microseconds of processor time a step in the best of some rounds, and kB of memory a slot."""
+    """Return CPU microseconds per step in the best round, and kB of memory per slot."""
     gc.collect()
     before = resources()[1]
     with Collector(make_env, slots, engine=engine) as collector:
@@ -167,14 +163,14 @@ def slot_cost(engine: str, slots: int) -> tuple[float, float]:
 
 
 def cost_of(play: Callable[[], int]) -> float:
-    """Microseconds of processor time a step; `play` returns how many it took."""
+    """Return CPU microseconds per step; `play` returns its number of steps."""
     start = resources()[0]
     steps = play()
     return (resources()[0] - start) / steps * 1e6
 
 
 def loop_cost(slots: int) -> tuple[float, float]:
-    """The same of an event loop that steps its envs in the thread pool of `asyncio`."""
+    """Return the same cost for an event loop that steps its envs in the thread pool of `asyncio`."""
     gc.collect()
     before, policy = resources()[1], Policy(0.0)
     envs = [make_env() for _ in range(slots)]
@@ -199,24 +195,22 @@ def loop_cost(slots: int) -> tuple[float, float]:
 
 
 class HeavyTailed(SlowTool):
-    """A tool of 5 ms, one time in ten of 100 ms, one in a hundred of half a second."""
+    """Wrapper for a tool that takes 5 ms, 100 ms once in ten steps and 500 ms once in a hundred."""
 
     def step(self, action: str) -> Any:
-        """Sleep and step."""
         draw = random.random()
         self.seconds = 0.005 if draw < 0.9 else 0.1 if draw < 0.99 else 0.5
         return super().step(action)
 
 
 class Sampler(Policy):
-    """Takes 20 ms for a batch and 0.2 ms more for each chat, and notes how long it was at work."""
+    """Policy that takes 20 ms per batch plus 0.2 ms per chat, and records its busy time."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
         self.busy, self.replies = 0.0, 0
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to a batch."""
         began = time.perf_counter()
         time.sleep(0.02 + 0.0002 * len(chats))
         self.busy += time.perf_counter() - began
@@ -225,7 +219,7 @@ class Sampler(Policy):
 
 
 def print_sampler() -> None:
-    """Print how much of the time a simulated sampler is at work while tools have a heavy tail."""
+    """Print the utilisation of a simulated sampler when tool times have a heavy tail."""
     print("\n| the sampler is at work (replies/s) | one batch | two in flight |\n|---|---|---|")
     for slots in SAMPLED:
         cells = [sampler_busy(slots, in_flight) for in_flight in (1, 2)]
@@ -234,7 +228,7 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """The share of the time that the sampler is at work, and replies per second."""
+    """Return the share of time in which the sampler is busy, and its replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
@@ -249,9 +243,7 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
 
 
 def resources() -> tuple[float, float]:
-    """Seconds of processor time so far, and bytes of memory, of this process and its workers, as
-    Linux counts them.
-    """
+    """Return CPU seconds so far and memory in bytes of this process and its workers (Linux only)."""
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = (
@@ -265,7 +257,7 @@ def resources() -> tuple[float, float]:
 
 
 def rate(play: Callable[[], int]) -> float:
-    """Steps per second; `play` plays a while and returns how many it took."""
+    """Return steps per second; `play` runs for a while and returns its number of steps."""
     start, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - start) < BUDGET:
         steps += play()
@@ -273,7 +265,7 @@ def rate(play: Callable[[], int]) -> float:
 
 
 def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
-    """Nothing but the envs and the policy, one after the other; nothing is recorded."""
+    """Step the envs with the policy one after the other, without recording."""
     envs, asked = [make_env(tool) for _ in range(slots)], Policy(policy)
 
     def play() -> int:
@@ -286,7 +278,7 @@ def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
 
 
 def collectors() -> dict[str, Run]:
-    """The engines, with the policy in their midst and, for some, at each slot."""
+    """Yield the engines with a central policy and, for some, with one policy per slot."""
     found = {
         f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "asyncio", "processes")
@@ -309,7 +301,7 @@ def collectors() -> dict[str, Run]:
 def collected(
     engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None
 ) -> float:
-    """A collector that stays open; what it records is dropped."""
+    """Run a collector that stays open and drops its records."""
     with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
 
         def play() -> int:
@@ -318,12 +310,11 @@ def collected(
                 for trajectory in collector.collect(Policy(policy), range(slots))
             )
 
-        play()  # workers start
+        play()  # start the workers
         return rate(play)
 
 
 def gymnasium_vectors() -> dict[str, Run]:
-    """Gymnasium's vector envs."""
 
     def stepped(mode: str, policy: float, tool: float, slots: int = SLOTS) -> float:
         make = [partial(make_env, tool)] * slots
@@ -341,7 +332,7 @@ def gymnasium_vectors() -> dict[str, Run]:
 
 
 def gem_vectors() -> dict[str, Run]:
-    """The vector envs of gem-llm; none if it is missing."""
+    """Yield the vector envs of gem-llm, if installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.core import EnvWrapper  # noqa: PLC0415
@@ -385,8 +376,8 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env without end; how many steps of envs each episode's worth took, those that
-    only reset left out.
+    """Step a vector env forever; yield the env steps of each episode, without steps that only
+    reset.
     """
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
@@ -400,8 +391,8 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """What a round of all slots costs over the bare loop, with a policy of 10 ms: medians of rounds
-    taken in turn.
+    """Print the overhead of a round over the bare loop, with a policy of 10 ms: medians of
+    alternating rounds.
     """
     runs: dict[str, Callable[..., float]] = {
         f"agentgym {engine}": partial(collected, engine, replicate=False)

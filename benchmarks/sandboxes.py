@@ -1,5 +1,5 @@
-"""What a run of model-written code costs in each sandbox, once warm: alone, with calls, and many at
-once.
+"""Measure a run of model-written code in each warm sandbox: alone, with tool calls, and with many
+at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CALLS = 100
 
 
 def milliseconds(play: Callable[[], object]) -> float:
-    """The median time of one play."""
+    """Return the median time of one run."""
     times: list[float] = []
     for _ in range(RUNS):
         begin = time.perf_counter()
@@ -26,7 +26,6 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def row(name: str, sandbox: Sandbox) -> str:
-    """A line of the table."""
     functions = {"double": lambda number: str(2 * number)}
     calls = (
         f"total = 0\nfor number in range({CALLS}):\n    total += int(double(number))\nprint(total)"
@@ -43,7 +42,6 @@ def row(name: str, sandbox: Sandbox) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     print(f"| sandbox | ms a run | ms a run with {CALLS} calls | ms a run, 16 threads at once |")
     print("|---|---|---|---|")
     for name in SANDBOXES:

@@ -1,10 +1,9 @@
-"""Cost of a step, as ratios measured in one run: `make bench`, or `python benchmarks/steps.py`
-where agentgym is installed.
+"""Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
-Compared with `gem-llm` (PyPI) if it is installed: GuessTheNumber with its wrapper that concatenates
-the history, in episodes of as many turns. Steps are counted for a second of CPU time, and each figure
-is the best of several rounds taken in turn, since other work on the machine only ever slows a round
-down. `benchmarks/peers.py` compares more libraries, with the same texts.
+If `gem-llm` is installed, its GuessTheNumber is measured too, in episodes of the same number of
+turns with its wrapper that concatenates the history. Steps are counted for one second of CPU time.
+Each figure is the best of several alternating rounds, because other work can only slow a round
+down. `benchmarks/peers.py` compares more libraries on the same texts.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ ROUNDS = 12
 LONG = 2_000
 
 Episode = Callable[[], tuple[float, float]]
-"""Plays one episode of `TURNS` turns; seconds spent in reset and in the steps."""
+"""Play one episode of `TURNS` turns; return the seconds of the reset and of the steps."""
 
 
 def main() -> None:
-    """Print the table."""
     episodes: dict[str, Episode] = {
         f"agentgym ListWorld, {form} calls": list_world(form) for form in ("json", "python")
     }
@@ -52,8 +50,8 @@ def main() -> None:
 
 
 def list_world(form: Dialect, thought: str = "") -> Episode:
-    """ListWorld with 20 items, of which every one is popped, through `gymnasium.make`; a parsed and
-    checked call a turn.
+    """Play ListWorld through `gymnasium.make`: 20 items are popped, with one parsed and checked
+    call per turn.
     """
     env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
     seeds = itertools.count()
@@ -71,7 +69,7 @@ def list_world(form: Dialect, thought: str = "") -> Episode:
 
 
 def guess_the_number() -> dict[str, Episode]:
-    """The environments to compare with; none if gem-llm is missing."""
+    """Yield the environments to compare with, if gem-llm is installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
@@ -108,8 +106,8 @@ def guess_the_number() -> dict[str, Episode]:
 
 
 def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
-    """Steps per second of CPU time of each, without and with resets: the best of the rounds, which are taken in
-    turn.
+    """Return the steps per CPU second of each env, without and with resets, from the best of the
+    alternating rounds.
     """
     best = dict.fromkeys(episodes, (0.0, 0.0))
     for _ in range(ROUNDS):
@@ -126,10 +124,9 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 
 
 def growth(arm: str) -> float:
-    """Cost of a step around turn 2,000 over its cost around turn 10, in episodes of one ListWorld.
+    """Return the cost of a step around turn 2,000 divided by its cost around turn 10 in ListWorld.
 
-    A pop that is refused costs the world the same at every turn, so what grows could only be the
-    history.
+    A refused pop costs the world the same at every turn, so any growth comes from the history.
     """
     early: list[float] = []
     late: list[float] = []
@@ -143,8 +140,8 @@ def growth(arm: str) -> float:
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
-    """The seconds of each step; the garbage collector waits, since its work depends on all that the
-    process holds.
+    """Return the seconds of each step, without garbage collection, whose work depends on the whole
+    process.
     """
     action = render(ToolCall("pop", {"id": 99}))
     gc.disable()
@@ -156,7 +153,7 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
 
 
 def import_seconds() -> float:
-    """What `import agentgym` takes in a fresh process, the interpreter's own start taken off."""
+    """Return the time of `import agentgym` in a fresh process, minus the interpreter's start."""
     code = (
         "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() "
         "- "

@@ -1,8 +1,7 @@
-"""What a team costs and saves against one agent: `python benchmarks/teams.py` where agentgym is
-installed.
+"""Compare a team with a single agent: `python benchmarks/teams.py`.
 
-Turns, replies and tokens of scripted play, means of five instances. A worker plays up to 32 turns
-of a sub-task.
+The table shows turns, replies and tokens of scripted play, as means over five instances. A worker
+plays up to 32 turns of a sub-task.
 """
 
 from __future__ import annotations

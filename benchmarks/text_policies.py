@@ -1,4 +1,4 @@
-"""Policies that look for the answers of office tasks with 20 lines of regular expressions."""
+"""Policies that solve the reading part of office tasks with about 20 lines of regular expressions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NO_EXAM = re.compile(
 
 
 def find_exams(world: Any) -> float:
-    """Return the share of the rows of CanvasArrangeExam that regular expressions find, in the
-    newest text about the final exam of a course: its first day, time, duration and room.
+    """Return the share of the rows of CanvasArrangeExam that the patterns find: the first day,
+    time, duration and room in the newest text about a course's final exam.
     """
     store = world.office.get(Canvas).store
     mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
@@ -76,8 +76,8 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """Return the share of the reminders of SetConfCrDdl that regular expressions find: in the
-    newest mail with the short name, the track and the word camera-ready, the last day.
+    """Return the share of the reminders of SetConfCrDdl that the patterns find: the last day in the
+    newest mail that contains the conference's short name, the track and "camera-ready".
     """
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
@@ -96,8 +96,8 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Return the overlap with the professors of ApplyPhDEmail: whose newest mail has a structure,
-    with and without a word of having no need of it.
+    """Return the overlap with the professors of ApplyPhDEmail: those whose newest mail prescribes a
+    structure, with and without a phrase that nothing is needed.
     """
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
@@ -114,14 +114,14 @@ _DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
 
 
 def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
-    """Return the share of two sets that is in both."""
+    """Return the Jaccard overlap of two sets."""
     one, two = set(found), set(right)
     return len(one & two) / max(1, len(one | two))
 
 
 def find_coursework(world: Any) -> float:
-    """Return the overlap with the quizzes and assignments of CanvasListTest: due, without a word of
-    being voluntary, not in an announcement of its end, and without an exemption by its last number.
+    """Return the overlap with the quizzes and assignments of CanvasListTest that are due: not
+    marked voluntary, not cancelled by an announcement and not exempted by their last number.
     """
     canvas = world.office.get(Canvas).store
     memory = world.office.context.files.read_text("memory/memory.json")
@@ -149,8 +149,8 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the overlap of what fits by its fields with the right answer, with all of it or without
-    those whose texts have a pattern, whichever is better.
+    """Return the best overlap with the right answer: all candidates that match by their fields, or
+    only those whose texts lack a pattern.
     """
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
@@ -158,8 +158,8 @@ def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -
 
 
 def find_students(world: Any) -> float:
-    """Return the overlap with the submissions of CourseAssistant: mails with the right subject and a
-    file, with and without a word of drafts.
+    """Return the overlap with the submissions of CourseAssistant: mails with the right subject and
+    an attachment, with and without words about drafts.
     """
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
@@ -173,7 +173,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # Of several mails the one counts that speaks least of drafts.
+            # Several mails of a student: the one with the fewest words about drafts counts.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -183,8 +183,8 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Return the overlap with the products of FilterLowSellingProducts: by their fields, with and
-    without a negation beside the outlet.
+    """Return the overlap with the products of FilterLowSellingProducts: selected by their fields,
+    with and without a negation near "outlet".
     """
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -197,8 +197,8 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """Return the share of the invoices of PayableInvoiceChecker whose payment is the whole, nothing or
-    the sum of the amounts beside a word of paying.
+    """Return the share of the invoices of PayableInvoiceChecker whose payment the patterns find:
+    the whole, nothing, or the sum of the amounts near a word for paying.
     """
     right = 0
     for invoice in world.truth["invoices"]:
@@ -212,8 +212,8 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Return the overlap with the alerts of WoocommerceStockAlert: by their fields, with and without a
-    word of the end of a product.
+    """Return the overlap with the alerts of WoocommerceStockAlert: selected by their fields, with
+    and without words about a discontinued product.
     """
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
@@ -235,8 +235,8 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Return the overlap with the new customers of WoocommerceNewWelcome: with one order of the last
-    days, and with or without those whose last sentence about mails has a word of refusal.
+    """Return the overlap with the new customers of WoocommerceNewWelcome: those with one recent
+    order, with and without a refusal in their last sentence about mails.
     """
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
@@ -264,8 +264,8 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Return the share of the paid orders of UpdateMaterialInventory whose pieces are right: those of
-    the lines, or these with the changes that regular expressions find in notes.
+    """Return the share of the paid orders of UpdateMaterialInventory whose pieces are right, taken
+    from the order lines with the changes that the patterns find in notes.
     """
     orders = [
         order
@@ -284,7 +284,6 @@ def _lines(order: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _pieces(order: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pieces of an order by regular expressions."""
     now, words = _lines(order), "zero one two three four five six".split()
     note = order.get("customer_note") or ""
     ends = (
@@ -329,4 +328,4 @@ REGEX: Mapping[str, Callable[[Any], float]] = {
     "WoocommerceNewWelcome": find_customers,
     "WoocommerceStockAlert": find_alerts,
 }
-"""What finds the answer of a task without reading."""
+"""For each task, the policy that finds the answer without reading for meaning."""

@@ -1,10 +1,10 @@
-"""Texts of the office tasks: `python benchmarks/texts.py [task …]` where `agentgym[office]` is
-installed.
+"""Analyse the texts of the office tasks: `python benchmarks/texts.py [TASK …]` (needs
+`agentgym[office]`).
 
-For each task at 128K tokens, by kind of document: how many sentences differ
-once names, dates, numbers and places are masked, how often a sentence comes again, and how many
-different words there are; then the share of the tokens that the reference plan reads to decide (the
-mean of four states), and what 20 lines of regular expressions find of the answer at 64K.
+For each task at 128K tokens and each kind of document, the table shows the number of distinct
+sentences once names, dates, numbers and places are masked, how often sentences recur, and the
+vocabulary. Then come the share of tokens that the reference plan must read to decide (the mean of
+four states) and the share of the answer that 20 lines of regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.text_policies import REGEX
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
-SHARE_SEEDS = 4  # the share of one state is within two points of that of others
+SHARE_SEEDS = 4  # single states vary by two percentage points
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
 _NUMBERS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
@@ -42,7 +42,6 @@ _DRAWN = re.compile(rf"\S*[0-9@]\S*|\b(?:{_NUMBERS})\b|(?<=\S )[\"(]?[A-Z][\w'-]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables."""
     names = [name for name in arguments if name in TASKS] or TASKS
     print("| task | documents | number | distinct sentences | occurrences of each | words |")
     print("|---|---|---|---|---|---|")
@@ -70,7 +69,7 @@ def start(name: str, length: int, seed: int) -> Any:
 
 
 def documents(world: Any) -> dict[str, list[str]]:
-    """Return the texts of a state, by kind of document."""
+    """Return a state's texts by kind of document."""
     texts: dict[str, list[str]] = {}
     if "canvas" in world.servers:
         store = world.office.get(Canvas).store
@@ -93,12 +92,14 @@ def documents(world: Any) -> dict[str, list[str]]:
 
 
 def _without_structure(text: str) -> str:
-    """Return a mail without the paragraphs that are lists of folders and files."""
+    """Return a mail without its lists of folders and files."""
     return "\n\n".join(part for part in text.split("\n\n") if "<Student_ID>" not in part)
 
 
 def variety(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the number of texts, of distinct sentences, of occurrences of each, and of words."""
+    """Return the number of texts, of distinct sentences, of their occurrences, and of distinct
+    words.
+    """
     masked = (
         " ".join(_DRAWN.sub("#", sentence).split())
         for text in texts
@@ -116,7 +117,7 @@ def variety(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Read(dict[str, Any]):
-    """A record that notes which of its values are read."""
+    """Dictionary that records which of its values are read."""
 
     def __init__(self, pairs: Any) -> None:
         super().__init__(pairs)
@@ -127,18 +128,16 @@ class _Read(dict[str, Any]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, and note that it was read."""
         self.read.add(key)
         return super().get(key, default)
 
 
 def mean_share_read(name: str, length: int) -> float:
-    """Return the mean of `share_read` over states of a task."""
     return fmean(share_read(start(name, length, seed)) for seed in range(SHARE_SEEDS))
 
 
 def share_read(world: Any) -> float:
-    """Return the share of a state's tokens that are values which the reference plan reads."""
+    """Return the share of a state's tokens that are values read by the reference plan."""
     office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
     total, read = 0, 0
 
@@ -158,7 +157,7 @@ def share_read(world: Any) -> float:
 
 
 def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
-    """Return the values of a result that are read to learn from it; all of a text without keys."""
+    """Return the values of a result that the plan reads; a text without keys counts as a whole."""
     if text[:1] not in ("[", "{"):
         return [text]
     values: list[Any] = []
@@ -168,7 +167,7 @@ def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
         values.append(loads(source, object_pairs_hook=_Read, **options))
         return values[-1]
 
-    # Servers and the progress of a plan parse JSON too, so this lasts for one result only.
+    # Servers and the plan's progress parse JSON too, so the hook covers one result only.
     json.loads = noting
     try:
         learn(text)
@@ -178,7 +177,7 @@ def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in records that were read."""
+    """Yield the values that were read."""
     if isinstance(value, _Read):
         for key in value.read & value.keys():
             yield from _leaves(dict.__getitem__(value, key))

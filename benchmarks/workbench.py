@@ -1,5 +1,5 @@
-"""What a program on the files of an office costs: bash, Python, packages, many bytes of files, many at
-once; and its processor time beside that of a bare interpreter.
+"""Measure programs on the files of an office: bash, Python, packages, large files and many runs at
+once, plus their CPU time relative to a bare interpreter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from agentgym.sandboxes.workbench import File, Workbench, check, run
 
 RUNS = 15
 CPU_RUNS = 40
+# Limit on the CPU time of a small Python program in a workbench, as a multiple of a bare
+# interpreter.
 MOST_CPU = 3.0
-"""Processor time of a small Python program in a workbench, in that of a bare interpreter."""
 
 
 def milliseconds(play: Callable[[], object]) -> float:
-    """The median time of one play."""
+    """Return the median time of one run."""
     times: list[float] = []
     for _ in range(RUNS):
         begin = time.perf_counter()
@@ -32,16 +33,16 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def processor_time(play: Callable[[], object], end: Callable[[], object]) -> float:
-    """The mean processor time of one play, in milliseconds, with all processes that it starts."""
+    """Return the mean CPU time of one run in milliseconds, including all child processes."""
     before = sum(os.times()[:4])
     for _ in range(CPU_RUNS):
         play()
-    end()  # the time of a process counts once it has ended
+    end()  # a process's time counts once it has ended
     return 1_000 * (sum(os.times()[:4]) - before) / CPU_RUNS
 
 
 def compare_processor_times() -> None:
-    """Print processor times: in the sandbox of an episode, in one for each run, and bare."""
+    """Print CPU times in the episode's sandbox, in one sandbox per run, and without a sandbox."""
     program = [PYTHON, "-c", "print(1)"]
     bare = processor_time(
         lambda: subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, check=True),
@@ -62,7 +63,6 @@ def compare_processor_times() -> None:
 
 
 def main() -> None:
-    """Print the tables."""
     begin = time.perf_counter()
     check()
     print(f"check of the host: {1_000 * (time.perf_counter() - begin):.0f} ms")

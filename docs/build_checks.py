@@ -1,6 +1,6 @@
-"""Write docs/loca_checks.md: what the checks of the office tasks overlook, from the tasks.
+"""Write docs/loca_checks.md: the differences that the checks of the office tasks ignore.
 
-`make docs` runs it, and a test compares the committed page with what it would write.
+`make docs` runs this script, and a test compares the committed page with its output.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ HEAD = """# The checks of the office tasks
 
 <!-- Written by `make docs` from HARMLESS and from the attribute `harmless` of the tasks. -->
 
-A task scores 1 if the final state is right, and 0 otherwise. A state is right if the outputs are and
-nothing else differs from the start, apart from the differences on this page. They have names:
-`server.part.column` of a record that was changed, `server.part+` of a new one, `server.part-` of one
-that is gone; the name of a file begins with its path. `output:` stands before a file that the task
-asks for, and `own:` before the name where the agent made the record or file; a pattern without
-`own:` is for both.
+A task scores 1 if the final state is right and 0 otherwise. A state is right if all outputs are right and
+nothing else has changed, except for the differences on this page. Each difference has a name:
+`server.part.column` for a changed record, `server.part+` for a new one, `server.part-` for a deleted
+one. A file's name begins with its path. `output:` marks a file that the task requires, and `own:` a
+record or file that the agent created; a pattern without `own:` covers both.
 
-Of a mail with HTML, what mail programs show counts: the HTML. A plain text beside it must not say
-another thing, HTML must not hide text, and attachments count. Rows, columns and sheets of an output
-that are hidden count, too.
+For an HTML mail, the checks read the HTML, as mail programs do. The plain text part must not
+contradict it, HTML must not hide text, and attachments count. Hidden rows, columns and sheets of an
+output count too.
 
-Two laws hold this (`pytest tests/envs/loca/tasks/test_mutations.py` and `test_accepted_forms.py`
-beside it; a run takes a sample of the first, `--sample 1` all). From the right final state every tool of
-every server, but for those that run programs, is called with arguments drawn from its schema and
-from the state: a difference that is not listed scores 0, and one that is listed keeps the score. The
-same calls of the plan are made with another argument (HTML, attachments, copies, further fields): an
-unlisted difference scores 0 there, too. And at least 20 other forms of each right state that a
-careful person would accept (names before addresses, HTML beside the text, other line ends and
-quotes, formats of workbooks, drafts, looking around) keep the score, one by one and all together.
+Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
+a run samples the first, `--sample 1` runs all of it). The first starts from the right final state and calls every tool of
+every server, except those that run programs, with arguments drawn from its schema and from the state:
+an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
+one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
+The second applies at least 20 other forms of each right state that a careful person would accept
+(names before addresses, HTML beside the text, other line endings and quotes, workbook formats, drafts,
+reading without need), one by one and together: the score stays.
 
-What no check sees: whether the free text of a mail or of a title says the contrary in other words,
-where a task asks for a name, a number or a file in it and not for exact words.
+The checks do not understand free text. Where a task asks for a name, a number or a file in a mail or
+title, a text that contains it and then contradicts it passes.
 
 """
 
 
 def page() -> str:
-    """Return the page: the list of all tasks, then what each adds."""
+    """Return the page: the list for all tasks, then each task's additions."""
     tasks = {
         entry.world.__name__: entry.world
         for entry in agentgym.worlds()
@@ -58,7 +57,7 @@ def page() -> str:
 
 
 def section(name: str, task: Any) -> str:
-    """Return the section of a task; empty if it adds nothing to what holds for all."""
+    """Return a task's section; empty if the task adds nothing to the general list."""
     if not (task.mutable_tables or task.harmless or task.forbidden):
         return ""
     text = f"\n## {name}\n"
@@ -72,7 +71,7 @@ def section(name: str, task: Any) -> str:
 
 
 def table(differences: Mapping[str, str]) -> str:
-    """Return differences with their meanings as a table."""
+    """Return differences and their meanings as a table."""
     rows = [f"| `{pattern}` | {meaning} |\n" for pattern, meaning in differences.items()]
     return "| difference | what it is |\n|---|---|\n" + "".join(rows)
 

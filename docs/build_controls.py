@@ -1,9 +1,8 @@
 """Write docs/controls.md: the controls of the oracle method in each world, and the coverage of its
 intervals.
 
-`python docs/build_controls.py [WORLD ...]` plays the worlds that are named, or all, and writes the
-page; what was played before is kept in runs/controls and not played again. `--coverage N` simulates
-N studies besides.
+`python docs/build_controls.py [WORLD ...]` plays the named worlds, or all, and writes the page.
+Results are kept in runs/controls and not played again. `--coverage N` also simulates N studies.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
+# Reasons for deficits that are not found, by world.
 REASONS = {
     "AcademicWarning": (
         "distraction is not found: its plan has six or seven turns at any size, so little history "
         "stands in the chat to be drawn off by, in 20 episodes."
     )
 }
-"""Why a deficit is not found in a world, by the world."""
 
 HEAD = """# Controls of the oracle method
 
@@ -48,7 +47,7 @@ def worlds() -> list[str]:
 
 
 def play(names: list[str]) -> None:
-    """Play the controls of worlds that were not played yet."""
+    """Play the controls of worlds without results."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = FOLDER / f"{name}.json"
@@ -59,7 +58,7 @@ def play(names: list[str]) -> None:
 
 
 def read(path: Path) -> Control:
-    """Return the controls of a world that were played."""
+    """Read the results of a world."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for agent in ("planted", "null"):
         data[agent] = {
@@ -70,7 +69,6 @@ def read(path: Path) -> Control:
 
 
 def page(controls: list[Control], covered: dict[str, float], studies: int) -> str:
-    """Return the page."""
     complete = [c for c in controls if all(map(c.found, NAMES))]
     misses = [sum(part) for part in zip(*(c.false_findings() for c in controls), strict=True)]
     rates = ", ".join(
@@ -126,7 +124,7 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
 
 
 def most_misses(tests: int) -> int:
-    """Return the 99.9 % quantile of the number of misses among tests at the level 0.05."""
+    """Return the 99.9 % quantile of the number of misses among tests at the 0.05 level."""
     total, misses = 0.0, -1
     while total < 0.999:
         misses += 1
@@ -135,7 +133,6 @@ def most_misses(tests: int) -> int:
 
 
 def main() -> None:
-    """Play, simulate and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("worlds", nargs="*", help="short ids; all by default")
     parser.add_argument("--coverage", type=int, default=0, metavar="N", help="studies to simulate")

@@ -1,8 +1,8 @@
-"""Draw docs/overview.png, the picture of README: an episode with its hints, and what the ablation
-of the control agent shows.
+"""Draw docs/overview.png, the picture in README: an episode with its hints, and the ablation of the
+control agent.
 
-`python docs/build_overview.py` plays the episode and takes the success rates from the table in
-docs/ablation.md, so the picture changes with them.
+`python docs/build_overview.py` plays the episode and reads the success rates from the table in
+docs/ablation.md, so the picture follows them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from agentgym.oracles import OraclePolicy
 DOCS = Path(__file__).parent
 COLOURS = {"user": "#2f7de1", "assistant": "#2e9f5b", "tool": "#c98a1b"}
 ARMS = ("none", "S", "P", "SP", "SH", "SPH")
+# Characters per line of the chat panel.
 WIDTH = 84
-"""Characters of a line of the chat: as many as the panel holds."""
 
 
 def messages() -> list[Message]:
@@ -36,7 +36,7 @@ def messages() -> list[Message]:
 
 
 def rates() -> dict[str, list[tuple[float, float, float]]]:
-    """Return success with its interval of each world and arm, as the table of the ablation has it."""
+    """Return success rates with intervals by world and arm, from the ablation table."""
     text = (DOCS / "ablation.md").read_text(encoding="utf-8")
     worlds = re.findall(r"^\| oracles \| (.*) \|$", text, re.MULTILINE)[0].split(" | ")
     rows = [re.findall(rf"^\| {arm} \| (.*) \|$", text, re.MULTILINE)[0] for arm in ARMS]
@@ -45,7 +45,7 @@ def rates() -> dict[str, list[tuple[float, float, float]]]:
 
 
 def draw_chat(panel: Any) -> None:
-    """Write messages as boxes, from the top down."""
+    """Draw messages as boxes, top down."""
     panel.set_axis_off()
     panel.set(xlim=(0, 1), ylim=(0, 1))
     top = 1.0
@@ -73,7 +73,7 @@ def _box(bottom: float, height: float, colour: str) -> Any:
 
 
 def draw_rates(panel: Any, world: str, cells: list[tuple[float, float, float]]) -> None:
-    """Draw the success of each arm in a world, with 95 % intervals."""
+    """Draw the success rate of each arm in a world, with 95 % intervals."""
     for place, (rate, low, high) in enumerate(cells):
         colour = "#9aa0a6" if place == 0 else "#2f7de1"
         panel.barh(place, rate, color=colour, height=0.62)
@@ -85,7 +85,6 @@ def draw_rates(panel: Any, world: str, cells: list[tuple[float, float, float]]) 
 
 
 def main() -> None:
-    """Draw the picture."""
     with rc_context({"font.size": 8, "axes.titlesize": 8.5}):
         figure = Figure(figsize=(10, 4.9), dpi=160, layout="constrained", facecolor="white")
         grid = figure.add_gridspec(3, 2, width_ratios=(1.45, 1))

@@ -1,6 +1,6 @@
-"""Write docs/loca_servers.md: how each tool of the office compares with the published one.
+"""Write docs/loca_servers.md: a comparison of each office tool with the published one.
 
-`make docs` runs it, and a test compares the committed page with what it would write.
+`make docs` runs this script, and a test compares the committed page with its output.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ HEAD = """# The office and the published servers
 
 <!-- Written by `make docs` from tests/office/published. -->
 
-The servers of the office have the tools of those that LOCA-bench publishes: the same names and
-parameters, and answers of the same form, JSON with the same keys and types where it is JSON. A test
-calls every tool and compares. Sentences are ours, and where a published server is broken or says
-what is not so, ours does what the real service does; such tools are named here. In all servers
+The office servers offer the tools of the servers published with LOCA-bench, with the same names and
+parameters. Their results have the same form: JSON results have the same keys and types. A test calls
+every tool and compares. The wording of descriptions and messages is new. Where a published server is
+broken or returns wrong facts, ours follows the real service; this page lists those tools. In all servers
 
-* a call that is refused is flagged as an error, its text says what is wrong, and nothing has changed;
+* a refused call is flagged as an error, explains the reason and changes nothing;
 * an unknown parent of a list (a course, a folder, a bucket) is an error, not an empty list;
-* rights are checked where the real service checks them;
-* the time is that of the task.
+* permissions are checked where the real service checks them;
+* the current time is the task's.
 
 """
 
 
 def page() -> str:
-    """Return the page, a section a server."""
+    """Return the page, one section per server."""
     return HEAD + "\n".join(section(name) for name in SERVERS)
 
 
 def section(server: str) -> str:
-    """Return the section of a server: what is the same in a sentence, the rest in a table."""
+    """Return a server's section: a sentence on what is equal, a table for the rest."""
     meant = differences(server)
     same = [f"`{tool}`" for tool in facts(server) if tool not in meant]
     text = f"## {server}\n"
@@ -51,7 +51,7 @@ def section(server: str) -> str:
 
 
 def parts(difference: Difference) -> Iterator[str]:
-    """Yield what differs, in words."""
+    """Yield the differences in words."""
     for title, paths in (
         ("more keys", difference.added),
         ("without", difference.lacking),

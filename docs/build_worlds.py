@@ -1,6 +1,6 @@
-"""Write docs/worlds.md: each world with its presets and a table of its options, from the registry.
+"""Write docs/worlds.md from the registry: each world with its presets and a table of its options.
 
-`make docs` runs it, and a test compares the committed page with what it would write.
+`make docs` runs this script, and a test compares the committed page with its output.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ROW = "| {} | {} | {} | {} | {} |\n"
 
 
 def page() -> str:
-    """Return the page, with the worlds in the order of their ids."""
+    """Return the page, with the worlds sorted by id."""
     entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
     sections = groupby(entries, key=lambda entry: entry.world)
     return "\n".join([HEAD, *(section(world, list(presets)) for world, presets in sections)])
 
 
 def section(world: type[Any], entries: list[Entry]) -> str:
-    """Return the section of a world, whose entries are the plain id and the presets."""
+    """Return a world's section; its entries are the plain id and the presets."""
     plain, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
     text = f"## {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
@@ -43,7 +43,7 @@ def section(world: type[Any], entries: list[Entry]) -> str:
 
 
 def options_table(world: type[Any]) -> str:
-    """Return the table of a world's options: its own first, those from its bases behind them."""
+    """Return a world's option table, inherited options last."""
     head = ROW.format("option", "type", "default", "bounds", "meaning") + ROW.format(*["---"] * 5)
     names = [name for cls in world.Config.__mro__ for name in vars(cls).get("__annotations__", ())]
     options = sorted(list_options(world.Config), key=lambda option: names.index(option.name))
@@ -51,19 +51,19 @@ def options_table(world: type[Any]) -> str:
 
 
 def row(option: Option) -> str:
-    """Return the row of an option."""
+    """Return an option's row."""
     meaning = option.meaning.replace("|", "\\|")
     default = f"`{option.default!r}`"
     return ROW.format(f"`{option.name}`", option.type, default, option.bounds, meaning)
 
 
 def short(entry: Entry) -> str:
-    """Return the id without what all ids have."""
+    """Return the id without the common prefix and suffix."""
     return entry.id.removeprefix("agentgym/").removesuffix("-v0")
 
 
 def write(options: Any) -> str:
-    """Return options as they are written in a call."""
+    """Format options as keyword arguments."""
     return ", ".join(f"`{name}={value!r}`" for name, value in options.items())
 
 

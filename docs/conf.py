@@ -1,4 +1,4 @@
-"""Configuration of Sphinx: `make site` builds the documentation in `docs/_build`."""
+"""Sphinx configuration: `make site` builds the documentation in `docs/_build`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ html_title = f"agentgym {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # sections of generated tables begin below their pages' titles
-# References to Python objects come from type hints, many of other projects, whose inventories a
-# build without network cannot have.
+suppress_warnings = ["myst.header"]  # sections of generated tables start below their page's title
+# Type hints refer to objects of other projects, whose inventories an offline build cannot load.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]
 default_role = "code"
@@ -41,7 +40,7 @@ copybutton_prompt_text = "$ "
 
 
 def literal_tables(*arguments: Any) -> None:
-    """Show tables of docstrings, which are in Markdown, as they stand (`autodoc-process-docstring`)."""
+    """Render Markdown tables in docstrings literally (`autodoc-process-docstring`)."""
     lines: list[str] = arguments[-1]
     groups = groupby(list(lines), key=lambda line: line.lstrip().startswith("|"))
     lines.clear()
@@ -50,9 +49,7 @@ def literal_tables(*arguments: Any) -> None:
 
 
 def skip_tuple_fields(*arguments: Any) -> bool | None:
-    """Leave out the fields of named tuples, which stand under their attributes
-    (`autodoc-skip-member`).
-    """
+    """Skip the fields of named tuples, which the class attributes document (`autodoc-skip-member`)."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
 
 

@@ -1,8 +1,8 @@
-"""Context study: what does each way to manage a full context window cost and bring?
+"""Context study: what each strategy for a full context window costs and gains.
 
 Needs: pip install 'agentgym[cli]' (for the figures)
-Prints: success, trajectory length and the tokens hidden and spent on summaries, by strategy.
-The agent is a scripted one, which uses nothing but what it is shown; --policy plays with yours.
+Prints: success, trajectory length, hidden tokens and summary tokens of each strategy.
+The agent is scripted and uses only its observations; --policy plays with yours.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Your own office task: draw a mailbox, ask a question about it, plan the answer and check it.
+"""A custom office task: draw a mailbox, ask a question about it, plan the answer and check it.
 
 Needs: pip install 'agentgym[office]'
 Prints: the oracle policy's calls and score, and the failures of an empty answer.
@@ -47,7 +47,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
         found = re.search(r"Please pay (\d+)\.(\d\d) EUR", mail["body"])
         return int(found[1] + found[2]) if found else None
 
-    def task_failures(self) -> Iterator[str]:  # what is wrong with the final state
+    def task_failures(self) -> Iterator[str]:  # yields the errors in the final state
         written = self.files.read_text(FILE) if self.files.is_file(FILE) else ""
         value = as_number(written, "EUR")
         if value is None or round(100 * value) != self.truth:

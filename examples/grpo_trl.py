@@ -1,9 +1,9 @@
-"""GRPO with TRL on a whole stack: the model sees plan hints and a context that is edited.
+"""GRPO with TRL through a wrapper stack: the model sees plan hints and an edited context.
 
 Needs: pip install 'agentgym[trl]'
 Prints: TRL's own metrics, and the mean reward of each step.
-Without --model a tiny model is made from nothing, which only shows that all works; give a folder or
-an id of a chat model, such as Qwen/Qwen3-0.6B, and more steps.
+Without --model the script trains a tiny random model, which only shows that the pieces fit. Pass the
+folder or id of a chat model, such as Qwen/Qwen3-0.6B, and more steps to learn something.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from agentgym.training.rollout import make_model, make_tokenizer
 
 OPTIONS = {"items": 4, "removals": 1, "max_failed_rounds": 1}
 STACK = {"oracles": "P", "context": "clear_results:trigger=2turns:keep=1", "window": 1_500}
-ROWS = 3  # generations of TRL that hold one episode: each edit of the context begins a row
+ROWS = 3  # TRL generations per episode: each context edit starts a new row
 
 
 def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
         max_steps=given.steps,
         per_device_train_batch_size=ROWS * given.episodes,
         num_generations=ROWS * given.episodes,
-        max_completion_length=32 if given.model is None else 256,  # tokens of a reply
+        max_completion_length=32 if given.model is None else 256,  # reply tokens
         logging_steps=1,
         save_strategy="no",
         report_to="none",

@@ -1,7 +1,7 @@
-"""MCP: an agent with a loop of its own, in another process, plays and is scored like any policy.
+"""MCP: an agent framework in another process plays an episode and is scored like any policy.
 
-`agentgym serve` offers an episode on stdin and stdout; the client is that of the package `mcp`, as
-an agent framework would use it. With --out each call is recorded as a turn.
+`agentgym serve` offers an episode on stdin and stdout; the client is the one in the package `mcp`.
+With --out each call is recorded as a turn.
 Needs: pip install 'agentgym[mcp,cli]'
 Prints: the task, the calls with their results, and the score.
 """
@@ -20,7 +20,7 @@ from agentgym.training.evaluation import Result, load_results
 
 
 def choose_calls(task: str) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the calls that solve ListWorld: your agent stands here."""
+    """Yield the calls that solve ListWorld; replace this with your agent."""
     initial, target = (re.findall(r"\d+", line) for line in re.findall(r"list: (.*)", task))
     place = 0
     for item in initial:

@@ -1,4 +1,4 @@
-"""A world of your own: the four hooks that it must have, and three for labels and oracles.
+"""A custom world: the four required hooks, and three more for labels and oracles.
 
 Needs: pip install agentgym
 Prints: an episode that the oracle policy plays from the chat alone, and its mean reward.
@@ -24,10 +24,10 @@ class GuessWorld(World[GuessConfig]):
     """Find a hidden number."""
 
     Config = GuessConfig
-    parallel_calls = False  # one call a reply
-    observes = True  # `read_result` is called in the world too, not only in a policy's copy of it
+    parallel_calls = False  # one call per reply
+    observes = True  # the world calls `read_result` too, not only a policy's copy of it
 
-    def generate(self) -> None:  # draws the instance, all of it from self.rng
+    def generate(self) -> None:  # draws the instance; all randomness comes from self.rng
         self.number = int(self.rng.integers(1, self.config.highest + 1))
         self.low, self.high = 1, self.config.highest
         self.max_turns = self.high.bit_length()
@@ -48,18 +48,18 @@ class GuessWorld(World[GuessConfig]):
         return float(self.done)
 
     def optimal_calls(self) -> Sequence[ToolCall]:  # here: guesses after which success is certain
-        rest = 2 ** (self.turns_left - 1) - 1  # numbers that the turns after this one tell apart
+        rest = 2 ** (self.turns_left - 1) - 1  # how many numbers the remaining turns can tell apart
         optimal = range(max(self.low, self.high - rest), min(self.high, self.low + rest) + 1)
         return CallSet("guess", "number", optimal)
 
-    def read_result(self, call: ToolCall, result: str) -> None:  # notes what a call has shown
+    def read_result(self, call: ToolCall, result: str) -> None:  # records what a call revealed
         if result == "higher":
             self.low = max(self.low, call.arguments["number"] + 1)
         elif result == "lower":
             self.high = min(self.high, call.arguments["number"] - 1)
 
     @classmethod
-    def read_task(cls, task: str) -> "GuessWorld":  # the world as far as its task shows it
+    def read_task(cls, task: str) -> "GuessWorld":  # the world as far as its task text reveals it
         world = cls(GuessConfig(), 0)
         world.low, world.high, world.max_turns = map(int, re.findall(r"\d+", task))
         return world

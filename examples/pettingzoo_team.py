@@ -1,8 +1,8 @@
-"""A team through PettingZoo: agents that share a world, each with a chat and tools of its own.
+"""A PettingZoo team: agents share a world, and each has its own chat and tools.
 
 Needs: pip install 'agentgym[multi]'
 Prints: what each agent writes in its turn, and the reward.
-Any function from a list of chats to a list of replies can take the place of `TeamPolicy`.
+Any function from a list of chats to a list of replies can replace `TeamPolicy`.
 """
 
 import argparse
@@ -26,10 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, Counter[str]]:
     for agent in env.agent_iter():
         chat, reward, terminated, truncated, info = env.last()
         if terminated or truncated:
-            total = reward  # a shared one
+            total = reward  # shared by all agents
             env.step(None)
         elif info["waiting"]:
-            env.step("")  # it waits for a message, so that it need not be asked
+            env.step("")  # the agent waits for a message, so it is not asked
         else:
             (reply,) = policy([chat])
             print(f"--- {agent}\n{reply.text}")

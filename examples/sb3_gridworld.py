@@ -1,7 +1,7 @@
-"""Stable-Baselines3: MaskablePPO learns GridWorld from numbers in place of text.
+"""Stable-Baselines3: MaskablePPO learns GridWorld from numbers instead of text.
 
 Needs: pip install 'agentgym[sb3]'
-Prints: the share of held-out boards that the agent solves with the shortest way, and by chance.
+Prints: the share of held-out boards that the agent and a random policy solve by a shortest path.
 """
 
 import argparse
@@ -19,13 +19,13 @@ HELD_OUT = 1_000_000  # the first seed that training does not reach
 
 
 def make_env(size: int) -> gymnasium.Env:
-    """Return a board whose budget has no slack; actions are places in a menu, with masks."""
+    """Return a board whose turn budget has no slack; actions are menu entries, with masks."""
     board = agentgym.make("GridWorld", size=size, budget_factor=1.0, budget_slack=0)
     return FeatureObservations(DiscreteActions(board))
 
 
 def solved(agent: MaskablePPO | None, env: gymnasium.Env, episodes: int) -> float:
-    """Return the share of held-out boards that an agent solves; None plays legal moves."""
+    """Return the share of held-out boards that an agent solves; None plays random legal moves."""
     rng, total = np.random.default_rng(0), 0.0
     for seed in range(HELD_OUT, HELD_OUT + episodes):
         features, _ = env.reset(seed=seed)
@@ -42,7 +42,7 @@ def solved(agent: MaskablePPO | None, env: gymnasium.Env, episodes: int) -> floa
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
-    """Train an agent; return the shares solved by it and by chance."""
+    """Train an agent; return its share and the random policy's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=3, help="length of a side of the board")
     parser.add_argument("--steps", type=int, default=8_000)

@@ -1,6 +1,6 @@
-"""Vector env: a policy that takes a batch of chats plays many envs at once, as anywhere in Gymnasium.
+"""Vector env: a policy that takes a batch of chats plays many envs at once, as usual in Gymnasium.
 
-Each env runs in a process of its own; `--mode sync` plays them in this one.
+Each env runs in its own process; `--mode sync` plays them in this one.
 Needs: pip install agentgym
 Prints: the mean score of the episodes.
 """
@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
     options = parser.parse_args(arguments)
 
-    policy = NoisyPolicy("ListWorld", p=0.1)  # or any that takes chats, such as an EndpointPolicy
+    # or any policy that takes chats, such as an EndpointPolicy
+    policy = NoisyPolicy("ListWorld", p=0.1)
     envs = gymnasium.make_vec(
         "agentgym/ListWorld-v0", options.envs, options.mode, oracles="S", items=6
     )

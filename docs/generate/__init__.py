@@ -1,5 +1,5 @@
-"""Pages of the documentation that are generated from the code when the site is built: a page for
-each world, server, wrapper and oracle, and the references of the API and the command line.
+"""Documentation pages generated from the code at build time: a page for each world, server, wrapper
+and oracle, and the API and command line references.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from generate.servers import server_pages
 from generate.worlds import world_pages
 from generate.wrappers import wrapper_pages
 
+# Folders of generated pages, ignored by git.
 FOLDERS = ("worlds", "servers", "wrappers", "api")
-"""The folders of generated pages, which git ignores."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield each generated page: its path below `docs/`, and its text."""
+    """Yield each generated page: its path below `docs/` and its text."""
     yield from world_pages()
     yield from server_pages()
     yield from wrapper_pages()
@@ -27,9 +27,9 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def write_pages(docs: Path) -> None:
-    """Write the generated pages and remove those that are no longer generated.
+    """Write the generated pages and remove obsolete ones.
 
-    A page that is the same stays untouched, so that Sphinx does not read it again.
+    An unchanged page is not rewritten, so Sphinx does not read it again.
     """
     texts = {docs / path: text for path, text in pages()}
     for path, text in texts.items():

@@ -10,6 +10,7 @@ from types import ModuleType
 from agentgym.training.extras import MissingExtraError
 from generate.markup import cut, index_page, table
 
+# packages with public names
 PACKAGES = (
     "agentgym",
     "agentgym.oracles",
@@ -24,11 +25,10 @@ PACKAGES = (
     "agentgym.testing",
     "agentgym.training.viewer",
 )
-"""The packages whose names are public."""
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page of each package, and the index."""
+    """Yield each package's page and the index."""
     rows = []
     for package in PACKAGES:
         module = import_module(package)
@@ -45,7 +45,7 @@ def _first_sentence(module: ModuleType) -> str:
 
 
 def package_page(module: ModuleType) -> str:
-    """Return the page of a package: its docstring, then a directive for each public name."""
+    """Return a package's page: its docstring, then a directive for each public name."""
     names = getattr(module, "__all__", None) or [
         name for name, value in vars(module).items() if inspect.isfunction(value)
         and value.__module__ == module.__name__
@@ -56,7 +56,7 @@ def package_page(module: ModuleType) -> str:
 
 
 def _directive(module: ModuleType, name: str) -> str:
-    """Return the directive of a name, or what is missing where its extra is not installed."""
+    """Return a name's directive, or a note about the extra that is not installed."""
     try:
         value = getattr(module, name)
     except MissingExtraError as error:
@@ -70,7 +70,7 @@ def _directive(module: ModuleType, name: str) -> str:
     elif inspect.isroutine(value):
         kind = "autofunction"
     else:
-        # autodoc would show the documentation of the value's type.
+        # autodoc would show the docstring of the value's type.
         kind, options = "py:data", [f":value: {cut(repr(value), 200)}"]
     return _eval(f".. {kind}:: {full}", options)
 

@@ -1,4 +1,4 @@
-"""The reference of the command line, from the commands themselves."""
+"""The command line reference, generated from the commands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEAD = """# Command line
 
 
 def cli_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page of the command line."""
+    """Yield the command line page."""
     command: Any = typer.main.get_command(app)
     sections = [_section(names, each) for names, each in _commands("agentgym", command)]
     yield "api/cli.md", "\n\n".join([HEAD.strip(), *sections]) + "\n"
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each command below another that is no group, with its words."""
+    """Yield each command below a group, with its words."""
     if not hasattr(command, "commands"):
         yield name, command
         return
@@ -33,7 +33,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _section(name: str, command: Any) -> str:
-    """Return the section of a command: what it does, its arguments and options."""
+    """Return a command's section: description, arguments and options."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     words = " ".join([name, *(each.name for each in arguments)])
     rows = [
@@ -51,7 +51,7 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> str:
-    """Return the default as it is written, unless it depends on the machine that builds the page."""
+    """Return the default as written on the command line, unless it depends on the build machine."""
     value = parameter.default
     if parameter.name == "workers":
         return "the number of processors"

@@ -1,4 +1,4 @@
-"""Episodes that the pages show: really played, with a fixed seed."""
+"""The episodes on the pages, played with a fixed seed when the site is built."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
 from agentgym.text.requirements import MissingRequirement
 
+# the seed of every episode
 SEED = 0
-"""The seed of all episodes on the pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Played:
     """An episode.
 
     Attributes:
-        env: The env after its end.
-        chats: What the policy saw, before each reply and at the end.
-        boards: The drawings of the world at the same moments.
+        env: The env after the last step.
+        chats: The policy's observations before each reply and at the end.
+        boards: The world's drawings at the same moments.
         info: The last `info`.
         reward: The last reward.
     """
@@ -40,16 +40,16 @@ def play(
     turns: int | None = None,
     **options: Any,
 ) -> Played | MissingRequirement:
-    """Play an episode, or its first turns; return what is missing where the host cannot.
+    """Play an episode or its first turns; return a note if the host lacks a requirement.
 
     Args:
         env_id: The world.
-        policy: The policy; the oracle's by default.
-        turns: The most replies.
-        **options: What `agentgym.make` takes.
+        policy: The policy; by default the oracle policy.
+        turns: The maximum number of replies.
+        **options: Options of `agentgym.make`.
     """
     try:
-        # A page must not show what is a fault of this package or of the host: the build fails.
+        # A fault of the package or the host must not end up on a page, so the build fails.
         env: Any = agentgym.make(env_id, on_fault="raise", **options)
     except MissingRequirement as error:
         return error
@@ -67,12 +67,12 @@ def play(
 
 
 def _board(env: Any) -> str:
-    """Return the drawing of the world; a team has none."""
+    """Return the world's drawing; a team has none."""
     world = getattr(env.unwrapped, "world", None)
     return world.board() if world is not None else ""
 
 
 def script(*texts: str) -> Callable[[list[Chat]], list[Reply]]:
-    """Return a policy that writes some texts in turn."""
+    """Return a policy that writes the given texts in turn."""
     rest = iter(texts)
     return lambda chats: [Reply(next(rest)) for _ in chats]

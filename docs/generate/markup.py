@@ -1,4 +1,4 @@
-"""Parts of pages: chats and boards as HTML, tables of tools and arguments, indexes."""
+"""Building blocks of pages: chats and boards as HTML, tables of tools and arguments, indexes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ _SECTION = re.compile(
 )
 
 
+# Maximum lines of a message; JSON with one value per line would fill a page.
 _LINES = 16
-"""Lines of a message that are shown: JSON with a value a line would fill a page."""
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a text, or its beginning up to the end of a line or word, with the number of
-    characters that are left out.
-    """
+    """Return a text cut at the end of a line or word, with the number of characters left out."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text
@@ -39,7 +37,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def raw_html(text: str) -> str:
-    """Return HTML as a block of a page, whose fence nothing in it can close."""
+    """Return HTML in a fence that its content cannot close."""
     return f"```{{raw}} html\n{text.replace('`', '&#96;')}\n```\n"
 
 
@@ -47,8 +45,8 @@ def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
     """Return messages as a block of a page.
 
     Args:
-        parts: Messages, or texts that stand for what is left out between them.
-        limit: The most characters of a message that are shown.
+        parts: Messages, or notes in place of omitted messages.
+        limit: The maximum number of characters shown per message.
     """
     rows = [
         f'<p class="gap">{html.escape(part)}</p>'
@@ -61,7 +59,7 @@ def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
 
 def _message(message: Message, limit: int) -> str:
     text = html.escape(cut((message.raw or message.text).strip(), limit))
-    # A blank line would end a block of HTML in Markdown readers that know no directive.
+    # In Markdown readers without directives, a blank line would end an HTML block.
     images = "".join(
         f'<img alt="{html.escape(image.alt)}" '
         f'src="data:image/png;base64,{base64.b64encode(image.png).decode("ascii")}">'
@@ -74,7 +72,7 @@ def _message(message: Message, limit: int) -> str:
 
 
 def board_block(boards: Sequence[tuple[str, str]]) -> str:
-    """Return drawings of a world, each with its caption, side by side."""
+    """Return captioned drawings of a world side by side."""
     figures = "".join(
         f"<figure>{_picture(board)}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, board in boards
@@ -83,8 +81,8 @@ def board_block(boards: Sequence[tuple[str, str]]) -> str:
 
 
 def _picture(board: str) -> str:
-    """Return a drawing as the picture that `render_mode="rgb_array"` gives, for screens of twice
-    the pixels; the drawing itself is the text for those who see no pictures.
+    """Return a drawing as the `render_mode="rgb_array"` image at double resolution, with the
+    drawing itself as alternative text.
     """
     pixels, buffer = draw_text(board), io.BytesIO()
     pillow("PIL.Image").fromarray(pixels).save(buffer, "PNG", optimize=True)
@@ -99,18 +97,18 @@ def describe(item: Any) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text as a cell of a table, in which it stands literally outside of backticks."""
+    """Return a text as a table cell, literal outside backticks."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("$", "\\$")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def tools_table(tools: Iterable[Tool]) -> str:
-    """Return the table of some tools with their parameters."""
+    """Return a table of tools with their parameters."""
     rows = [
         (
             f"`{tool.name}`",
@@ -141,7 +139,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def arguments_table(wrapper: type[Any]) -> str:
-    """Return the table of the arguments of a wrapper, from its signature and docstring."""
+    """Return a table of a wrapper's arguments, from its signature and docstring."""
     document = parse_docstring(inspect.getdoc(wrapper) or "", style=DocstringStyle.GOOGLE)
     meanings = {
         item.arg_name: item.description for item in document.params if item.args[0] == "param"
@@ -160,6 +158,6 @@ def arguments_table(wrapper: type[Any]) -> str:
 
 
 def index_page(title: str, text: str, names: Iterable[str]) -> str:
-    """Return a page that lists others of its folder in the navigation."""
+    """Return a folder's index page for the navigation."""
     lines = "\n".join(names)
     return f"# {title}\n\n{text}\n\n```{{toctree}}\n:maxdepth: 1\n:hidden:\n\n{lines}\n```\n"

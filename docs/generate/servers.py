@@ -1,4 +1,4 @@
-"""A page for each server of the office, and their index."""
+"""A page for each office server, and their index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from generate.markup import describe, index_page, table, tools_table
 
 
 def server_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page of each server, and the index."""
+    """Yield each server's page and the index."""
     rows = []
     for name in SERVERS:
         tools = [bound.schema for bound in tools_of(server_class(name)()).values()]

@@ -31,6 +31,7 @@ from generate.markup import (
     tools_table,
 )
 
+# The worlds' folders, which are also the names of the papers' pages, with titles.
 PAPERS = {
     "lumina": "LUMINA",
     "lore": "LORE (TaskWeaver)",
@@ -38,13 +39,12 @@ PAPERS = {
     "gsm_agent": "GSM-Agent",
     "loca": "LOCA-bench",
 }
-"""The folders of the worlds, which are the names of the papers' pages too, with titles."""
+# number of turns that a page shows
 _SHOWN = 2
-"""Turns from the beginning of an episode that a page shows."""
 
 
 def world_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page of each world, and the index."""
+    """Yield each world's page and the index."""
     entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
     audits = build_audit.read_page()
     worlds = {world: list(presets) for world, presets in groupby(entries, lambda e: e.world)}
@@ -72,12 +72,12 @@ def _folder(world: type[Any]) -> str:
 
 
 def world_page(world: type[Any], entries: list[Entry], audit: tuple[str, str] | None) -> str:
-    """Return the page of a world.
+    """Return a world's page.
 
     Args:
         world: The class.
-        entries: Its plain id, and its presets behind it.
-        audit: Its row and section of `docs/audit.md`, if there are any.
+        entries: Its plain id, followed by its presets.
+        audit: Its row and section in `docs/audit.md`, if present.
     """
     played = play(entries[0].id)
     plain, *presets = entries

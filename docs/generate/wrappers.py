@@ -1,4 +1,4 @@
-"""A page for each wrapper: oracles, context strategies and adapters, and their index."""
+"""A page for each wrapper (oracles, context strategies, adapters), and their index."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from generate.markup import arguments_table, chat_block, describe, index_page, t
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """An excerpt of a chat on the page of a wrapper.
+    """An excerpt of a chat on a wrapper's page.
 
     Attributes:
         world: The world.
-        turns: The replies before the chat that is shown.
-        options: What `agentgym.make` takes.
-        replies: Texts of the policy; by default it is the oracle's.
-        newest: The messages that are shown, from the end; by default all but the system message.
-        show_info: The key of `info` that is shown with it.
+        turns: The number of replies before the chat.
+        options: Options of `agentgym.make`.
+        replies: The policy's replies; by default the oracle policy's.
+        newest: How many messages to show, counted from the end; by default all except the system
+            message.
+        show_info: The `info` key to show with the excerpt.
     """
 
     world: str
@@ -37,14 +38,14 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page of a wrapper adds to its docstring.
+    """The additions of a wrapper's page to its docstring.
 
     Attributes:
         wrapper: The class.
-        group: The heading under which the index lists it.
-        use: The option of `agentgym.make` that asks for it, or the call that makes it.
-        excerpts: Chats with it.
-        note: What else there is to asking for it.
+        group: The heading in the index.
+        use: The option of `agentgym.make`, or the constructor call.
+        excerpts: Chats with the wrapper.
+        note: Further remarks on its use.
     """
 
     wrapper: type[Any]
@@ -70,6 +71,8 @@ def _context(name: str, window: int, **arguments: Any) -> dict[str, Any]:
     return {"context": name, "window": window, "context_options": {name: arguments}}
 
 
+# The wrappers that users stack, with their pages. A test compares this with the exports of the
+# packages.
 PAGES = (
     Page(
         oracles.PlanOracle,
@@ -214,13 +217,10 @@ PAGES = (
     Page(wrappers.DiscreteActions, "Adapters", "DiscreteActions(env)"),
     Page(wrappers.FeatureObservations, "Adapters", "FeatureObservations(DiscreteActions(env))"),
 )
-"""The wrappers that users stack, with what their pages show. A test holds this to what the packages
-export.
-"""
 
 
 def wrapper_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page of each wrapper, and the index."""
+    """Yield each wrapper's page and the index."""
     for page in PAGES:
         yield f"wrappers/{page.wrapper.__name__}.md", wrapper_page(page)
     text = (
@@ -246,7 +246,7 @@ def wrapper_pages() -> Iterator[tuple[str, str]]:
 
 
 def wrapper_page(page: Page) -> str:
-    """Return the page of a wrapper."""
+    """Return a wrapper's page."""
     name, module = page.wrapper.__name__, page.wrapper.__module__
     public = "agentgym.oracles" if module.startswith("agentgym.oracles") else "agentgym.wrappers"
     parts = [
@@ -281,7 +281,7 @@ def _excerpt(excerpt: Excerpt) -> str:
 
 
 def _shown(excerpt: Excerpt, played: Played) -> list[Message | str]:
-    """Return the newest messages that the policy sees, with a note of those before them."""
+    """Return the newest messages that the policy sees, with a note about earlier ones."""
     messages = [m for m in played.chats[-1].messages if m.role != "system"]
     left_out = len(messages) - excerpt.newest if excerpt.newest else 0
     note = (
@@ -291,7 +291,7 @@ def _shown(excerpt: Excerpt, played: Played) -> list[Message | str]:
 
 
 def _accounts(excerpt: Excerpt, played: Played) -> str:
-    """Return what the last `info` says of the edits, or the labels that the excerpt names."""
+    """Return the last `info`'s record of the edits, or the labels that the excerpt names."""
     if excerpt.show_info:
         alive = played.info["alive"]
         return f'\n`info["{excerpt.show_info}"]` is {played.info[excerpt.show_info]}, `info["alive"]` is {alive}.\n'
@@ -305,7 +305,7 @@ def _accounts(excerpt: Excerpt, played: Played) -> str:
 
 
 def exported_wrappers() -> set[str]:
-    """Return the names of the wrappers that the packages export, without abstract bases."""
+    """Return the names of the exported wrappers, without abstract bases."""
     bases = {"HintOracle", "ContextWrapper"}
     return {
         name
