@@ -1,6 +1,4 @@
-"""Settings for all tests, made before any library is loaded, and the sample of their large
-families.
-"""
+"""Settings made before any library loads, and the sampling of the large test families."""
 
 from __future__ import annotations
 
@@ -17,14 +15,13 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-# The tests run in as many processes as there are cores: more threads in each would wait for one
-# another.
+# The tests run in one process per core; more threads in each would compete.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Ray would tell its makers of each run, and its workers, which have a niceness of 15 by default,
-# starve on a host with other work.
+# Disable Ray's usage reports, and the default niceness of 15, with which its workers starve on a
+# busy host.
 os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
-# Containers often forbid bytecode. The tests start hundreds of interpreters, each of which would
-# compile the package anew.
+# Containers often disable bytecode. The tests start hundreds of interpreters, each of which would
+# compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests import sampling
@@ -34,25 +31,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=8,  # so that the samples of eight commits are about as many cases as there are
+        default=8,  # eight commits together sample about every case
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )
 
 
-@pytest.hookimpl(optionalhook=True)  # pytest-xdist may not be installed
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist may be missing
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores, since tests of sandboxes and of what hangs mostly
-    wait.
-    """
-    has_affinity = hasattr(os, "sched_getaffinity")  # on Linux
+    """Return one more worker than cores, because tests of sandboxes and hangs mostly wait."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # Linux only
     return 1 + (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the families with the cases of the sample, and with the rest only if it is
-    asked for.
-    """
+    """Parametrize the families with the sampled cases, and with the rest only on request."""
     for marker in (
         *metafunc.definition.iter_markers("family"),
         *metafunc.definition.iter_markers("rotation"),
@@ -64,9 +57,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(list(marker.kwargs), cases)
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
+@pytest.hookimpl(tryfirst=True)  # before marks deselect tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests in rotation whose turn it is not."""
+    """Deselect the rotating tests that are not drawn."""
     for item in items:
         marker = item.get_closest_marker("rotation")
         if marker and not marker.kwargs and not sampling.current.takes(item.nodeid):
@@ -74,11 +67,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the sample; let optimizers round as another processor would, if asked:
-    `AGENTGYM_ROUNDING=1 pytest tests/training/rl`.
+    """Set the sample, and on request perturb rounding like another processor: `AGENTGYM_ROUNDING=1
+    pytest tests/training/rl`.
     """
-    sys.dont_write_bytecode = False  # as above, for this process
-    seed = sampling.seed_of(config.rootpath)  # before the workers of pytest-xdist start
+    sys.dont_write_bytecode = False  # the same for this process
+    seed = sampling.seed_of(config.rootpath)  # before pytest-xdist starts its workers
     sampling.current = sampling.Sample(
         config.option.sample, seed, config.option.markexpr != sampling.FAST
     )
@@ -87,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _round_otherwise(seed: int) -> None:
-    """Multiply gradients by numbers near 1: as much as other instructions change, the same at
-    every step of a run.
+    """Multiply gradients by factors near 1, about as large as differences between instruction sets
+    and equal at every step of a run.
     """
     import torch  # noqa: PLC0415 - only if asked
     from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415
@@ -107,7 +100,7 @@ def _round_otherwise(seed: int) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Name the sample, and what is not installed, in the first second, with the remedy."""
+    """Report the sample and the missing packages at once, with the remedy."""
     lines = [
         f"sample: one case in {config.option.sample} of the large families, {sampling.SEED}={sampling.current.seed}"
     ]
@@ -120,7 +113,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @functools.cache
 def missing_packages() -> tuple[str, ...]:
-    """Packages of the extra `test` that are not installed."""
+    """Return the missing packages of the extra `test`."""
     found: set[str] = set()
     extras, seen = ["test"], set()
     requirements = [Requirement(text) for text in metadata.requires("agentgym") or ()]
@@ -145,9 +138,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _is_for_want_of_a_package(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, is that of importing a package that is not
-    installed.
-    """
+    """Return whether an error or its cause is a missing package."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name and missing_packages():
             return importlib.util.find_spec(error.name.partition(".")[0]) is None
@@ -156,8 +147,8 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, is that this host cannot run programs; not where a
-    test has hidden that it can.
+    """Return whether an error or its cause is a host that cannot run programs, unless the test has
+    simulated such a host.
     """
     while error is not None:
         if type(error).__name__ == "SandboxUnavailable":
@@ -180,7 +171,7 @@ def _runs_programs() -> bool:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Skip a file that imports what is not installed."""
+    """Skip a file that imports a missing package."""
     report = yield
     call: Any = getattr(report, "call", None)
     if (
@@ -202,7 +193,7 @@ def pytest_make_collect_report(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Skip a test that needs what is not installed, or programs that this host cannot run."""
+    """Skip a test that needs a missing package, or programs that this host cannot run."""
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if report.failed and (_is_for_want_of_a_package(error) or _is_for_want_of_a_sandbox(error)):
@@ -216,5 +207,5 @@ def pytest_runtest_makereport(
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported and collected out of all later looks for garbage."""
+    """Exclude imported and collected objects from all later garbage collections."""
     gc.freeze()

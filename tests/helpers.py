@@ -1,4 +1,4 @@
-"""What several test files need."""
+"""Helpers of several test files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ from agentgym.testing.laws import compare_hints
 
 compare = compare_hints
 
+# Seconds until a test gives up on a hanging process, far more than any needs on a busy core.
 PATIENCE = 600.0
-"""Seconds after which a test gives up what hangs: far more than anything takes, on one busy
-core too.
-"""
 
 
 @contextlib.contextmanager
 def forgotten_worlds() -> Iterator[None]:
-    """Forget afterwards the worlds that are registered within, which other tests must not find."""
+    """Forget the worlds registered inside the block, so that other tests do not see them."""
     tables: tuple[Any, ...] = (registry._worlds, registry._teams, gymnasium.registry)
     tables = (*tables, plugins._unused)
     before = [dict(table) for table in tables]
@@ -43,8 +41,8 @@ def forgotten_worlds() -> Iterator[None]:
 def calls_of(
     function: Callable[..., object], *arguments: Any, database: Store | None = None
 ) -> int:
-    """The work of a call, in a measure that is the same on every machine: functions called, and
-    steps of a database of SQLite.
+    """Return a machine-independent measure of a call's work: the number of function calls and
+    SQLite steps.
     """
     count = 0
 
@@ -59,7 +57,7 @@ def calls_of(
     if database is not None:
         database._db.set_progress_handler(progress, 10)
     previous, collects = sys.getprofile(), gc.isenabled()
-    gc.disable()  # finalizers of what other tests have left are no work of this call
+    gc.disable()  # finalizers of other tests' objects are not part of this work
     sys.setprofile(profile)
     try:
         function(*arguments)
@@ -73,7 +71,7 @@ def calls_of(
 
 
 def public_state(world: Any) -> dict[str, Any]:
-    """All that a world is, but for the turn that a failed reply uses up."""
+    """Return a world's state without the turn that a failed reply costs."""
     state = copy.deepcopy(vars(world))
     del state["turn"]
     if "office" in state:
@@ -82,7 +80,7 @@ def public_state(world: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """What a reply led to: the newest message of the chat and the signals of the step."""
+    """The outcome of a reply: the newest message and the signals of the step."""
 
     text: str
     reward: float
@@ -92,13 +90,12 @@ class Outcome(NamedTuple):
 
     @property
     def going_on(self) -> bool:
-        """Whether the episode has not ended."""
         return not (self.terminated or self.truncated)
 
 
 def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> ToolEnv:
-    """An env at the start of an episode; if a task message is given, of the instance that it
-    tells.
+    """Return an env at the start of an episode, optionally of the instance described by a task
+    message.
     """
     env = agentgym.tool_env(agentgym.make(env_id, **options))
     env.reset(seed=seed)
@@ -108,19 +105,19 @@ def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> Tool
 
 
 def say(env: ToolEnv, *replies: str) -> Outcome:
-    """Play replies; what the last one led to."""
+    """Play replies and return the outcome of the last."""
     for reply in replies:
         chat, reward, terminated, truncated, info = env.step(reply)
     return Outcome(chat.messages[-1].text, float(reward), terminated, truncated, info["turn"])
 
 
 def play(env: ToolEnv, *calls: ToolCall) -> Outcome:
-    """Play calls through the text interface; what the last one led to."""
+    """Play calls through the text interface and return the outcome of the last."""
     return say(env, *map(agentgym.render, calls))
 
 
 def play_optimally(env: ToolEnv) -> Outcome:
-    """Play the first optimal call until the episode ends or success is out of reach."""
+    """Play the first optimal call until the episode ends or success is impossible."""
     outcome = play(env, env.world.optimal_calls()[0])
     while outcome.going_on and (calls := env.world.optimal_calls()):
         outcome = play(env, calls[0])

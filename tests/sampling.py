@@ -1,14 +1,14 @@
-"""The sample of the large families of tests, which cross worlds with arms, strategies, dialects and
-the like.
+"""Sampling of the large test families, which cross worlds with arms, strategies, dialects and other
+axes.
 
-A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the product, one case in
-`--sample` is run, drawn with a seed that is the commit, so that the sample rotates; `-m exhaustive`
-runs what the sample leaves out, `--sample 1` all.
+A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. One case in `--sample` of
+their product runs. The commit seeds the draw, so the sample rotates. `-m exhaustive` runs the
+remaining cases, and `--sample 1` runs all.
 
-Of a family each kind of id, arm and the like is in every sample. Where cases are costly and each of
-them stands for the others, `@pytest.mark.rotation(stop=STOPS)` draws one in `--sample`, often none.
-A single test that takes seconds, and runs what quicker ones run too, is in rotation as a whole:
-`@pytest.mark.rotation`."""
+Every sample contains each kind of id, arm and so on. `@pytest.mark.rotation(stop=STOPS)` draws one
+case in `--sample`, often none, for costly cases that resemble each other. `@pytest.mark.rotation`
+alone rotates a whole test that takes seconds and repeats what quicker tests cover.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +30,17 @@ from agentgym.envs.loca.task import OfficeTask
 
 Axis = Sequence[Any]
 Places = Sequence[int]
+# Environment variable that overrides the seed of the sample.
 SEED = "AGENTGYM_SAMPLE_SEED"
-"""The environment variable that overrides the seed of the sample."""
+# The `-m` expression of a plain run, for which cases outside the sample are not built.
 FAST = "not exhaustive"
-"""The `-m` of a plain run, in which no case is built that the sample leaves out."""
+# The office tasks resemble each other and their episodes are long, so they are sampled more thinly.
 OFFICE = frozenset(
     entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
 )
-"""The office tasks: alike, and their episodes are long, so that they are sampled more thinly
-than other worlds.
-"""
+# Cases of other worlds for each office case; both then take about the same time.
 OFFICE_SHARE = 8
-"""Cases of other worlds for each of an office task: that many take about as long."""
+# Kinds of ids: each world with its presets, each team, and all office tasks together.
 KINDS = {
     name: "office"
     if issubclass(entry.world, OfficeTask)
@@ -51,33 +50,30 @@ KINDS = {
     for entry in (*worlds(presets=True), *teams())
     for name in (entry.id, entry.id.removeprefix("agentgym/").removesuffix("-v0"))
 }
-"""The kinds of ids: each world with its presets, and each team, is one; all office tasks are
-one.
-"""
 
 
 def is_office(env_id: str) -> bool:
-    """Return whether an id is that of an office task, or of a team that plays one."""
+    """Return whether an id belongs to an office task or to a team that plays one."""
     return KINDS[env_id] == "office"
 
 
 def kind(value: Any) -> Any:
-    """Return the kind of a value on an axis, of which a sample has each: that of an id, else
-    the value itself.
+    """Return a value's kind, which every sample contains: that of an id, otherwise the value
+    itself.
     """
-    if isinstance(value, tuple) and value[0] in OFFICE:  # an id with something that belongs to it
+    if isinstance(value, tuple) and value[0] in OFFICE:  # an id with its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A way to draw samples.
+    """Drawing of samples.
 
     Args:
-        one_in: The number of cases of which one is drawn; of the office tasks, far fewer are.
-        seed: What the draw depends on, besides the name of the family.
-        whole: Whether the cases left out are built too, marked `exhaustive`.
+        one_in: The number of cases per drawn case; office tasks are drawn far less often.
+        seed: The seed, combined with the name of the family.
+        whole: Whether to build the remaining cases too, marked `exhaustive`.
     """
 
     one_in: int
@@ -87,13 +83,12 @@ class Sample:
     def cases(
         self, family: str, axes: Mapping[str, Sequence[Any]], each_kind: bool = True
     ) -> list[Any]:
-        """Return the cases of a family as parameters of a test, in the order of the product of
-        its axes.
+        """Return the cases of a family as test parameters, in the order of the product of its axes.
 
         Args:
             family: Its name, on which the draw depends.
-            axes: The names of its parameters, with their values.
-            each_kind: Whether each kind on each axis is drawn, or just one case in so many.
+            axes: The parameter names with their values.
+            each_kind: Whether to draw each kind on each axis, or just one case in so many.
         """
         values = [
             [value.values[0] if _is_exhaustive(value) else value for value in axis]
@@ -111,7 +106,8 @@ class Sample:
         else:
             drawn = {case for case in itertools.product(*places) if self.takes(f"{family} {case}")}
         built = sorted(drawn)
-        if not built or (self.whole and self.one_in > 1):  # without cases it would be skipped
+        # pytest would report a skip without cases
+        if not built or (self.whole and self.one_in > 1):
             built = everything
         return [
             pytest.param(
@@ -122,13 +118,13 @@ class Sample:
         ]
 
     def takes(self, test: str) -> bool:
-        """Return whether it is the turn of a test, or a case of one, that is in rotation."""
+        """Return whether a rotating test, or one of its cases, is drawn."""
         return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
 
     def _draw(
         self, family: str, axes: Sequence[Axis], places: Sequence[Places]
     ) -> set[tuple[int, ...]]:
-        """Draw cases, as places on the axes."""
+        """Draw cases as indices on the axes."""
         rng = random.Random(f"{self.seed} {family}")
         offices = [
             [k for k in some if kind(axis[k]) == "office"]
@@ -151,14 +147,12 @@ class Sample:
         return {*drawn, *few}
 
 
+# The sample of this run, set by `conftest.py`.
 current = Sample(8, "0", whole=False)
-"""The sample of this run; set by `conftest.py`."""
 
 
 def few(env_id: str, count: int) -> range:
-    """Return seeds: so many, but of office tasks a fifth, unless the whole of the families is
-    asked for.
-    """
+    """Return the seeds, a fifth of them for office tasks unless all cases were requested."""
     thin = env_id in OFFICE and current.one_in > 1 and not current.whole
     return range(max(1, count // 5) if thin else count)
 
@@ -185,7 +179,7 @@ def _is_exhaustive(value: Any) -> bool:
 
 
 def seed_of(root: Path) -> str:
-    """Return the seed of the sample: that of the environment, else the commit, else a fixed one."""
+    """Return the seed of the sample: from the environment, else the commit, else a constant."""
     if SEED not in os.environ:
         line = ["git", "rev-parse", "--short", "HEAD"]
         git = shutil.which("git")
@@ -196,7 +190,7 @@ def seed_of(root: Path) -> str:
             if git
             else ""
         )
-        # It is put into the environment for the workers of pytest-xdist, which have to collect the
+        # The workers of pytest-xdist read it from the environment, because they must collect the
         # same cases.
         os.environ[SEED] = commit or "0"
     return os.environ[SEED]

@@ -1,4 +1,4 @@
-"""Context strategies as text, with their arguments."""
+"""Context strategies in text form, with their arguments."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_window_of_a_context_wins_over_that_of_the_run() -> None:
 
 
 class Doubling(ClearToolResults):
-    """A strategy from outside the package."""
+    """A strategy from another package."""
 
 
 def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Gymnasium's own `make` and `make_vec` take what `agentgym.make` takes, with the same errors."""
+"""Gymnasium's `make` and `make_vec` accept the options of `agentgym.make` and raise the same
+errors.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_errors_are_the_same(options: dict[str, Any]) -> None:
     for make in (gymnasium.make, gymnasium.make_vec):
         with pytest.raises(type(own.value)) as gym:
             make(env_id, **options)
-        # Gymnasium adds the arguments to a TypeError, and nothing to other errors.
+        # Gymnasium appends the arguments to a TypeError only.
         assert str(gym.value).startswith(str(own.value))
 
 
@@ -123,7 +125,7 @@ def test_gymnasium_keeps_its_modes_of_rendering() -> None:
 
 
 def test_vector_env(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example of `examples/` plays the same episodes in processes and without them."""
+    """The example in `examples/` plays the same episodes with and without processes."""
     example = importlib.import_module("examples.vector_env")
     means = {example.main(["--steps", "20", "--mode", mode]) for mode in ("async", "sync")}
     lines = capsys.readouterr().out.splitlines()

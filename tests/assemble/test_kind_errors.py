@@ -1,6 +1,4 @@
-"""Wrong values of options are as kindly refused in the API as on the command line, whoever takes
-them.
-"""
+"""The Python API explains wrong option values as helpfully as the command line."""
 
 from __future__ import annotations
 
@@ -126,7 +124,7 @@ def test_a_wrong_name_or_number_elsewhere_too(make_it: Callable[[], object], tex
 
 
 def play(env_id: str, depth: int = 1, greedy: bool = False) -> OraclePolicy:
-    """Stand for a policy of a user's."""
+    """A user's policy."""
     policy = OraclePolicy(env_id)
     policy.given = depth, greedy  # type: ignore[attr-defined]
     return policy

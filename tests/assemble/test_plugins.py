@@ -1,4 +1,4 @@
-"""Worlds of other packages: the entry-point group, `module:World`, and packages that are broken."""
+"""Worlds of other packages: the entry-point group, `module:World`, and broken packages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WORLD = MODULE.partition("agentgym.register")[0]
 
 
 def world_named(name: str) -> str:
-    """The code of a world of this name."""
+    """Return the code of a world with this name."""
     return WORLD.replace("GuessWorld", name)
 
 
 PRESETS = "agentgym.register(OwnGuess, presets={'wide': {'highest': 99}}, namespace='two_bench')\n"
-PACKAGES = {  # the code of each, and what it writes into the group
+PACKAGES = {  # the code of each package and its entry in the group
     "one_bench": (world_named("PlugGuess"), "guess = one_bench:PlugGuess"),
     "two_bench": (world_named("OwnGuess") + PRESETS, "all = two_bench"),
     "bad_bench": ("1 / 0", "bad = bad_bench:BadGuess"),
@@ -55,7 +55,7 @@ assert agentgym.resolve("PlugGuess") == "one_bench/PlugGuess-v0"
 
 
 def install(folder: Path) -> None:
-    """Write packages as they are once they are installed."""
+    """Write packages as an installer leaves them."""
     for name, (code, entry) in PACKAGES.items():
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
         info = folder / f"{name}-1.0.dist-info"
@@ -66,7 +66,7 @@ def install(folder: Path) -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of installed packages, whose worlds are forgotten afterwards."""
+    """Yield a folder of installed packages whose worlds are forgotten afterwards."""
     install(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with forgotten_worlds():

@@ -1,4 +1,4 @@
-"""Worlds that are registered by their path: their modules are imported when they are first used."""
+"""A world registered by its path imports its module on first use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ agentgym.register(GuessWorld, presets={"wide": {"highest": 99}})
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of modules whose worlds are forgotten afterwards."""
+    """Yield a folder of modules whose worlds are forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)
     tables: list[dict[str, Any]] = [registry._worlds, registry._teams, gymnasium.registry]
     before = [dict(table) for table in tables]
@@ -79,7 +79,7 @@ def test_a_world_registered_by_path_is_imported_when_it_is_made(modules: Path) -
     assert (entry.path, entry.options) == ("lazy_guess:GuessWorld", {"highest": 99})
     spec = gymnasium.spec("agentgym/GuessWorld-wide-v0")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the module registers its world again, which is no news
+        warnings.simplefilter("error")  # the module may register its world again without a warning
         env = gymnasium.make("agentgym/GuessWorld-wide-v0")
     assert agentgym.tool_env(env).world_class is entry.world is sys.modules["lazy_guess"].GuessWorld
     assert gymnasium.spec(spec.id) is spec

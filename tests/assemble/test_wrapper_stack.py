@@ -1,6 +1,4 @@
-"""Strategies and oracles register themselves; those of users are as good as those of the
-package.
-"""
+"""Strategies and oracles register themselves, and users' ones work like those of the package."""
 
 from __future__ import annotations
 
@@ -89,7 +87,7 @@ agentgym.register(GuessWorld)
 
 
 class Cheer(HintOracle):
-    """An oracle from outside the package."""
+    """An oracle from another package."""
 
     tag = "cheer"
 
@@ -98,7 +96,7 @@ class Cheer(HintOracle):
 
 
 class Shout(ContextWrapper):
-    """A strategy from outside the package: it marks the newest message."""
+    """A strategy from another package that marks the newest message."""
 
     stage = Stage.CLEAR_TOOL_RESULTS
 
@@ -112,7 +110,7 @@ class Shout(ContextWrapper):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """What is registered here is forgotten afterwards."""
+    """Forget the registrations of a test afterwards."""
     register_strategy("shout", Shout)
     register_oracle("E", "cheer", Cheer, lambda arm, scope: {"hint_scope": scope})
     yield

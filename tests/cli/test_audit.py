@@ -1,4 +1,4 @@
-"""The command `audit`, and the overlap that `score` reports."""
+"""The command `audit`, and the overlap reported by `score`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     out, log = tmp_path / "ablation", tmp_path / "train.jsonl"
     size = ("--horizons", "2", "--episodes", "4", "--workers", "1", "--oracles", "none")
     assert command("ablate", "--world", "ListWorld", *size, "--out", str(out)).returncode == 0
-    # An ablation of two turns has four items, of which one is removed.
+    # A two-turn ablation has four items, one of which is removed.
     training = agentgym.spec("ListWorld", items=4, removals=1)
     assert len(list(collect(OraclePolicy("ListWorld"), training, range(3, 9), log=log))) == 6
     shown = command("score", str(out), "--train", str(log))

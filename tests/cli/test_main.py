@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it."""
+"""The command line as a user runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.helpers import PATIENCE
 def command(
     *arguments: str, typed: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process; where it is to see a folder of the user's, as a program."""
+    """Run the command in this process, or as a program if it must import from the user's folder."""
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
@@ -302,15 +302,14 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     assert [row["success"] for row in rows] == [1.0] * 12
 
 
+# A shell shows both as 130. Python ends itself by the signal if the interrupt arrives inside
+# `exec`, such as during the definition of a dataclass.
 INTERRUPTED = (130, -signal.SIGINT)
-"""Both are 130 in a shell. Python ends itself by the signal if the interrupt was first raised in the
-`exec` of a text, such as the methods of a dataclass that is defined then.
-"""
 
 
 @pytest.mark.rotation
 def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
-    # What runs in the background of a script ignores interrupts, and so would what it starts.
+    # Background jobs of a script ignore interrupts, and so would their children.
     python = ["env", "--default-signal=INT", sys.executable]
     line = [
         *python,
@@ -339,7 +338,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "delay"),
     [
-        ("ablate --episodes 200 --workers 2", 0.5),  # while it loads
+        ("ablate --episodes 200 --workers 2", 0.5),  # during the imports
         ("ablate --episodes 200 --workers 2", 2.0),
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
         ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
@@ -363,8 +362,8 @@ def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay
         text=True,
         start_new_session=True,
     )
-    time.sleep(delay)  # whatever it does by then, on a quick or on a busy machine
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, which reaches the workers too
+    time.sleep(delay)  # the test must pass at any stage that the command has reached
+    os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers too
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
     assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)

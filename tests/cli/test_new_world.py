@@ -1,4 +1,4 @@
-"""`agentgym new-world` makes a package that installs, passes its tests and is played as it is."""
+"""`agentgym new-world` creates a package that installs, passes its tests and can be played."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def execute(folder: Path, *words: str) -> str:
-    """Run a module of Python where the package is installed, and return what it shows."""
+    """Run a Python module where the package is installed and return its output."""
     path = os.pathsep.join((str(folder / "site"), *filter(None, sys.path), str(ROOT)))
     shown = subprocess.run(
         [sys.executable, "-m", *words],

@@ -1,4 +1,4 @@
-"""The command `view`, run as a user runs it."""
+"""The command `view` as a user runs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_run_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:
-    # Who was started in the background ignores the signal.
+    # A background process ignores the signal.
     line = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym", "view"]
     line += [str(write_run(tmp_path)), "--no-browser"]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Views with one fault each, which the laws of the context wrappers have to notice."""
+"""Views with one fault each, which the laws of the context wrappers must detect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Changes = list[tuple[Message, Message | None]]
 
 
 class PinnedMayGo(ContextView):
-    """Edits any message, as if none were pinned."""
+    """Edits pinned messages too."""
 
     def apply(self, strategy: str, edits: Edits, *args: Any, **kwargs: Any) -> int:
         pinned, self._pinned = self._pinned, set()
@@ -28,7 +28,7 @@ class PinnedMayGo(ContextView):
 
 
 class NotSticky(ContextView):
-    """Forgets an edit as soon as it is made."""
+    """Forgets an edit at once."""
 
     def apply(self, strategy: str, edits: Edits, *args: Any, **kwargs: Any) -> int:
         before = dict(self.overlay)
@@ -38,28 +38,28 @@ class NotSticky(ContextView):
 
 
 class Gain(int):
-    """A difference that is never too small, unless there is none."""
+    """A minimum gain that every edit meets unless it gains nothing."""
 
     def __lt__(self, other: int) -> bool:
         return int(self) == 0
 
 
 class Generous(int):
-    """A count of tokens from which more may be taken than there is."""
+    """A token count that allows removing more than there is."""
 
     def __sub__(self, other: int) -> Gain:
         return Gain(int(self) - int(other))
 
 
 class EditsMayGrow(ContextView):
-    """Makes edits that are longer than what they replace."""
+    """Makes edits longer than the original."""
 
     def count(self, messages: Iterable[Message]) -> int:
         return Generous(super().count(messages))
 
 
 class ByPosition(ContextView):
-    """Edits the message of the log that stands where the one asked for stands among those shown."""
+    """Confuses positions in the log with positions in the view."""
 
     log: tuple[Message, ...] = ()
 
@@ -74,21 +74,21 @@ class ByPosition(ContextView):
 
 
 class Unbooked(int):
-    """A count of tokens that adds nothing to an account."""
+    """A token count that never reaches the report."""
 
     def __radd__(self, other: int) -> int:
         return other
 
 
 class RemovalsNotBooked(ContextView):
-    """Leaves what edits take away out of the accounts."""
+    """Omits removed tokens from the report."""
 
     def count(self, messages: Iterable[Message]) -> int:
         return Unbooked(super().count(messages))
 
 
 class NewestStays(ContextView):
-    """Keeps the newest message as it was, beside what becomes of it."""
+    """Keeps the original of the newest message next to its edit."""
 
     newest_before: Message | None = None
 
@@ -100,12 +100,12 @@ class NewestStays(ContextView):
 
 
 def no_pair_guard(shown: Sequence[Message], edits: Edits) -> Changes:
-    """Let a call go without its result, and a result without its call."""
+    """Separate a call from its result."""
     return [(message, edits.get(message.id, message)) for message in shown]
 
 
 def newest_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the newest turn go: what `apply` was asked for is done, whatever was taken out of it."""
+    """Hide the newest turn if `apply` is asked to."""
     whole_turns: Callable[[Sequence[Message], Edits], Changes] = agentgym.wrappers.view._whole_turns
     asked: dict[str, Message | None] = {}
 

@@ -1,5 +1,5 @@
-"""A tool of any world that breaks after it has done its work: the work is undone, the step goes on,
-and the episode can still be solved, alone, in a team, from code and over MCP.
+"""If a tool of any world fails after its work, the work is undone, the episode continues and can
+still be solved: alone, in a team, from code and over MCP.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDS = [entry.id for entry in worlds()]
 
 
 def plant(env: ToolEnv, name: str, error: BaseException) -> Any:
-    """Let a tool do its work and then raise; return what repairs it."""
+    """Let a tool work and then raise; return a function that repairs it."""
     bound = env._tools[name]
     working = bound.method
 
@@ -39,7 +39,7 @@ def plant(env: ToolEnv, name: str, error: BaseException) -> Any:
 
 
 def break_once(env: ToolEnv, reply: str, names: set[str]) -> None:
-    """Play a reply whose tools break, and compare."""
+    """Play a reply whose tools fail, and compare the states."""
     turn, before = env.world.turn, pickle.dumps(public_state(env.world))
     repairs = [plant(env, name, MemoryError("xyzzy")) for name in names]
     chat, reward, terminated, truncated, info = env.step(reply)
@@ -125,7 +125,7 @@ def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     assert "xyzzy" not in chat.messages[-1].text
     assert [fault.tool for fault in info["detail"].faults] == [call.name]
     assert pickle.dumps(public_state(inner.world)) == before
-    # The program itself breaks after its calls were made: they are undone with it.
+    # The program fails after its calls succeeded, so they are undone with it.
     repair = plant(inner, "run_python", LookupError("xyzzy"))
     code = f"print({call.name}(**{call.arguments!r}))"
     chat, *_, info = env.step(render(ToolCall("run_python", {"code": code})))
@@ -185,5 +185,5 @@ def test_labels_and_rollouts_survive_a_scorer_that_breaks(monkeypatch: pytest.Mo
     played = rollout(make(env_id, labels=True), OraclePolicy(env_id), 0)
     assert played.failure == "the scorer broke"
     broken = [step for step in played.steps if step.info["detail"]["faults"]]
-    assert len(broken) > 1  # each that changed the office, and the end
+    assert len(broken) > 1  # every tool that changed the office, and the end
     assert {step.info["optimal"] for step in broken} == {None}

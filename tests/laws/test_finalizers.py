@@ -1,5 +1,5 @@
-"""What is dropped is released wherever the garbage collector runs: also in a thread that holds a
-lock, which a finalizer that asked for the same lock would wait for without end.
+"""Finalizers release resources wherever the garbage collector runs, even in a thread that holds a
+lock that the finalizer might request.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from agentgym.training.rollout.endpoints import endpoint
 
 
 class EagerLock:
-    """A lock under which the garbage collector runs each time; where a thread would wait for
-    itself it raises.
-    """
+    """A lock that collects garbage on each acquisition and raises instead of deadlocking."""
 
     def __init__(self) -> None:
         self._lock, self._owner = threading.Lock(), 0
@@ -54,7 +52,7 @@ class EagerThreading(ModuleType):
 
 
 class IdleClient:
-    """A client of an endpoint that is asked nothing."""
+    """An endpoint client without requests."""
 
     async def ask(self, question: str) -> tuple[str, None]:
         raise NotImplementedError
@@ -64,7 +62,7 @@ class IdleClient:
 
 
 class Endpoint(endpoint.HttpClient[Any, Any, Any]):
-    """An endpoint whose lane is open."""
+    """An endpoint with an open lane."""
 
     def __init__(self) -> None:
         super().__init__(endpoint.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
@@ -75,7 +73,7 @@ class Endpoint(endpoint.HttpClient[Any, Any, Any]):
 
 
 class Bench(workbench.Workbench):
-    """A sandbox that has run a program."""
+    """A sandbox after a program."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +103,7 @@ def test_what_is_dropped_is_released_under_any_lock(
         monkeypatch.setattr(module, "threading", EagerThreading("threading"))
     database._host_of.cache_clear()
     make = MAKERS[module]
-    gc.freeze()  # what was there before is not looked at each time
+    gc.freeze()  # skip older objects in each collection
     cycle: list[Any] = [make()]
     dropped = weakref.ref(cycle[0])
     cycle.append(cycle)

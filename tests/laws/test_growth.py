@@ -1,8 +1,8 @@
-"""Work grows with a reply no faster than its length, whatever it holds, whatever watches it.
+"""Work grows at most linearly with a reply's length, whatever its text and the wrappers.
 
-Work is counted in calls of functions, at two lengths. What functions written in C do in one call,
-such as matching a pattern, is not in that count, so the same texts are also played at full length,
-where anything in quadratic time would take minutes.
+Work is the number of function calls at two lengths. A single call into C, such as a regular
+expression match, counts once, so the same texts are also played at full length, where quadratic
+time would take minutes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ from tests.helpers import calls_of
 from tests.wrappers.context_worlds import Env, ToolBox
 
 SHORT, LONG = 8_000, 64_000
+# Maximum ratio of work for a text eight times as long. It may be read a second time to explain a
+# refusal; quadratic growth would give 64.
 STEEPEST = 20
-"""Times the cost of the short text that one eight times as long may have: it may be read twice,
-once to explain why it is refused. With the square it would be 64 times.
-"""
+# Extra calls allowed for a strategy that acts only on the long text.
 MARGIN = 5_000
-"""Calls of a strategy that acts on the long text alone."""
 BUDGET = ContextBudget(2_000, 0, "heuristic")
 DIALECTS: list[Any] = ["auto", "json", "python"]
 STACKS: dict[str, Callable[[Env], Env]] = {
@@ -60,7 +59,7 @@ WORLDS = ("PuzzleWorld", "LongContextQA", "SearchWorld", "DocumentWorld", "GridW
 
 
 def replies(name: str, size: int, dialect: str) -> Iterator[str]:
-    """The replies of a kind: as it is, as a thought, and as what a tool says back."""
+    """Return the replies of a kind: plain, as a thought, and as a tool result."""
     if name in REPLIES:
         yield REPLIES[name]("say", "text", size)
         return
@@ -71,7 +70,7 @@ def replies(name: str, size: int, dialect: str) -> Iterator[str]:
 
 
 def play(env: Env, actions: list[str]) -> None:
-    """Play replies, each with two short ones after it, by which it becomes old."""
+    """Play replies, each followed by two short ones that make it old."""
     for action in actions:
         for reply in (action, render(ToolCall("echo", {}), "json"), "I go on."):
             _, _, terminated, truncated, _ = env.step(reply)
@@ -80,7 +79,7 @@ def play(env: Env, actions: list[str]) -> None:
 
 
 def sample(kinds: list[str], family: str) -> list[str]:
-    """Some of the kinds, which rotate with the seed of the sample; all in exhaustive runs."""
+    """Return some of the kinds, rotating with the sample; all of them in exhaustive runs."""
     drawn = sampling.current
     if drawn.whole or drawn.one_in == 1:
         return kinds
@@ -89,16 +88,16 @@ def sample(kinds: list[str], family: str) -> list[str]:
 
 
 def too_steep(cost: Callable[[int], int]) -> str:
-    """The counts at two lengths, if the longer one costs more than in proportion; else nothing."""
+    """Return the work at two lengths if it grows more than linearly, else nothing."""
     short, long = cost(SHORT), cost(LONG)
     return f"{short} calls, then {long}" if long > STEEPEST * short + MARGIN else ""
 
 
 def steep_kinds(make_env: Callable[[], Env], dialect: str, kinds: list[str]) -> list[str]:
-    """The kinds of replies whose cost grows faster than their length."""
+    """Return the kinds of replies whose work grows faster than their length."""
 
     def cost(name: str, size: int) -> int:
-        counter.cache_clear()  # what was counted in another test is not counted again
+        counter.cache_clear()  # otherwise counts of earlier tests are reused
         env = make_env()
         env.reset(seed=0)
         return calls_of(play, env, list(replies(name, size, dialect)))
@@ -132,7 +131,7 @@ def test_work_of_worlds_grows_no_faster_than_a_reply(env_id: str) -> None:
 
 
 class Quadratic(ToolBox):
-    """A world one of whose tools takes work that grows with the square of a text."""
+    """A world with a tool of quadratic time."""
 
     @tool
     def say(self, text: str) -> str:
@@ -153,7 +152,7 @@ def test_the_law_finds_work_that_grows_with_the_square() -> None:
 
 
 def test_replies_of_full_length_are_read_and_counted_at_once() -> None:
-    """Each would take minutes if a pattern or the merging of tokens took quadratic time."""
+    """A pattern or a token merge with quadratic time would take minutes."""
     for name in sample([*TEXTS, *REPLIES], "full length"):
         text = (
             REPLIES[name]("say", "text", MAX_REPLY_CHARS)

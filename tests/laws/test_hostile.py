@@ -1,5 +1,5 @@
-"""Whatever a model writes is data: it never raises, never changes a world it does not fit, and
-is answered with what is wrong.
+"""Model-written text never raises, never changes a world that refuses it, and gets an answer that
+explains the error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fence(body: str) -> str:
 
 
 def hostile(tool: str) -> list[str]:
-    """Replies that a world must refuse, around the name of one of its tools."""
+    """Return replies that a world must refuse, built around one of its tools."""
     right = tag(f'{{"name": "{tool}", "arguments": {{}}}}')
     bad_arguments = [
         '{"id": true}',
@@ -97,10 +97,9 @@ def hostile(tool: str) -> list[str]:
 def tools(env_id: str) -> list[str]:
     try:
         offered = tool_env(make(env_id)).tools
-    except MissingRequirement:  # the test says so when it is skipped
+    except MissingRequirement:  # the skipped test reports it
         return [""]
-    # A call without arguments is right for some tools of an office; two of the others stand for its
-    # servers.
+    # Calls without arguments are valid for some office tools; two others represent its servers.
     picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]
     return picked if env_id in OFFICE else [tool.name for tool in offered]
 
@@ -112,7 +111,7 @@ def test_hostile_replies_change_nothing_and_explain_themselves(
     env_id, tool = env_and_tool
     env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
-    # What a world takes as an answer in prose is no hostile reply there.
+    # Prose that a world accepts as an answer is not hostile there.
     replies = [reply for reply in hostile(tool) if env.world.final_answer(reply) is None]
     assert len(replies) >= 60
     before = public_state(env.world)

@@ -1,8 +1,8 @@
-"""No regular expression of the package takes quadratic time, on any text.
+"""No regular expression of the package takes quadratic time on any text.
 
-Time is not measured: three shapes of patterns are looked for that take it, and what matches none
-of these is linear but for rare cases. The patterns are those that modules hold compiled and those
-written out in calls of `re`.
+The test does not measure time. It searches for three pattern shapes that take quadratic time; apart
+from rare cases, all others are linear. It covers compiled patterns in modules and patterns in calls
+of `re`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pytest
 import agentgym
 
 PACKAGE = Path(agentgym.__file__).parent
-MANY = 256  # repeats of more than this have no limit that matters
+MANY = 256  # larger repeat limits count as unlimited
 ALPHABET = string.printable + "é\u0301漢│\u00a0"
 SEARCHES = ("search", "findall", "finditer", "sub", "subn", "split")
 REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
-EXEMPT = {  # file and name of a pattern: why it takes linear time nevertheless
+EXEMPT = {  # file and name of a pattern: the reason why it is linear
     ("envs/agentlongbench/scoring.py", "_TAG"): "matched up to the last end only",
     ("oracles/teams.py", "_STATE"): "matched up to the last end only",
     ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
@@ -42,7 +42,7 @@ Nodes = Sequence[tuple[Any, Any]]
 
 
 def letters(nodes: Nodes, first: bool = False) -> frozenset[str]:
-    """The characters that a piece of a pattern can hold at all, or begin with."""
+    """Return the characters that a piece of a pattern can contain, or start with."""
     found: frozenset[str] = frozenset()
     for node in nodes:
         found |= _of(*node, first)
@@ -66,7 +66,7 @@ def _of(op: Any, value: Any, first: bool) -> frozenset[str]:
 
 
 def _takes(op: Any, value: Any, character: str) -> bool:
-    """Whether one piece of a pattern matches one character."""
+    """Return whether a piece of a pattern matches a character."""
     if op is ops.ANY:
         return character != "\n"
     if op is ops.LITERAL:
@@ -94,7 +94,7 @@ def unlimited(node: tuple[Any, Any]) -> bool:
 
 
 def nullable(node: tuple[Any, Any]) -> bool:
-    """Whether a piece may match nothing."""
+    """Return whether a piece may match nothing."""
     op, value = node
     if op in (*REPEATS, ops.POSSESSIVE_REPEAT):
         return value[0] == 0 or all(map(nullable, value[2]))
@@ -106,7 +106,7 @@ def nullable(node: tuple[Any, Any]) -> bool:
 
 
 def flat(nodes: Nodes) -> list[tuple[Any, Any]]:
-    """A sequence with its plain groups opened."""
+    """Return a sequence with its plain groups inlined."""
     opened: list[tuple[Any, Any]] = []
     for op, value in nodes:
         opened += flat(value[3]) if op is ops.SUBPATTERN else [(op, value)]
@@ -114,7 +114,7 @@ def flat(nodes: Nodes) -> list[tuple[Any, Any]]:
 
 
 def branches(nodes: Nodes) -> Iterator[list[tuple[Any, Any]]]:
-    """The ways through a pattern, its alternatives taken apart at every level."""
+    """Return the paths through a pattern, with alternatives expanded at every level."""
     opened = flat(nodes)
     for place, (op, value) in enumerate(opened):
         if op is ops.BRANCH:
@@ -125,7 +125,7 @@ def branches(nodes: Nodes) -> Iterator[list[tuple[Any, Any]]]:
 
 
 def faults(pattern: str, flags: int, method: str) -> Iterator[str]:
-    """The shapes in a pattern that take quadratic time."""
+    """Return the shapes in a pattern that take quadratic time."""
     parsed = parser.parse(pattern, flags)
     tree = list(parsed)
     if parsed.state.flags & re.DOTALL:
@@ -137,7 +137,7 @@ def faults(pattern: str, flags: int, method: str) -> Iterator[str]:
 
 
 def _with_dots(nodes: Any) -> Any:
-    """The same pattern with `[\\s\\S]` in place of dots that match a line feed too."""
+    """Return the pattern with `[\\s\\S]` in place of dots that match newlines."""
     if isinstance(nodes, (list, parser.SubPattern)):
         return [_with_dots(node) for node in nodes]
     if not isinstance(nodes, tuple):
@@ -148,7 +148,7 @@ def _with_dots(nodes: Any) -> Any:
 
 
 def _neighbours(way: Nodes, method: str) -> Iterator[str]:
-    """Two repeats side by side that can share the same characters."""
+    """Find adjacent repeats that can match the same characters."""
     for place, node in enumerate(way):
         if not unlimited(node):
             continue
@@ -162,7 +162,7 @@ def _neighbours(way: Nodes, method: str) -> Iterator[str]:
 
 
 def _starts(way: Nodes) -> Iterator[str]:
-    """A repeat that a search tries from each of its places, or again after each beginning."""
+    """Find a repeat that a search restarts at each position."""
     guarded = False
     before: list[tuple[Any, Any]] = []
     for place, node in enumerate(way):
@@ -179,7 +179,7 @@ def _starts(way: Nodes) -> Iterator[str]:
 
 
 def patterns() -> Iterator[tuple[str, str, str, int, str]]:
-    """File, name or line, pattern, flags and method of each use."""
+    """Yield file, name or line, pattern, flags and method of each use."""
     for path in sorted(PACKAGE.rglob("*.py")):
         file = str(path.relative_to(PACKAGE))
         source = path.read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
-"""A call that is refused changes nothing, the clock of the episode included: over every tool of
-every world, with calls drawn from the schemas and from what is in the state.
+"""A refused call changes nothing, including the episode's clock. All tools of all worlds are called
+with arguments from their schemas and from the state.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agentgym.text.tools import Tool, ToolError, tools_of
 from tests.helpers import needs_workbench, public_state
 from tests.sampling import OFFICE
 
+# Tools that start a process. A call takes 0.1 s, so few are drawn.
 PROGRAMS = ("run_command", "execute_command", "python_execute")
-"""Tools that start a process: their calls take a tenth of a second each, so few are drawn."""
 
 WORDS: tuple[Any, ...] = (
     *("", " ", "0", "no such thing", "x" * 70_000, "../../etc/passwd", "/etc/passwd", "/workspace"),
@@ -39,7 +39,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def values_in(world: Any) -> list[Any]:
-    """Ids, names, paths and numbers that occur in the state of an office."""
+    """Return ids, names, paths and numbers from the state of an office."""
     office = getattr(world, "office", None)
     found: dict[Any, None] = {}
     for server in office.toolsets() if office is not None else ():
@@ -55,7 +55,7 @@ def values_in(world: Any) -> list[Any]:
 
 
 def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: Any) -> Any:
-    """A value that fits a schema, mostly."""
+    """Return a value that usually fits a schema."""
     if "$ref" in schema:
         return draw(types[schema["$ref"].rsplit("/", 1)[-1]], pool, rng, types)
     if "anyOf" in schema:
@@ -76,7 +76,9 @@ def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: 
 def calls_of(
     tool: Tool, pool: list[Any], rng: random.Random, count: int
 ) -> Iterator[dict[str, Any]]:
-    """Calls of a tool: without arguments, with wrong keys and types, and with likely values."""
+    """Yield calls of a tool: without arguments, with wrong keys and types, and with plausible
+    values.
+    """
     properties = tool.parameters.get("properties", {})
     required, types = tool.parameters.get("required", []), tool.parameters.get("$defs", {})
     yield {}
@@ -96,7 +98,7 @@ def calls_of(
 
 
 def check(tool: Tool, env: ToolEnv, rng: random.Random, count: int) -> int:
-    """Try the calls of a tool; how many were refused."""
+    """Try a tool's calls and return the number of refusals."""
     refused = 0
     start = env.snapshot()
     pool = values_in(env.world)
@@ -113,13 +115,13 @@ def check(tool: Tool, env: ToolEnv, rng: random.Random, count: int) -> int:
 
 
 def played(env_id: str) -> ToolEnv:
-    """An env in the middle of an episode."""
+    """Return an env in the middle of an episode."""
     env = tool_env(make(env_id, max_failed_rounds=None, on_fault="raise"))
     chat, _ = env.reset(seed=4)
     policy = OraclePolicy(env_id)
     for _ in range(2):
         chat = env.step(policy([chat])[0].text)[0]
-        if env.over:  # an answer is all that there is to do
+        if env.over:  # the world only takes an answer
             chat, _ = env.reset(seed=4)
     return env
 

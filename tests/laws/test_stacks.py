@@ -1,5 +1,5 @@
-"""Stacks: their order, their budget, their specs, and every strategy on every world, arm and
-way of stepping.
+"""Wrapper stacks: their order, budget and specs, and every strategy in every world, arm and way of
+stepping.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ def test_wrong_contexts_are_refused(options: dict[str, Any], message: str) -> No
 
 
 def tight(env_id: str, context: str, room: int = 350, **options: Any) -> Env:
-    """An env whose window holds the task and some turns."""
+    """Return an env whose window fits the task and a few turns."""
     env = make(env_id, context=context, window=10**6, **options)
     tokens = max(env.reset(seed=seed)[1]["context"].tokens for seed in range(2))
     return make(env_id, context=context, window=tokens + room, **options)
 
 
 def check(trajectory: Trajectory) -> None:
-    """The accounts of an episode, against the chats themselves."""
+    """Compare an episode's usage report with the chats."""
     before = None
     for step in trajectory.steps:
         record = step.info["context"]
@@ -193,15 +193,13 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 
 @pytest.mark.rotation(env_id=IDS)
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
-    """With compaction it solves what does not fit the window."""
+    """With compaction, the oracle policy solves an episode that exceeds the window."""
     try:
         sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
-    except (
-        ValueError
-    ) as error:  # the plan of an office task may have the same number of steps at every size
+    except ValueError as error:  # an office plan may have the same number of steps at every size
         pytest.skip(str(error))
-    # What does not fit beside the newest results is trimmed before it can be summed up: the window
-    # has to hold a few of them.
+    # Results that do not fit next to the newest are trimmed before a summary, so the window must
+    # hold a few.
     steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
     env = tight(
@@ -217,7 +215,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
         summaries += sum(step.info["context"]["phase"] == "summary" for step in trajectory.steps)
         ended = trajectory.steps[-1].info["detail"]["ended"]
         assert trajectory.reward == 1.0 or ended == "context_overflow"
-    # The one office task that is played may end before six of its longest results have come.
+    # The single office task may end before six of its longest results.
     assert summaries or is_office(env_id)
 
 
@@ -268,7 +266,7 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    """The trajectory length, counted a second way: every message once, as it was when it was
+    """The trajectory length, counted independently: every message once, in the form in which it was
     first shown.
     """
     for context, scope in product(
@@ -295,7 +293,7 @@ def test_usage_is_what_the_chats_say() -> None:
             counter.length(step.reply.text) for step in trajectory.steps
         )
         assert found.edits > 0 or context in ("none", "awareness")
-        if context != "none":  # where nothing is trimmed before it was counted
+        if context != "none":  # the cases in which nothing is trimmed before it is counted
             assert found.trajectory_tokens == sum(first.values())
         assert found.hidden_tool_tokens == 0
         assert (found.summary_tokens > 0) == ("compaction" in context)

@@ -1,5 +1,5 @@
-"""Laws of every registered team: PettingZoo finds nothing to say, scripted teams solve it, all
-of its forms play alike.
+"""Laws of every registered team: PettingZoo's checks pass, scripted teams solve it, and all its
+interfaces play alike.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import agentgym
 from agentgym import ARMS, aec_env, make, parallel_env, teams
 
-with warnings.catch_warnings():  # what PettingZoo's own dependencies say when they load
+with warnings.catch_warnings():  # warnings from PettingZoo's own imports
     warnings.simplefilter("ignore")
     from pettingzoo.test import (
         api_test,
@@ -37,7 +37,7 @@ from agentgym.oracles import TeamPolicy
 from agentgym.oracles.hints import split_hints
 
 IDS = [entry.id for entry in teams()]
-UNAVOIDABLE = (  # a chat is no array, and a text no number
+UNAVOIDABLE = (  # a chat is not an array, and a text not a number
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be",
     "Action space for each agent probably should be",
@@ -53,7 +53,7 @@ def only_unavoidable_warnings() -> Iterator[None]:
 
 
 def play(env: Any, policy: Any, seed: int) -> Any:
-    """Play a team in its Gymnasium form; the last step's results."""
+    """Play a team through its Gymnasium interface and return the last step."""
     chat, _ = env.reset(seed=seed)
     over = False
     while not over:
@@ -91,9 +91,7 @@ def test_the_conversions_pass_too(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
-        """With seeded random calls, since the test does not seed them, and some of them end the
-        task.
-        """
+        """Random calls are seeded here because PettingZoo's test does not, and some end the task."""
 
         def seeded(env: Any) -> Any:
             for agent in env.possible_agents:
@@ -132,7 +130,7 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
             True,
             "world",
         )
-        share = 0.5 if "-duel-" in env_id else 1.0  # rivals that play alike win in the same cycle
+        share = 0.5 if "-duel-" in env_id else 1.0  # equal rivals win in the same cycle
         assert info["detail"].report["team"]["rewards"] == dict.fromkeys(
             env.unwrapped.game.agents, share
         )
@@ -165,8 +163,8 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    """Whatever came in since a reply, and however often it was looked at, a chat is whole, with
-    hints of the cycle's begin.
+    """A chat is complete whatever arrived since the last reply and however often it was read, with
+    the hints of the cycle's start.
     """
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)

@@ -1,6 +1,4 @@
-"""The laws of the context wrappers, over random conversations, random stacks and all oracle
-arms.
-"""
+"""The laws of the context wrappers over random conversations, stacks and all oracle arms."""
 
 from __future__ import annotations
 
@@ -96,7 +94,7 @@ def test_the_conversations_reach_what_the_laws_are_about() -> None:
         assert met[event] >= 2, (
             event,
             met,
-        )  # what is drawn changes with the sources, from which hypothesis takes constants
+        )  # hypothesis takes constants from the sources, so draws change with them
 
 
 @pytest.mark.rotation
@@ -193,9 +191,7 @@ HOSTILE = [
 def test_what_looks_like_a_mark_of_a_wrapper_is_plain_text(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a counter that goes by length alone, a text of the same length leads to the same
-    edits.
-    """
+    """With a counter that only sees length, a text of equal length leads to the same edits."""
     counter = agentgym.TokenCounter("heuristic", lambda said: (len(said) + 3) // 4)
     monkeypatch.setattr(agentgym.wrappers.view, "counter", lambda name: counter)
     plain = "z" * len(text)

@@ -1,4 +1,4 @@
-"""ToolEnv: the protocol of an episode, on a small world that has everything a world can have."""
+"""ToolEnv: the protocol of an episode, on a small world with every feature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PICTURE = Image(b"\x89PNG", "a picture")
 
 
 class Clock:
-    """A toolset that a world offers if it is asked to."""
+    """A toolset that a world offers on request."""
 
     @tool
     def now(self) -> dict[str, int]:

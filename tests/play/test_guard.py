@@ -1,4 +1,6 @@
-"""Exceptions of our own code: the step goes on, the state is as it was, and the researcher is told."""
+"""If the package's own code raises, the step continues, the state stays unchanged, and the
+researcher is informed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tests.helpers import public_state
 
 
 class Panic(BaseException):
-    """An exception beside `Exception`, as a library in Rust raises it."""
+    """An exception outside `Exception`, such as a Rust library's panic."""
 
 
 class Unspeakable(Exception):
@@ -45,6 +47,7 @@ def recurse() -> int:
     return 1 + recurse()
 
 
+# The tool failures, by the argument that selects them.
 RAISES: dict[str, Any] = {
     "zero": lambda: 1 // 0,
     "recursion": recurse,
@@ -59,7 +62,6 @@ RAISES: dict[str, Any] = {
     "unspeakable": lambda: raise_(Unspeakable()),
     "group": lambda: raise_(ExceptionGroup("secret", [ValueError("secret")])),
 }
-"""Ways in which a tool can fail, by the argument that asks for them."""
 
 
 def raise_(error: BaseException) -> None:
@@ -72,7 +74,7 @@ class DeskConfig(Config):
 
 
 class Desk(World[DeskConfig]):
-    """A world whose tools change much and then may fail, and whose score is what was noted last."""
+    """A world whose tools change its state and then may fail, with the last noted score."""
 
     Config = DeskConfig
 
@@ -185,7 +187,7 @@ def step(env: Any, text: str) -> tuple[str, float, bool, StepInfo]:
 def test_a_tool_that_fails_is_undone_and_reported(how: str) -> None:
     env, twin = begun(), begun()
     for each in (env, twin):
-        each.step("no call")  # so that both are in the same turn
+        each.step("no call")  # puts both envs in the same turn
     before = pickle.dumps(public_state(env.world))
     text, reward, over, detail = step(env, write("fail", how=how))
     assert (text, reward, over, detail.errors) == (f"error: {FAULT}", 0.0, False, 1)
@@ -326,7 +328,7 @@ def test_a_world_that_does_not_repeat_itself_is_not_restored_wrongly() -> None:
 def test_a_result_of_any_length_that_is_not_repeated_shows(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log holds enough of each result to tell it from another, and of a long one no more."""
+    """The log keeps enough of each result to distinguish it, however long it is."""
     env = begun()
     monkeypatch.setattr(env._direct["note"], "method", lambda text: "x" * length)
     env.step(write("note", text="it is answered by other code"))
@@ -366,7 +368,7 @@ def test_restoring_works_after_a_snapshot_and_in_a_copy() -> None:
 
 
 class Scripted:
-    """A policy that ends each episode with a score, by its seed."""
+    """A policy that ends each episode with a score that depends on its seed."""
 
     def __init__(self, scores: list[str]) -> None:
         self.scores = iter(scores)

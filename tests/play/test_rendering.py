@@ -1,4 +1,4 @@
-"""Boards and pictures of worlds, drawn from what was shown."""
+"""Boards and pictures of worlds, drawn from what the agent has seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats of vector envs: the shared memory of Gymnasium's async ones, and all ways to reset."""
+"""Chats in vector envs: Gymnasium's shared memory, and all kinds of resets."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from agentgym.play.spaces import ChatSpace
 from tests.helpers import calls_of
 
 TOOLS = (Tool("look", "Look.", {"type": "object", "properties": {}}),)
-ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # more than a pipe holds, and a lone surrogate
+ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # more than a pipe's buffer, and a lone surrogate
 
 
 def writer_of(chats: SharedChats) -> SharedChats:
-    """The chats as a forked process has them: the same file, and a memory of its own."""
+    """Return the chats of a forked process: the same file but separate memory."""
     return SharedChats(len(chats), os.dup(chats._file))
 
 
 def random_chats(seed: int) -> Iterator[Chat]:
-    """Chats as wrappers show them: they grow, lose their tail, are edited and begin again."""
+    """Yield chats as wrappers change them: they grow, lose their tail, are edited and restart."""
     draw = random.Random(seed)
     chat = Chat()
     for k in range(60):
@@ -67,7 +67,7 @@ def test_what_is_written_is_read_however_often(seed: int) -> None:
     view, other = read_from_shared_memory(space, chats, n=3), writer_of(chats)
     for chat in random_chats(seed):
         write_to_shared_memory(space, 1, chat, other)
-        if draw.random() < 0.6:  # a reader may let some pass
+        if draw.random() < 0.6:  # a reader may skip some
             assert view[1] == chat
             assert view[1].tools == chat.tools
             assert copy.deepcopy(view) == (Chat(), chat, Chat())
@@ -124,7 +124,8 @@ def test_the_memory_goes_with_its_last_owner() -> None:
     gc.collect()
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(file)
-    assert os.fstat(twin._file).st_nlink == 0  # no folder lists it, so a killed process leaves none
+    # no folder lists the file, so a killed process leaves none
+    assert os.fstat(twin._file).st_nlink == 0
 
 
 STARTS = [
@@ -197,7 +198,8 @@ def test_every_way_to_reset_gives_what_single_envs_give(
                     assert infos["final_obs"][k] == results[k][4]["final_obs"]
                     assert infos["final_info"]["detail"][k] == results[k][4]["final_info"]["detail"]
             if autoreset == AutoresetMode.DISABLED and any(over):
-                assert list(shown) == chats  # until the caller resets, which leaves the rest alone
+                # until the caller resets; resetting one leaves the others unchanged
+                assert list(shown) == chats
                 shown, _ = envs.reset(seed=[40, 41], options={"reset_mask": np.array(over)})
                 for k in np.flatnonzero(over):
                     chats[k] = singles[k].reset(seed=40 + int(k))[0]
@@ -212,7 +214,7 @@ OPTIONS = {"items": 4, "removals": 2, "budget_slack": 1, "oracles": "S"}
 
 
 def _expected(env: Any, text: str, over: bool, autoreset: AutoresetMode) -> tuple[Any, ...]:
-    """What a vector env is to give for one of its envs, done by hand."""
+    """Return the expected observation of one sub-env, computed by hand."""
     if autoreset == AutoresetMode.NEXT_STEP and over:
         chat, info = env.reset()
         return chat, 0.0, False, False, info
@@ -236,4 +238,4 @@ def test_a_view_shows_the_newest_chats_without_a_copy() -> None:
         assert view[0].messages[: len(first[0].messages)] == tuple(first[0].messages)
     finally:
         envs.close()
-    assert len(view[0].messages) == len(first[0].messages) + 4  # it outlives the processes
+    assert len(view[0].messages) == len(first[0].messages) + 4  # the chat outlives the processes

@@ -1,4 +1,4 @@
-"""Spaces of actions and of observations, as Gymnasium compares them."""
+"""Action and observation spaces under Gymnasium's comparisons."""
 
 from __future__ import annotations
 

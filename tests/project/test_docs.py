@@ -1,5 +1,5 @@
-"""README and docs/ say what is so: code runs, commands and files exist, every world is named, and
-each wrapper has a page.
+"""README and docs/ are true: their code runs, their commands and files exist, every world is
+listed, and each wrapper has a page.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.training.rollout.endpoint_server import Answer, serving
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Folders in docs/ written by a site build.
 GENERATED = ("api", "servers", "worlds", "wrappers", "_build")
-"""Folders of docs/ that hold what a build of the site has left."""
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -47,7 +47,7 @@ EXAMPLES = [
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
-    """Run code as a script in a folder, and return what it prints."""
+    """Run code as a script in a folder and return its output."""
     shown = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
@@ -58,7 +58,7 @@ def run(code: str, folder: Path, **variables: str) -> str:
         env={**os.environ, **variables},
     )
     if "MissingRequirement" in shown.stderr:
-        raise SandboxUnavailable(shown.stderr)  # skips the test, if this host is the cause
+        raise SandboxUnavailable(shown.stderr)  # skips the test if the host is the cause
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 
@@ -80,7 +80,7 @@ def test_a_tutorial_runs_from_top_to_bottom(tutorial: str, tmp_path: Path) -> No
 
 @pytest.fixture
 def endpoint() -> Iterator[Mapping[str, str]]:
-    """Serve an agent that plans badly as a model of chat completions; yield how to reach it."""
+    """Serve a badly planning agent as a chat completions model; yield its connection settings."""
     agent = ControlPolicy("ListWorld", Deficits(planning=0.3))
 
     def reply(request: dict[str, Any], number: int) -> Answer:
@@ -109,8 +109,8 @@ def test_the_study_of_an_endpoint_finds_its_deficit(
 
 
 def snippets() -> Iterator[tuple[str, str, bool]]:
-    """Yield the page and the text of each line of a shell and of each code in prose, and whether it
-    is the latter.
+    """Yield the page and text of each shell line and each code span in prose, and whether it is a
+    span.
     """
     for page, text in PAGES.items():
         for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
@@ -126,15 +126,15 @@ COMMANDS = {
     for command in re.split(r"&&|#|;", text)
     if re.match(r"agentgym \w", command.strip())
 }
+# Parser errors for a command or option that prose names without its arguments.
 MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
-"""What the parser says of a command or option that prose names without its arguments."""
 
 
 def parse_command(words: list[str]) -> None:
-    """Parse a command line as the CLI would, without running it; raise what its parser raises."""
+    """Parse a command line as the CLI would, without running it; raise the parser's errors."""
     command: Any = typer.main.get_command(app)
     context = command.make_context(words[0], words[1:])
-    while hasattr(command, "commands"):  # a group of commands
+    while hasattr(command, "commands"):  # a command group
         rest = [*context._protected_args, *context.args]
         name, command, arguments = command.resolve_command(context, rest)
         context = command.make_context(name, arguments, parent=context)
@@ -158,7 +158,7 @@ def test_what_the_parser_refuses_is_noticed() -> None:
             parse_command(words.split())
 
 
-BUILT = "docs/_build"  # where `make site` writes
+BUILT = "docs/_build"  # the output of `make site`
 
 
 def test_targets_and_files_on_the_pages_exist() -> None:
@@ -179,7 +179,7 @@ def test_targets_and_files_on_the_pages_exist() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    """The build of the site checks those within docs/, README those into it."""
+    """The site build checks links within docs/, and this test checks README's."""
     broken = [
         (page, link)
         for page, text in PAGES.items()
@@ -210,7 +210,7 @@ def test_the_two_commands_are_targets_of_the_makefile_and_ci_runs_one() -> None:
 
 @pytest.fixture
 def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The package that generates pages, which stands in docs/."""
+    """Return the package that generates pages, in docs/."""
     monkeypatch.syspath_prepend(str(DOCS))
     import generate  # noqa: PLC0415 - as above
 

@@ -1,5 +1,5 @@
-"""The scripts of `examples/` do what they say, at their smallest; they are short and stand on the
-public surface of the package alone.
+"""The scripts in `examples/` keep their promises at the smallest size, are short and use only the
+public API.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-MAX_LINES = 60  # that are neither blank nor of the first docstring: about a screen
+MAX_LINES = 60  # about a screen, without blank lines and the docstring
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
 
 def main_of(name: str, *packages: str) -> Callable[[list[str]], Any]:
-    """The `main` of a script, whose packages are there."""
+    """Return a script's `main` if its packages are installed."""
     for package in packages:
         pytest.importorskip(package, reason=f"examples/{name}.py needs the package {package}")
     return importlib.import_module(f"examples.{name}").main
 
 
 def run(name: str, *arguments: str) -> str:
-    """What a script prints as a program of its own."""
+    """Return the output of a script run as a program."""
     command = [sys.executable, f"examples/{name}.py", *arguments]
     shown = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
@@ -45,7 +45,7 @@ def run(name: str, *arguments: str) -> str:
     return shown.stdout
 
 
-# What each script achieves.
+# Results of each script.
 
 
 @pytest.mark.rotation
@@ -72,7 +72,7 @@ def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_own_world() -> None:
-    """As a program, so that its world stays out of the registry of the other tests."""
+    """Runs as a program, so that its world stays out of the other tests' registry."""
     *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
     assert labels.startswith("optimal: [True")
     assert "False" not in labels
@@ -80,12 +80,12 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    """A guess is optimal just where the worse answer to it leaves a game that can be won."""
+    """A guess is optimal exactly if its worse answer leaves a winnable game."""
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 
     def wins(size: int, turns: int) -> bool:
-        """Whether a guess exists that wins for sure among so many numbers, by exhaustion."""
+        """Return whether some guess wins for certain among so many numbers, by exhaustive search."""
         if turns <= 0 or size <= 0:
             return size <= 0
         return any(wins(k, turns - 1) and wins(size - k - 1, turns - 1) for k in range(size))
@@ -104,7 +104,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
-    """As a program, so that its task stays out of the registry of the other tests."""
+    """Runs as a program, so that its task stays out of the other tests' registry."""
     pytest.importorskip("icalendar", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"
@@ -158,7 +158,7 @@ def test_grpo_trl(tmp_path: Path) -> None:
     assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
 
 
-# What is true of all of them.
+# Properties of all scripts.
 
 
 @each_script

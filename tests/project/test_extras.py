@@ -1,5 +1,5 @@
-"""Each extra brings all that its features need, also what libraries load without asking for it: a
-program for each runs where nothing else is to be seen.
+"""Each extra installs everything that its features need, including packages that libraries load
+lazily: one program per extra runs with nothing else importable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PROGRAMS = sorted(
     for path in (Path(__file__).parent / "features").glob("*.py")
     if path.stem not in ("__init__", "__main__", "small_model")
 )
+# Tool extras, and extras that need their own environment or a GPU.
 ELSEWHERE = {"bench", "dev", "docs", "test", "verifiers", "verl", "vllm"}
-"""Extras of tools, and those that need an environment of their own or a GPU."""
 
 
 def test_every_extra_has_a_program() -> None:

@@ -1,4 +1,4 @@
-"""The lock files of CI: whole, by hash, and of the versions that `constraints.txt` pins."""
+"""The lock files of CI are complete, hashed, and agree with the versions in `constraints.txt`."""
 
 import re
 import tomllib
@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / ".ci" / "locks").glob("*.txt"))
 LINE = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+) --hash=sha256:[0-9a-f]{64}")
+# Packages that an environment uses in a version other than the pinned one.
 FREE = {"adapters": {"mcp", "openai", "transformers"}}
-"""Packages that an environment takes in another version than the pinned one."""
 
 
 def versions(lock: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The commands of the papers' pages are run, at the smallest size; one in four each time."""
+"""The commands on the papers' pages run at the smallest size, one in four per run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from agentgym.oracles import OraclePolicy
 def make_policy(env_id):
     return OraclePolicy(env_id)
 """
+# Sizes for every command of a preset; the last occurrence of an option counts.
 SMALLEST = {
     "": "--horizons 4",
     "lumina": "--horizons 4 --world ListWorld",
@@ -25,9 +26,8 @@ SMALLEST = {
     "lore-hard": "--horizons 2 --world DocumentWorld",
     "loca": "--horizons 8k --world CourseAssistant",
 }
-"""Sizes that every command of a preset is run at; the last of an option counts."""
+# Commands that need no other command's file, no client, no person and no embedding of a database.
 ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b(?!.*wordllama).*")
-"""Commands that need no file of another one, no client, no person, and no embedding of a database."""
 ON_PAGES = sorted(
     {
         command
@@ -38,7 +38,7 @@ ON_PAGES = sorted(
 
 
 def shrink(command: str) -> list[str]:
-    """Return the words of a command with a policy that needs no model, at its smallest size."""
+    """Return a command's words with a policy that needs no model, at its smallest size."""
     words = shlex.split(
         re.sub(r"--policy (\w+=)?\S+", r"--policy \1my.module:make_policy", command)
     )[1:]

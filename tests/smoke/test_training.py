@@ -1,4 +1,4 @@
-"""Every engine of collection and every command of the command line, once, in this process."""
+"""Every collection engine and every command, once, in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.training.rollout.rollouts import collect
 
 
 class Awaiting(NoisyPolicy):
-    """A policy that the engine of coroutines can ask too."""
+    """A policy that the asyncio engine can await."""
 
     async def areply(self, chat: agentgym.Chat) -> agentgym.Reply:
         return self([chat])[0]

@@ -1,6 +1,4 @@
-"""Every world and every team, once: solved from the chat alone, worth nothing if nothing is
-done, exact when repeated.
-"""
+"""Every world and team once: solved from the chat alone, worth 0 without actions, deterministic."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from agentgym.training.rollout.trajectory import Trajectory
 from tests.sampling import is_office
 
 WORLDS = [entry.id for entry in worlds()]
+# One office task represents all, because they are split by one rule.
 TEAMS = [entry.id for entry in teams() if not is_office(entry.id) or "CourseAssistant" in entry.id]
-"""The office tasks are split by one rule, so that one of them stands for all."""
 
 
 @pytest.mark.parametrize("env_id", WORLDS)

@@ -1,4 +1,4 @@
-"""Every arm, context strategy and adapter, once, on a small world of its benchmark."""
+"""Every arm, context strategy and adapter once, on a small world of its benchmark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_arm_shows_its_hints_and_its_spec_rebuilds_it(arm: str, scope: str) -
 
 @pytest.mark.parametrize("context", [*STRATEGIES, "+".join(STRATEGIES)])
 def test_a_strategy_keeps_its_window_and_its_accounts(context: str) -> None:
-    # The tools of all strategies take as much again.
+    # The tools of all strategies double the size.
     window = 1_400 if context in STRATEGIES else 2_800
     env = make(
         "ListWorld", items=30, removals=12, context=context, window=window, oracles="S", labels=True

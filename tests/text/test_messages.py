@@ -1,5 +1,5 @@
-"""Messages and chats: immutable, cheap to grow, and understood by chat-completions APIs and
-chat templates.
+"""Messages and chats are immutable, grow cheaply, and work with chat completion APIs and chat
+templates.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}
 
 
 def stock_template() -> str:
-    """The chat template of Llama 4, which ships in the code of transformers; read from the
-    file, since its module needs torch.
+    """Return the Llama 4 chat template from the sources of transformers, without importing its
+    module, which needs torch.
     """
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
@@ -79,7 +79,7 @@ def test_chats_are_read_no_further_than_where_they_part() -> None:
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
-    """Random growing, branching and replacing, against plain tuples: no version ever changes."""
+    """Random growth, branching and replacement against plain tuples: no version ever changes."""
     versions: list[tuple[Chat, tuple[Message, ...]]] = [(Chat((message(0),)), (message(0),))]
     for number in range(1, data.draw(st.integers(1, 25))):
         chat, plain = data.draw(st.sampled_from(versions))
@@ -110,9 +110,7 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
 
 
 class Interrupted(Sequence[Message]):
-    """Messages while another thread extends the same chat: before they are taken, in the middle, or
-    after.
-    """
+    """Messages during which another thread extends the same chat: before, in the middle, or after."""
 
     def __init__(self, chat: Chat, place: int) -> None:
         self.others: list[Chat] = []
@@ -135,7 +133,7 @@ class Interrupted(Sequence[Message]):
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("tail", [False, True])
 def test_threads_may_extend_one_version_of_a_chat(tail: bool, place: int) -> None:
-    """Each gets its own messages behind the common ones, whoever extends the buffer first."""
+    """Each thread's messages follow the common ones, whichever thread extends the buffer first."""
     first = Chat((message(4),))
     first = first.with_last(message(5)) if tail else first.add(message(5))
     new = Interrupted(first, place)
@@ -271,7 +269,7 @@ def test_the_official_client_s_types_accept_the_chat(arm: str) -> None:
             calls: Any = checked.get("tool_calls", ())
             assert all(
                 call["function"]["name"] for call in calls
-            )  # the client's types validate this part when it is read
+            )  # the client's types validate this part lazily
     tools = TypeAdapter(list[ChatCompletionToolParam]).validate_python(
         [tool.to_openai() for tool in chat.tools]
     )

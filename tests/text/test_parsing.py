@@ -1,4 +1,4 @@
-"""Parsing inverts rendering, never raises, and never invents a call."""
+"""Parsing inverts rendering, never raises and never invents a call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SET_VALUE = Tool("set_value", "", {"type": "object", "properties": {"key": {}, "
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that tells 1 from True and 1.0."""
+    """Compare values, distinguishing 1 from True and 1.0."""
     return repr(left) == repr(right)
 
 
@@ -280,7 +280,7 @@ def test_hostile_replies_are_read_in_one_go(kind: str) -> None:
     ids=range(11),
 )  # fmt: skip
 def test_long_pathological_replies_are_read_in_one_go(text: str) -> None:
-    """Each of these would take minutes or more if any part of the reading took quadratic time."""
+    """Quadratic time in any part of the parser would take minutes."""
     assert parse(text).calls == ()
     assert explain(text)
 

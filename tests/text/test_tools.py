@@ -1,4 +1,4 @@
-"""Tools: the schema is the signature, and arguments are checked strictly."""
+"""A tool's schema follows from its signature, and arguments are checked strictly."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_depth_is_counted_in_linear_time() -> None:
         value = {"a": value} if depth % 2 else [1, value, "x"]
     doubled: Any = [1]
     for _ in range(60):
-        doubled = [doubled, doubled]  # 2 ** 60 leaves, were they looked at one by one
+        doubled = [doubled, doubled]  # 2 ** 60 leaves if each were visited
     assert nests_deeper(doubled, 60)
     assert not nests_deeper(doubled, 61)
     endless: list[Any] = []

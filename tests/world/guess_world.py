@@ -1,4 +1,4 @@
-"""The world of README, with nothing but what every world needs, and one with all hooks."""
+"""README's world with only the required hooks, and another with all hooks."""
 
 from __future__ import annotations
 

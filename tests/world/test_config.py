@@ -1,4 +1,6 @@
-"""Options are declared once; checks, errors, the schema and the documentation agree with it."""
+"""Options are declared once; checks, errors, the schema and the documentation agree with the
+declaration.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from agentgym.world.config import Choice, Share, json_schema, list_options, make
 ROOT = Path(__file__).parents[2]
 WORLDS = [pytest.param(entry.world, id=entry.id) for entry in agentgym.worlds()]
 
-# What has to fit another option, as (option, the most it may be in the configuration drawn so far).
+# Options that depend on another one, as (option, its maximum in the configuration drawn so far).
 AT_MOST = {
     "removals": lambda config: config["items"],
     "revealed": lambda config: config["nodes"],
@@ -34,8 +36,8 @@ AT_MOST = {
     "no_exam_rate": lambda config: 0.3,
     "exemption_rate": lambda config: 0.3,
 }
+# Options that others depend on, or whose values are not described by bounds.
 FIXED = {"setting", "weights", "operators", "search_by", "data", "counter", "sections"}
-"""Options that others depend on, or whose values no bound describes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def parts(option: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def draw(rng: random.Random, option: Mapping[str, Any]) -> Any:
-    """A value in the small end of the bounds."""
+    """Return a value near the lower bound."""
     part = rng.choice(parts(option))
     if "enum" in part:
         return rng.choice(part["enum"])
@@ -92,7 +94,7 @@ def draw_config(rng: random.Random, properties: Mapping[str, Any]) -> dict[str, 
 
 
 def beyond(part: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
-    """The values next to the bounds, outside, each with the bound as an error writes it."""
+    """Return the values just outside the bounds, each with the bound as errors print it."""
     for bound, away in (("minimum", -1), ("maximum", 1)):
         if bound in part:
             value = part[bound]

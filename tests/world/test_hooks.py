@@ -1,5 +1,5 @@
-"""A world that lacks a hook says which one it is, and every feature works or says which hook it
-needs.
+"""A world without a hook raises an error that names it, and every feature works or names the hook
+that it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BARE, WHOLE = "tests/GuessWorld-v0", "tests/WholeGuessWorld-v0"
 EXAMPLE = "; an example is in agentgym/envs/lumina/list_world.py"
 STRATEGIES = "+".join(
     name for name in agentgym.STRATEGIES if name != "programmatic"
-)  # random code is no test of a world
+)  # random code does not test a world
 SMALL: dict[str, Any] = {"context": "compaction", "window": 500}
 
 
@@ -71,7 +71,7 @@ NEEDS = [(feature, hook) for feature, (_, hooks) in FEATURES.items() for hook in
 
 
 def without(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
-    """Take a hook away from the world that has all."""
+    """Remove a hook from the world that has all."""
     monkeypatch.setattr(WholeGuessWorld, hook, vars(World)[hook])
 
 
@@ -111,7 +111,7 @@ def test_a_world_with_no_more_than_it_must_have_works_or_says_what_it_lacks(feat
 
 
 def test_every_open_hook_is_under_these_tests() -> None:
-    """A hook of `World` that raises is one that some feature here needs."""
+    """Some feature here needs each hook of `World` that raises."""
     world: Any = make(BARE).unwrapped.world_class(GuessWorld.Config(), 0)  # type: ignore[attr-defined]
     arguments: dict[str, tuple[Any, ...]] = {
         "subtask": (True,),

@@ -1,4 +1,4 @@
-"""The reset cache: the same episodes, entries that are whole, a folder that is closed to others."""
+"""The reset cache returns the same episodes, stores complete entries, and keeps its folder private."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _stored_however_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds of the instances that were drawn."""
+    """Record the seeds of the drawn instances."""
     seeds: list[int] = []
 
     def draw(world: Any, config: Any, seed: int) -> Any:
@@ -42,7 +42,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def episode(env_id: str, options: dict[str, Any], seed: int) -> Iterator[Any]:
-    """What an env shows in the first turns of an episode."""
+    """Return the observations of an episode's first turns."""
     env = agentgym.make(env_id, **options)
     yield env.reset(seed=seed)
     for _ in range(3):
@@ -182,7 +182,7 @@ def test_it_stays_within_its_bound_and_keeps_what_is_used(tmp_path: Path) -> Non
         for k, path in enumerate(sorted(cache.folder.iterdir(), key=os.path.getmtime)):
             os.utime(path, (k, k))
     oldest = min(cache.folder.iterdir(), key=os.path.getmtime)
-    cache.generate(GuessWorld, GuessConfig(), 0)  # which makes it the newest
+    cache.generate(GuessWorld, GuessConfig(), 0)  # this makes the entry the newest
     for seed in range(10, 13):
         cache.generate(GuessWorld, GuessConfig(), seed)
     entries = list(cache.folder.iterdir())

@@ -27,7 +27,7 @@ class FewConfig:
 
 
 class FewWorld(GuessWorld):
-    """World with as many instances as it is told, equally likely; the default hooks apply."""
+    """World with a configured number of equally likely instances and default hooks."""
 
     Config = FewConfig  # type: ignore[assignment]
 
@@ -88,7 +88,7 @@ def test_an_unknown_split_is_refused() -> None:
 
 
 def test_a_reset_that_finds_nothing_says_so() -> None:
-    """A world that claims more instances than it has cannot hang an env."""
+    """A world that overstates its number of instances must not hang an env."""
 
     class Boaster(FewWorld):
         @classmethod
@@ -126,7 +126,7 @@ def test_without_a_split_nothing_is_recorded() -> None:
 
 
 def test_a_seed_whose_first_instance_fits_plays_it() -> None:
-    """A split takes away instances and changes none."""
+    """A split skips instances and changes none."""
     plain, train = make("GridWorld"), make("GridWorld", split="train")
     same = 0
     for seed in range(40):
@@ -177,7 +177,7 @@ def test_teams_play_a_split(kind: str) -> None:
 
 
 def test_an_instance_has_one_split_under_every_budget() -> None:
-    """What is drawn decides, not how many turns there are for it."""
+    """The drawn content decides, not the turn budget."""
     for env_id in ("ListWorld", "GridWorld", "TreeWorld"):
         keys = []
         for factor in (1.0, 5.0):

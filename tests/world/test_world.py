@@ -1,6 +1,4 @@
-"""ToolEnv: what a world may say of its episodes besides its tools: limits of calls and failed
-rounds, labels and a report.
-"""
+"""ToolEnv and what a world may add to its tools: call limits, failed rounds, labels and reports."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class Config:
 
 
 class JarWorld(World[Config]):
-    """Take the sweets out of a jar, first the red ones."""
+    """Take the sweets out of a jar, the red ones first."""
 
     Config = Config
     prose_fails = False
@@ -87,7 +85,7 @@ class JarWorld(World[Config]):
 
 
 class Plain(JarWorld):
-    """The same, with what a world has by default."""
+    """The same world with the default hooks."""
 
     prose_fails = World.prose_fails
     max_failed_rounds = World.max_failed_rounds
@@ -100,7 +98,7 @@ class Plain(JarWorld):
 
 
 class Strict(JarWorld):
-    """One call in each reply."""
+    """One call per reply."""
 
     parallel_calls = False
 
@@ -164,7 +162,7 @@ def test_a_world_without_a_limit_takes_any_number() -> None:
 
 
 def rounds(env: ToolEnv, *replies: str) -> list[int]:
-    """How many failed rounds in a row there were after each reply."""
+    """Return the number of consecutive failed rounds after each reply."""
     return [env.step(reply)[4]["detail"].failed_rounds for reply in replies]
 
 
