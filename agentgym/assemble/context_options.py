@@ -64,7 +64,7 @@ def split_arguments(text: str) -> tuple[str, dict[str, str]]:
         key, equals, value = part.partition("=")
         if equals:
             if key in knobs:
-                raise ValueError(f"{text!r} gives {key} twice")
+                raise ValueError(f"{text!r} sets {key} twice")
             knobs[key], last = value, key
         elif last:
             knobs[last] += f":{part}"
@@ -83,7 +83,7 @@ def check_values(name: str, owners: Container[str]) -> None:
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
         raise ValueError(
-            f"{name!r} gives {knob!r} no value; write {owner}:{knob.strip(':') or 'name'}=VALUE"
+            f"{name!r} sets {knob!r} without a value; write {owner}:{knob.strip(':') or 'name'}=VALUE"
         )
 
 

@@ -28,7 +28,7 @@ def register_each(register: Callable[[str, str], None]) -> None:
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
-                raise ValueError(f"{entry.value!r} is no module:Class and no module")
+                raise ValueError(f"{entry.value!r} is neither a module nor a module:Class")
             if entry.attr:
                 register(world_path(f"{entry.module}:{entry.attr}"), entry.module.partition(".")[0])
             _unused[entry.value] = entry
@@ -81,7 +81,7 @@ def _warn(entry: EntryPoint, error: Exception) -> None:
 def _warn_of(package: str, value: str, error: Exception) -> None:
     cause = error.__cause__ or error
     warnings.warn(
-        f"the package {package} offers worlds in {value!r}, which cannot be loaded "
-        f"({type(cause).__name__}: {cause}); they are left out",
+        f"the package {package} offers worlds in {value!r}, which fail to load "
+        f"({type(cause).__name__}: {cause}); they are skipped",
         stacklevel=2,
     )

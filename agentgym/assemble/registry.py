@@ -133,7 +133,7 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     old = gymnasium.registry.get(env_id)
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
-            warnings.warn(f"the id {env_id} stood for another env until now", stacklevel=3)
+            warnings.warn(f"the id {env_id} now refers to another env", stacklevel=3)
         # `gymnasium.register` would search all ids each time. The envs enforce the order of calls
         # themselves and the tests check every world; Gymnasium's two wrappers would add a twentieth
         # to a step.
@@ -213,7 +213,7 @@ def resolve(env_id: str) -> str:
     near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
     remedy = list_names(_short(env_id.rpartition(":")[2]), names, "worlds", near)
     raise ValueError(
-        f"there is no world {env_id!r}; {remedy}; one of yours is package.module:MyWorld"
+        f"there is no world {env_id!r}; {remedy}; refer to your own as package.module:MyWorld"
     )
 
 
@@ -228,7 +228,9 @@ def _find(name: str) -> str:
             return full
     matches = [full for full in (*_worlds, *_teams) if _is_called(full, name)]
     if len(matches) > 1:
-        raise ValueError(f"{name!r} is a world of several packages; use {' or '.join(matches)}")
+        raise ValueError(
+            f"{name!r} is ambiguous: several packages have this world; use {' or '.join(matches)}"
+        )
     return "".join(matches)
 
 
@@ -358,7 +360,7 @@ def _bare_spec(
     # raises if the world cannot be split
     config_for_split(world, config, env_spec.kwargs.get("split"))
     if is_for_team and "team" not in env_spec.kwargs:
-        raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
+        raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
     return env_spec, world, config
 
@@ -372,12 +374,12 @@ def _team_stacks(
     """Return the wrappers of a team's agents; `""` stands for agents that are not named."""
     if shots:
         raise ValueError(
-            f"a team takes no solved examples, got shots={shots!r}: an example shows one agent "
-            "that has all tools"
+            f"a team cannot have solved examples, got shots={shots!r}: an example shows one agent "
+            "with all tools"
         )
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
-            remedy = list_names(unknown[0], tuple(shared), "what agents may have")
+            remedy = list_names(unknown[0], tuple(shared), "options of agents")
             raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
     return {
         agent: build_stack(world, is_team=True, **{**shared, **own})

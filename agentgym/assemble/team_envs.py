@@ -21,12 +21,11 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
         from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
         raise ImportError(
-            "PettingZoo is needed to play teams as its envs: pip install 'agentgym[multi]' "
-            f"({error})"
+            f"PettingZoo envs of teams need pip install 'agentgym[multi]' ({error})"
         ) from error
     team_spec = spec(env_id, **options)
     if "team" not in team_spec.kwargs:
-        raise ValueError(f"{env_id} is played by one agent; {TEAM_IDS}")
+        raise ValueError(f"{env_id} has one agent; {TEAM_IDS}")
     return TeamAEC(
         name=f"{team_spec.name}_v{team_spec.version}", render_mode=render_mode, **team_spec.kwargs
     )

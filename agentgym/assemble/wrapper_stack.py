@@ -100,8 +100,7 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
         raise ValueError(
-            f"{name!r} cannot be the name of a context strategy; use a new word of letters, digits "
-            "and _"
+            f"{name!r} cannot name a context strategy; use an unused word of letters, digits and _"
         )
     stage = stage or getattr(wrapper, "stage", None)
     if stage is None:
@@ -198,7 +197,7 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
         close = suggest(text, ["".join(near)])
         raise ValueError(
             f"oracles must be letters of {known}, each at most once, got {oracles!r}; "
-            f"{close}{' ' if close else ''}after a letter may stand the probability that a hint is right (P0.5), or "
+            f"{close}{' ' if close else ''}a letter may be followed by the probability of a right hint (P0.5), or by "
             f"{PLACEBO} for a placebo (P{PLACEBO})"
         )
     arm = {letter: _shorten(suffix) for letter, suffix in parts}
@@ -307,8 +306,8 @@ def build_stack(
         check_hooks(world, needed_hooks(layer.wrapper, arguments))
         if getattr(layer.wrapper, "for_teams", False) and not is_team:
             raise ValueError(
-                f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} is played by "
-                "one agent; make a team, such as ListWorld-team"
+                f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} has "
+                "one agent; make a team such as ListWorld-team"
             )
     layers.sort(key=lambda pair: pair[0].stage)  # stable: within a stage, the order of registration
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
@@ -411,6 +410,6 @@ def _with_arguments(
         ):
             given = merged.setdefault(owner, {}) if values else {}
             if doubled := sorted(values.keys() & given.keys()):
-                raise ValueError(f"{doubled[0]} of {owner} is given twice, once in {context!r}")
+                raise ValueError(f"{doubled[0]} of {owner} is set twice, once in {context!r}")
             given.update(values)
     return merged, merged.get("budget", {}).pop("window", window)

@@ -72,8 +72,10 @@ from agentgym.training.evaluation.budget import REPLY_TOKENS
 from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
-_PRESET = f"What the next four are unless given: {', '.join(presets())}."
-_SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
+_PRESET = f"Defaults of the next four options: {', '.join(presets())}."
+_SIZES = (
+    f"Task sizes, comma-separated: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
+)
 
 # An agent with a little of every deficit, so that each oracle has something to repair.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
@@ -81,24 +83,24 @@ _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 ArmList = Annotated[
     str | None,
     typer.Option(
-        help=f"Oracle arms, separated by commas; the paper's: {_ARMS}; beyond them: "
-        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and so for S.",
+        help=f"Oracle arms, comma-separated. The paper's: {_ARMS}. Others: "
+        "P_ (placebo), P0 (wrong hints), P0.5 (right with this probability), and likewise S.",
         autocompletion=complete_oracles,
     ),
 ]
 Axis = Annotated[
     str | None,
-    typer.Option(help="Meaning of the sizes: horizon, or an option of the worlds, e.g. removals."),
+    typer.Option(help="Meaning of the sizes: horizon, or a world option such as removals."),
 ]
 ContextList = Annotated[
     str,
     typer.Option(
-        help=f"Context strategies to compare, by commas: {CONTEXT_HELP}.",
+        help=f"Context strategies to compare, comma-separated: {CONTEXT_HELP}.",
         autocompletion=complete_context,
     ),
 ]
 KeepLastError = Annotated[
-    bool, typer.Option(help="Show the error of a failed reply where H removes the history.")
+    bool, typer.Option(help="Keep the error of a failed reply when H removes the history.")
 ]
 
 
@@ -108,16 +110,16 @@ def ablate(
     ),
     world: Annotated[
         str | None,
-        typer.Option(help="Worlds, separated by commas.", autocompletion=complete_worlds),
+        typer.Option(help="Worlds, comma-separated.", autocompletion=complete_worlds),
     ] = None,
     oracles: ArmList = None,
     horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
     axis: Axis = None,
     episodes: Annotated[
-        int | None, typer.Option(help="Episodes of each cell, on instances that all cells share.")
+        int | None, typer.Option(help="Episodes per cell, on instances shared by all cells.")
     ] = None,
     samples: Annotated[
-        int, typer.Option(help="Episodes of each instance, which differ in the policy's draws.")
+        int, typer.Option(help="Episodes per instance, with different policy samples.")
     ] = 1,
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
@@ -166,7 +168,7 @@ def ablate(
         ]
         columns = [each.policy.column for each in ablations]
         if len(set(columns)) != len(columns):
-            raise ValueError(f"policies must be given, each once, got {', '.join(columns)}")
+            raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:
             return
@@ -197,12 +199,10 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
             _report(results, out)
     stopped = any(budget.stopped for budget in budgets)
     if stopped:
-        typer.echo(
-            "the budget is used up; the same command with a larger one plays the rest", err=True
-        )
+        typer.echo("the budget is exhausted; rerun with a larger one to play the rest", err=True)
     if losses:
-        count = f"{len(losses)} cells were lost and are in no figure"
-        typer.echo("\n".join([*losses, f"{count}; the same command plays them again"]), err=True)
+        count = f"{len(losses)} cells failed and are missing from all figures"
+        typer.echo("\n".join([*losses, f"{count}; rerun the command to play them again"]), err=True)
     if losses or stopped:
         raise typer.Exit(1)
 
@@ -239,12 +239,10 @@ def _from_preset(
 
 
 def score(
-    folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")],
+    folder: Annotated[Path, typer.Argument(help="A folder written by `agentgym ablate`.")],
     train: Annotated[
         list[Path],
-        typer.Option(
-            help="A log of training (JSONL), to report the overlap with; may be repeated."
-        ),
+        typer.Option(help="A training log (JSONL) to report the overlap with; may be repeated."),
     ] = [],  # noqa: B006
 ) -> None:
     """Recompute the results, tables and figures of an ablation from its trajectories."""
@@ -252,9 +250,11 @@ def score(
         with console.status("scoring trajectories"):
             results = load_results(folder)
         if not results:
-            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+            raise ValueError(
+                f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
+            )
         if missing := [str(log) for log in train if not log.is_file()]:
-            raise ValueError(f"there is no log {missing[0]}; --train takes files of trajectories")
+            raise ValueError(f"{missing[0]} does not exist; --train takes trajectory files")
         _report(results, folder)
         if train:
             training = chain.from_iterable(map(TrajectoryLog, train))
@@ -266,7 +266,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="FOLDER...",
-            help="Folders that `agentgym ablate` wrote, as NAME=FOLDER to name their policies.",
+            help="Folders written by `agentgym ablate`; NAME=FOLDER renames their policies.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path(
@@ -279,7 +279,7 @@ def compare(
     with exit_on_user_error():
         named = {Path(path): name for name, path in map(split_label, folders)}
         if len(named) != len(folders):
-            raise ValueError("each folder must be given once")
+            raise ValueError("name each folder only once")
         if out in named:
             raise ValueError(f"--out {out} is one of the folders; choose another")
         with console.status("scoring trajectories"):

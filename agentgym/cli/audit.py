@@ -44,18 +44,21 @@ def audit(
         ),
     ],
     episodes: Annotated[
-        int, typer.Option(help="Episodes of each policy; 60 show that one stays below 10 %.")
+        int, typer.Option(help="Episodes per policy; 60 suffice to show a score below 10 %.")
     ] = 200,
     demonstrations: Annotated[
-        int, typer.Option(help="Successful episodes for the shortcuts to learn from.")
+        int, typer.Option(help="Successful episodes from which the shortcuts learn.")
     ] = 100,
     splits: Annotated[
-        bool, typer.Option(help="Learn on the split train and play on test; else on all instances.")
+        bool,
+        typer.Option(
+            help="Learn on the train split and play on test; otherwise use all instances."
+        ),
     ] = True,
     optimise: Annotated[
         int,
         typer.Option(
-            help="Instances on which to train a small model that sees no result; 0 for none."
+            help="Instances for training a small model that sees no tool results; 0 for none."
         ),
     ] = 0,
     options: Options = [],  # noqa: B006
@@ -84,8 +87,8 @@ def check(
         str,
         typer.Argument(metavar="ID", help="A world, a preset, or package.module:MyWorld."),
     ],
-    seeds: Annotated[int, typer.Option(min=1, help="Instances for each law.")] = 5,
-    only: Annotated[str, typer.Option(help="Only laws whose names hold this text.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Instances per law.")] = 5,
+    only: Annotated[str, typer.Option(help="Only laws whose names contain this text.")] = "",
 ) -> None:
     """Check a world against the laws that agentgym's own worlds satisfy; exit with 1 on a
     violation.
@@ -96,14 +99,14 @@ def check(
     show_table((f"{world}: laws", ["law", "", "why"], rows))
     broken = [result for result in results if result.verdict == "broken"]
     for result in broken:
-        typer.echo(f"\nbroken: {result.name}\n{result.reason}\nto see it: {result.line}")
+        typer.echo(f"\nbroken: {result.name}\n{result.reason}\nto reproduce: {result.line}")
     missing = {error.hook: error for result in results for error in result.missing}
     if missing:
         lines = (f"\n  {error}" for error in missing.values())
-        typer.echo(f"\nhooks that the world lacks:{''.join(lines)}")
+        typer.echo(f"\nmissing hooks: {''.join(lines)}")
     count = len(results) - len(broken)
     skipped = sum(result.verdict == "skipped" for result in results)
-    typer.echo(f"{count - skipped} laws hold, {len(broken)} are broken, {skipped} were skipped")
+    typer.echo(f"{count - skipped} laws hold, {len(broken)} broken, {skipped} skipped")
     raise typer.Exit(int(bool(broken)))
 
 
@@ -112,28 +115,26 @@ def fuzz(
         list[str] | None,
         typer.Argument(
             metavar="[ID]...",
-            help="Worlds, presets and teams; all that are registered by default. One of a module "
-            "of your own is package.module:MyWorld.",
+            help="Worlds, presets and teams; by default all registered ones. For your own, use "
+            "package.module:MyWorld.",
             autocompletion=complete_world,
         ),
     ] = None,
     texts: Annotated[
         int | None,
-        typer.Option(help="Replies for each id; by default 200, or with --minutes no limit."),
+        typer.Option(help="Replies per id; default 200, or unlimited with --minutes."),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed: the same seed plays the same episodes.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")] = 0,
     minutes: Annotated[
-        float | None, typer.Option(help="Time after which no episode begins any more.")
+        float | None, typer.Option(help="Minutes after which no new episode starts.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Add each finding to this JSONL file, as small as it could be made."),
+        typer.Option(help="Append each reduced finding to this JSONL file."),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that play.")] = 1,
     replay: Annotated[
-        Path | None, typer.Option(help="Play the findings of this file again, and nothing else.")
+        Path | None, typer.Option(help="Only replay the findings in this file.")
     ] = None,
 ) -> None:
     """Play hostile, mutated and random replies and check every step; exit with 1 on a violation."""
@@ -162,7 +163,7 @@ def fuzz(
     for finding in campaign.findings:
         _show(finding, "" if finding.reproduced is not False else "seen once")
     played = sum(tally.texts for tally in campaign.tallies.values())
-    typer.echo(f"{played} texts, {len(campaign.findings)} causes of faults")
+    typer.echo(f"{played} texts, {len(campaign.findings)} distinct faults")
     raise typer.Exit(int(bool(campaign.findings)))
 
 
@@ -176,4 +177,4 @@ def _show(finding: Finding, note: str) -> None:
     for action in actions[-3:]:
         typer.echo(f"  reply: {action[:_SHOWN_REPLY]!a}")
     if len(actions) > 3:
-        typer.echo(f"  the last three of {len(actions)} replies")
+        typer.echo(f"  last three of {len(actions)} replies")

@@ -75,14 +75,13 @@ def check_out(out: Path) -> None:
     """
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
-            f"--out {str(out)!r} is a path of Windows, of which this system would make one name; "
-            "write it with /, such as runs/mine"
+            f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
         )
     existing = next(place for place in (out, *out.absolute().parents) if place.exists())
     problems = {
         "is a file": existing != out and not existing.is_dir(),
         "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
-        "gives you no right to": not os.access(existing, os.W_OK),
+        "is not writable": not os.access(existing, os.W_OK),
     }
     for problem in (text for text, holds in problems.items() if holds):
         raise ValueError(

@@ -37,11 +37,11 @@ from agentgym.world.world import MissingHook
 
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
-_GO_ON = "the same command goes on from here"
+_GO_ON = "rerun the command to resume"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables keep their width in files and pipes; a terminal's own width applies there."""
 
-OPTION_HELP = "an option of the world as name=value, e.g. items=20"
+OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
@@ -84,19 +84,19 @@ WorldId = Annotated[
 ]
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
 CONTEXT_HELP = (
-    f"none, {', '.join(strategies())}; several joined by +, each with arguments if wanted, as in "
+    f"none, {', '.join(strategies())}; joined by +, optionally with arguments, as in "
     "clear_results:trigger=60k:keep=3+compaction:trigger=0.8:window=96k"
 )
 Window = Annotated[
     str | None,
     typer.Option(
         metavar="TOKENS",
-        help="Tokens of the context window, such as 96k; what does not fit is trimmed.",
+        help="Context window in tokens, such as 96k; longer chats are trimmed.",
     ),
 ]
 _POLICY_HELP = (
-    f"{', '.join(SCRIPTED)}, each with options if wanted, as in noisy:p=0.1:seed=3; the folder of a trained "
-    "model; or package.module:factory, with options too."
+    f"{', '.join(SCRIPTED)}, optionally with options, as in noisy:p=0.1:seed=3; a trained model's "
+    "folder; or package.module:factory, optionally with options."
 )
 PolicyName = Annotated[
     str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
@@ -104,31 +104,28 @@ PolicyName = Annotated[
 PolicyNames = Annotated[
     list[str],
     typer.Option(
-        help=f"{_POLICY_HELP} May be repeated; NAME=policy gives one a name in tables and figures.",
+        help=f"{_POLICY_HELP} May be repeated; NAME=policy sets the name in tables and figures.",
         autocompletion=complete(lambda: SCRIPTED),
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option(help="Device of a model, e.g. cuda; a GPU by default if there is one.")
+    str | None, typer.Option(help="Model device, e.g. cuda; default: a GPU if available.")
 ]
 DTypeName = Annotated[
-    str | None, typer.Option(help="Weights of a model: auto, float32, bfloat16 or float16.")
+    str | None, typer.Option(help="Model dtype: auto, float32, bfloat16 or float16.")
 ]
-Temperature = Annotated[
-    float, typer.Option(help="Temperature of a model; 0 for the most probable tokens.")
-]
+Temperature = Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")]
 MaxNewTokens = Annotated[
     str | None,
-    typer.Option(metavar="TOKENS", help="The most tokens of a model's reply, such as 2k."),
+    typer.Option(metavar="TOKENS", help="Maximum reply length in tokens, such as 2k."),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(help="The most episodes that a model plays at once: 32.")
+    int | None, typer.Option(help="Maximum number of episodes per model batch; default 32.")
 ]
 Template = Annotated[
     list[str],
     typer.Option(
-        help="A variable of the chat template as name=value, e.g. enable_thinking=false; may be "
-        "repeated."
+        help="A chat template variable as name=value, e.g. enable_thinking=false; may be repeated."
     ),
 ]
 

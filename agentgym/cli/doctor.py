@@ -35,11 +35,11 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 
 def doctor(
-    run: Annotated[Path, typer.Argument(help="A folder that a command writes to, or a log.")],
+    run: Annotated[Path, typer.Argument(help="A run folder or a log.")],
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help=f"Move what is damaged into files beside it that end in {SIDE}."
+            "--repair", help=f"Move damaged parts into neighbouring files that end in {SIDE}."
         ),
     ] = False,
 ) -> None:
@@ -55,16 +55,14 @@ def doctor(
         can_count = not any(fault.path.name == SETTINGS for fault in faults)
         cells = missing_cells(run) if can_count else []
         for cell in cells[:_SHOWN]:
-            typer.echo(f"to be played: {cell}")
+            typer.echo(f"not yet played: {cell}")
         if cells:
             rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
-            typer.echo(
-                f"{rest}agentgym ablate --out {run}, with the options of the run, plays them"
-            )
+            typer.echo(f"{rest}agentgym ablate --out {run}, with the run's options, plays them")
     if faults:
         typer.echo(f"to repair this: agentgym doctor {run} --repair")
         raise typer.Exit(1)
-    typer.echo(f"{run} is whole")
+    typer.echo(f"{run} is undamaged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +97,14 @@ def inspect_run(run: Path) -> list[Fault]:
         RunLockedError: The run is being written.
     """
     if not run.exists():
-        raise ValueError(f"there is no run at {run}; name a folder or a log")
+        raise ValueError(f"{run} does not exist; name a run folder or a log")
     files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
     files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
     if not any(
         path.name in _WHOLE_FILES or path.name.removesuffix(ENDING).endswith(".jsonl")
         for path in files
     ):
-        raise ValueError(f"{run} holds no file of a run; name the folder or the log of one")
+        raise ValueError(f"{run} contains no run; name a run folder or a log")
     for target in {run, *(path.parent for path in files)}:
         RunLock(target, folder=target.is_dir()).check()
     for path in files:
@@ -150,46 +148,44 @@ def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Itera
 
 
 def _ablation_faults(path: Path) -> Iterator[Fault]:
-    cost = "agentgym ablate with the same options writes it again"
+    cost = "agentgym ablate with the same options rewrites it"
     return _read_faults(path, lambda file: load_study(file.parent), cost)
 
 
 def _training_faults(path: Path) -> Iterator[Fault]:
-    with needs_extra("the inspection of a training", "train"):
+    with needs_extra("inspecting a training run", "train"):
         from agentgym.training.rl import FineTuning, Learning  # noqa: PLC0415 - slow to import, and an extra
     run = Learning if path.name == TRAIN else FineTuning
-    cost = "agentgym train with the same options writes it again"
+    cost = "agentgym train with the same options rewrites it"
     yield from _read_faults(path, lambda file: run.load_settings(file.parent), cost)
     folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
     for before, after in pairwise(folders):
         if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
             yield Fault(
                 after / CHECKPOINT,
-                f"it goes on from {before / CHECKPOINT}, which is missing",
-                f"training begins again with {before.name}",
+                f"it continues {before / CHECKPOINT}, which is missing",
+                f"training restarts at {before.name}",
             )
     tokenizer = path.parent / "tokenizer_config.json"
     if tokenizer.exists() and not (path.parent / "tokenizer.json").exists():
-        yield Fault(
-            tokenizer, "it has no tokenizer.json beside it", "agentgym train writes both again"
-        )
+        yield Fault(tokenizer, "tokenizer.json is missing", "agentgym train rewrites both")
 
 
 def _checkpoint_faults(path: Path) -> Iterator[Fault]:
-    with needs_extra("the inspection of a checkpoint", "train"):
+    with needs_extra("inspecting a checkpoint", "train"):
         from agentgym.training.rl.trainer import load_checkpoint  # noqa: PLC0415 - slow to import, and an extra
-    yield from _read_faults(path, load_checkpoint, "training begins again with this phase")
+    yield from _read_faults(path, load_checkpoint, "training restarts this phase")
 
 
 def _model_faults(path: Path) -> Iterator[Fault]:
     if not any(next(path.parent.glob(pattern), None) for pattern in _WEIGHTS):
-        yield Fault(path, "there are no weights beside it", "the training writes both at its end")
+        yield Fault(path, "the weights are missing", "training writes both at its end")
 
 
 def _torn_line(path: Path) -> Iterator[Fault]:
     if torn_at(path) != path.stat().st_size:
         number = sum(1 for _ in whole_lines(path)) + 1
-        yield Fault(path, "the last line was not written whole", "it is made again", number)
+        yield Fault(path, "the last line is incomplete", "it will be produced again", number)
 
 
 def _line_faults(path: Path) -> Iterator[Fault]:
@@ -197,14 +193,14 @@ def _line_faults(path: Path) -> Iterator[Fault]:
         yield from _log_faults(path)
         return
     cost = {
-        CURVE: "its point is lost, unless training begins again",
-        METRICS: "the figures of its step are lost, unless training begins again",
-    }.get(path.name, "the command that wrote it makes it again")
+        CURVE: "the point is lost unless training restarts",
+        METRICS: "the step's metrics are lost unless training restarts",
+    }.get(path.name, "the command that wrote it produces it again")
     for number, line in whole_lines(path):
         try:
             _check_line(path.name, json.loads(line))
         except (LookupError, RecursionError, TypeError, ValueError) as error:
-            yield Fault(path, f"it cannot be read ({error!r:.100})", cost, number)
+            yield Fault(path, f"it is unreadable ({error!r:.100})", cost, number)
 
 
 def _check_line(name: str, row: Any) -> None:
@@ -239,14 +235,14 @@ def _log_faults(path: Path) -> Iterator[Fault]:
     firsts: dict[Cell, int] = {}
     for number, trajectory in TrajectoryLog(path).readable():
         if trajectory is None:
-            yield Fault(path, "it is no trajectory", "its episode is played again", number)
+            yield Fault(path, "it is not a trajectory", "the episode is replayed", number)
         elif study is not None and not study.holds(trajectory):
-            problem = f"it is no cell of {SETTINGS} ({dict(trajectory.labels)})"
+            problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield Fault(path, problem, "it did not count", number)
         elif study is not None and not trajectory.failure:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
-                problem = f"it is a double of line {first} ({cell})"
+                problem = f"it duplicates line {first} ({cell})"
                 yield Fault(path, problem, "it did not count", number)
 
 

@@ -41,7 +41,7 @@ from agentgym.training.rollout.storage import keep_settings, read_settings
 Oracles = Annotated[
     str,
     typer.Option(
-        help="Which oracles help: letters of P (plan), S (state), H (history).",
+        help="Oracles: any of the letters P (plan), S (state), H (history).",
         autocompletion=complete_oracles,
     ),
 ]
@@ -51,10 +51,12 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
 def list_worlds(
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="Only ids in which all of these stand, in any case, such as grid."),
+        typer.Argument(
+            help="Only ids that contain all these words, case-insensitive, such as grid."
+        ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Presets and teams too, each on a whole line.")
+        bool, typer.Option("--all", help="Include presets and teams, without shortening lines.")
     ] = False,
 ) -> None:
     """List the worlds; with words or --all, also presets and teams."""
@@ -70,7 +72,7 @@ def list_worlds(
         names = {p.removesuffix("World") for e in everything for p in short_id(e.id).split("-")}
         near = (suggest(word, sorted(names)) for word in words or ())
         remedy = next(filter(None, near), "agentgym list --all shows all")
-        fail(f"error: no id holds {' and '.join(parts)}; {remedy}")
+        fail(f"error: no id contains {' and '.join(parts)}; {remedy}")
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
@@ -102,21 +104,21 @@ def rollout(
     max_new_tokens: MaxNewTokens = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
-    num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
+    num_envs: Annotated[int, typer.Option(help="Maximum concurrent episodes.")] = 1,
     engine: Annotated[
         str,
         typer.Option(
-            help=f"What plays them: {', '.join(ENGINES)}.", autocompletion=complete(lambda: ENGINES)
+            help=f"Engine: {', '.join(ENGINES)}.",
+            autocompletion=complete(lambda: ENGINES),
         ),
     ] = "lockstep",
     timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")
+        float | None,
+        typer.Option(help="Step timeout in seconds; it abandons the episode."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the trajectories to this JSONL file; what it holds is not played again."
-        ),
+        typer.Option(help="Append trajectories to this JSONL file; its episodes are not replayed."),
     ] = None,
     show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
 ) -> None:
@@ -142,7 +144,7 @@ def rollout(
         )
         if out is not None and out.is_dir():
             raise ValueError(
-                f"--out {out} is a folder; give a file in it, such as {out / 'run.jsonl'}"
+                f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}"
             )
         trajectories = collector.collect(
             player, range(seed, seed + episodes), out, {"policy": config.name}
@@ -159,8 +161,8 @@ def rollout(
                 progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
     typer.echo(
         f"solved {solved} of {episodes - broken}"
-        + (f"; {broken} broke and are not counted" if broken else "")
-        + (f"; {collector.retried} were begun again" if collector.retried else "")
+        + (f"; {broken} failed and are not counted" if broken else "")
+        + (f"; {collector.retried} restarted" if collector.retried else "")
     )
     if broken == episodes:
         raise typer.Exit(1)
@@ -204,5 +206,5 @@ def _summary(trajectory: Trajectory) -> str:
     return (
         f"seed {trajectory.seed}: score {trajectory.reward}, "
         f"{trajectory.steps[-1].info['turn']} turns"
-        + (f"; {faults} faults of tools, see info.detail.faults in the log" if faults else "")
+        + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")
     )

@@ -48,7 +48,7 @@ def export(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
     options: Annotated[
         list[str],
-        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
+        typer.Option("--set", help="a world option as name=value; may be repeated."),
     ] = [],  # noqa: B006
 ) -> None:
     """Write the program of a CodeWorld task as runnable files."""
@@ -68,7 +68,7 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):
-        raise ValueError(f"{env_id} has no program to export; the world that has one is CodeWorld")
+        raise ValueError(f"{env_id} has no program to export; only CodeWorld has one")
     files = dict(world.files())
     return {
         **files,

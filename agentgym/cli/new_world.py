@@ -38,7 +38,7 @@ def new_world(
     with exit_on_user_error():
         package, folder = _package(name), out or Path(name)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ValueError(f"{folder} is there already; give another --out, or an empty folder")
+            raise ValueError(f"{folder} already exists; choose another --out or an empty folder")
         words = {"package": package, "world": _class_name(package)}
         for source, target in _FILES.items():
             path = folder / target.format(package=package)
@@ -46,7 +46,7 @@ def new_world(
             template = Template((_TEMPLATES / source).read_text(encoding="utf-8"))
             write_text(path, template.substitute(words))
     typer.echo(
-        f"wrote {folder} with the world {package}/{words['world']}-v0; next:\n"
+        f"wrote {folder} with the world {package}/{words['world']}-v0; next steps:\n"
         f"  pip install -e {folder} && pytest {folder}\n"
         f"  agentgym check {package}/{words['world']}"
     )
@@ -62,15 +62,12 @@ def _package(name: str) -> str:
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
     if not usable or package in (*sys.stdlib_module_names, *_TAKEN):
         raise ValueError(
-            f"{name!r} cannot be the name of a package; use small letters, digits and _, and no "
-            "name of a module of Python"
+            f"{name!r} is not a valid package name; use lower-case letters, digits and _, and no "
+            "standard library module"
         )
     installed = importlib.util.find_spec(package)
     if installed is not None and installed.origin is not None:  # a plain folder has no origin
-        raise ValueError(
-            f"{name!r} is the name of a package that is installed ({installed.origin}); choose "
-            "another name"
-        )
+        raise ValueError(f"{name!r} is already installed ({installed.origin}); choose another name")
     return package
 
 

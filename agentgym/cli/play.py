@@ -24,9 +24,9 @@ from agentgym.training.rollout import Episode, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
 from agentgym.world.world import World
 
-HELP = """Type a call, such as pop(id=3); a tool without arguments by its name alone.
-  tools   list the tools            state   sum up what was shown
-  best    show the optimal calls    undo    take the last move back
+HELP = """Type a call, such as pop(id=3), or just the name of a tool without arguments.
+  tools   list the tools            state   summarise what you know
+  best    show the optimal calls    undo    take back the last move
   chat    show the whole chat       quit    leave (or Ctrl-D)"""
 # The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
@@ -77,7 +77,7 @@ class Game:
         reply = self._reply(line)
         if reply is None:
             close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
-            return f"{line!r} is no call and no command; {close or 'help lists both'}"
+            return f"{line!r} is neither a call nor a command; {close or 'help lists both'}"
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
         self._past.append(copy.deepcopy(self.episode))
         self.episode.play(Reply(reply))
@@ -130,7 +130,7 @@ class Game:
 
     def _state(self) -> str:
         if self._world is None:
-            return "each agent of a team knows only its own chat"
+            return "not available in a team: each agent knows only its own chat"
         return self._world.state()
 
     def _best(self) -> str:
@@ -148,7 +148,7 @@ class Game:
 
     def _undo(self) -> str:
         if not self._past:
-            return "there is nothing to take back"
+            return "no move to take back"
         self.episode = self._past.pop()
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages) - 1
         last = Chat((_brief(self.episode.chat.messages[-1]),)).to_text()
@@ -205,14 +205,14 @@ def play(
         except (EOFError, KeyboardInterrupt):
             line = "quit"
         if line == "quit":
-            typer.echo("\nleft before the end")
+            typer.echo("\nabandoned")
             break
         if line:
             typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
     # An abandoned episode does not measure its player and is not scored.
-    trajectory = game.episode.trajectory("" if game.episode.over else "left before the end")
+    trajectory = game.episode.trajectory("" if game.episode.over else "abandoned")
     if out is not None and trajectory.steps:
         with exit_on_user_error():
             TrajectoryLog(out).append(trajectory.to_json())

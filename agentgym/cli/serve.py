@@ -25,7 +25,7 @@ def serve(
     target: Annotated[
         str,
         typer.Argument(
-            help="A world, or servers of the office joined by +, such as canvas+email.",
+            help="A world, or office servers joined by +, such as canvas+email.",
             autocompletion=complete_world,
         ),
     ],
@@ -37,26 +37,28 @@ def serve(
     ] = "",
     episodes: Annotated[
         int,
-        typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow."),
+        typer.Option(
+            min=1, max=1_000, help="Number of episodes that --http serves, with consecutive seeds."
+        ),
     ] = 1,
     token: Annotated[
         str,
         typer.Option(
             envvar="AGENTGYM_TOKEN",
             show_envvar=True,
-            help="What clients of --http have to send as a bearer token; needed where others reach the address. The variable "
-            "keeps it out of the list of processes.",
+            help="Bearer token that --http requires from clients, needed if others can reach the address. The variable "
+            "hides it from the process list.",
         ),
     ] = "",
     max_sessions: Annotated[
         int,
-        typer.Option(min=1, max=10_000, help="Sessions of one episode open at once, with --http."),
+        typer.Option(
+            min=1, max=10_000, help="Maximum concurrent sessions per episode, with --http."
+        ),
     ] = 64,
     idle_seconds: Annotated[
         float,
-        typer.Option(
-            min=1.0, help="Seconds without a request after which a session is closed, with --http."
-        ),
+        typer.Option(min=1.0, help="Idle seconds after which a session is closed, with --http."),
     ] = 1_800.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
     options: Annotated[
@@ -66,19 +68,19 @@ def serve(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the trajectories of a world's episodes, which `agentgym score` reads; what it holds is not "
-            "served again. A call is a turn then, and an episode that is left counts with the score that it has."
+            help="Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
+            "served again. Each call is a turn, and an abandoned episode keeps its current score."
         ),
     ] = None,
     sizes: Annotated[
-        str, typer.Option("--horizons", help="Sizes with --out, separated by commas.")
+        str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
     ] = "",
-    agent: Annotated[str, typer.Option(help="Name of the agent in the report, with --out.")] = "",
+    agent: Annotated[str, typer.Option(help="The agent's name in the report, with --out.")] = "",
 ) -> None:
     """Serve a world or office servers over MCP; with --out, record the agent's episodes as a run."""
     with exit_on_user_error():
         if stdio == bool(http):
-            raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
+            raise ValueError("serve requires --stdio or --http 127.0.0.1:PORT")
         host, port = _address(http) if http else ("", 0)
         with needs_extra("serving over MCP", "mcp"):
             from agentgym.training.integrations import http_server, mcp  # noqa: PLC0415 - slow to import, and an extra
@@ -107,12 +109,12 @@ def _open(
     given = parse_options(options)
     if out is None:
         if sizes or agent:
-            raise ValueError("--horizons and --agent belong to --out")
+            raise ValueError("--horizons and --agent require --out")
         return nullcontext(
             [mcp.open_episode(target, seed + k, **given) for k in range(most or episodes)]
         )
     if not sizes or seed:
-        raise ValueError("--out needs --horizons, and takes the seeds from 0 on")
+        raise ValueError("--out requires --horizons, and its seeds start at 0")
     ablation = mcp_runs.external_ablation(target, parse_sizes(sizes), episodes, agent, given)
     return mcp_runs.open_run(ablation, out, most or len(ablation.cells()))
 

@@ -23,27 +23,29 @@ from agentgym.training.evaluation.study import result_cell
 
 MaxCells = Annotated[
     int | None,
-    typer.Option(help="The most episodes of each policy in the folder, earlier runs' included."),
+    typer.Option(help="Maximum episodes per policy in the folder, including earlier runs."),
 ]
 MaxTokens = Annotated[
     str | None,
-    typer.Option(metavar="TOKENS", help="The most tokens of each policy, such as 5M."),
+    typer.Option(metavar="TOKENS", help="Maximum tokens per policy, such as 5M."),
 ]
-MaxCost = Annotated[float | None, typer.Option(help="The most money for each policy, by --price.")]
+MaxCost = Annotated[
+    float | None, typer.Option(help="Maximum cost per policy, computed with --price.")
+]
 Prices = Annotated[
     list[str],
     typer.Option(
         "--price",
         metavar="PROMPT,REPLY",
-        help="Price of a million tokens of prompts and of replies, such as 0.15,0.6; once for all "
-        "policies, or once for each.",
+        help="Price per million prompt and reply tokens, such as 0.15,0.6; once for all "
+        "policies or once for each.",
     ),
 ]
 ReplyTokens = Annotated[
-    str, typer.Option(metavar="TOKENS", help="Tokens of a reply, for the estimate.")
+    str, typer.Option(metavar="TOKENS", help="Assumed reply length in tokens, for the estimate.")
 ]
 EstimateOnly = Annotated[
-    bool, typer.Option("--estimate", help="Say what the run would take, and play nothing.")
+    bool, typer.Option("--estimate", help="Only estimate the cost of the run.")
 ]
 
 
@@ -57,8 +59,8 @@ def parse_limits(
     """
     if len(prices) not in (0, 1, policies):
         raise ValueError(
-            f"--price was given {len(prices)} times for {policies} policies; give it once for all, "
-            "or once for each"
+            f"--price was given {len(prices)} times for {policies} policies; give it once "
+            "for all or once for each"
         )
     read = [_parse_price(text) for text in prices] or [Price()]
     read *= policies if len(read) == 1 else 1
@@ -121,9 +123,9 @@ def describe(policy: str, expected: Estimate, price: Price) -> str:
     """Format an estimate as one line."""
     prompt, reply = expected.total
     cost = price.of(expected.total)
-    unknown = f"; of {expected.unknown} nothing is known" if expected.unknown else ""
+    unknown = f"; {expected.unknown} unknown" if expected.unknown else ""
     return (
-        f"estimate for {policy}: {expected.cells:,} cells, {prompt:,.0f} tokens of prompts, "
-        f"{reply:,.0f} of replies{f', cost {cost:,.2f}' if cost else ''} ({expected.measured} of "
-        f"them by cells that were played, the others by optimal play{unknown})"
+        f"estimate for {policy}: {expected.cells:,} cells, {prompt:,.0f} prompt tokens, "
+        f"{reply:,.0f} reply tokens{f', cost {cost:,.2f}' if cost else ''} ({expected.measured} "
+        f"estimated from played cells, the others from optimal play{unknown})"
     )

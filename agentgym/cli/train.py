@@ -41,52 +41,54 @@ FIGURE = "learning_curve.png"
 _TUNING = "Fine-tuning (with --model)"
 
 
-World = Annotated[str, typer.Option(help="The world to learn.", autocompletion=complete_world)]
+World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
 Horizons = Annotated[
-    str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
+    str, typer.Option(help="Optimal episode lengths in training, comma-separated.")
 ]
 Arms = Annotated[
     str,
     typer.Option(
-        help="Oracle arms in training, by commas; the first is the one of the curve.",
+        help="Oracle arms in training, comma-separated; the learning curve uses the first.",
         autocompletion=complete_oracles,
     ),
 ]
 Contexts = Annotated[
     str,
     typer.Option(
-        help=f"Context strategies in training, by commas: {CONTEXT_HELP}.",
+        help=f"Context strategies in training, comma-separated: {CONTEXT_HELP}.",
         autocompletion=complete_context,
     ),
 ]
 CloningSteps = Annotated[
-    int | None, typer.Option(help="Steps of cloning: 600, or 40 with --model.")
+    int | None, typer.Option(help="Cloning steps; default 600, or 40 with --model.")
 ]
 RlSteps = Annotated[
-    int | None, typer.Option(help="Steps of GRPO after it: 120, or 20 with --model.")
+    int | None, typer.Option(help="GRPO steps after cloning; default 120, or 20 with --model.")
 ]
 Episodes = Annotated[
     int | None,
-    typer.Option(help="Held-out episodes: 100 an evaluation, or 24 a cell with --model."),
+    typer.Option(
+        help="Held-out episodes; default 100 per evaluation, or 24 per cell with --model."
+    ),
 ]
 HintSteps = Annotated[
     int | None,
     typer.Option(
-        help="Steps of cloning in all arms and contexts, between the two: 300.",
-        rich_help_panel="From nothing (without --model)",
+        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300.",
+        rich_help_panel="Training from scratch (without --model)",
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="Fine-tune this model: a folder of transformers, a GGUF file, or smollm2."),
+    typer.Option(help="Fine-tune this model: a transformers folder, a GGUF file, or smollm2."),
 ]
 Lora = Annotated[
-    int | None, typer.Option(help="Train adapters of this rank alone.", rich_help_panel=_TUNING)
+    int | None, typer.Option(help="Only train LoRA adapters of this rank.", rich_help_panel=_TUNING)
 ]
 Teacher = Annotated[
     str | None,
     typer.Option(
-        help="The policy that is cloned, as in --policy of rollout: thinking:p=0.2, or oracle with "
+        help="The policy to clone, in the form of rollout's --policy; default thinking:p=0.2, or oracle with "
         "--model."
     ),
 ]
@@ -95,21 +97,21 @@ Evaluation = Annotated[
     str | None,
     typer.Option(
         "--eval",
-        help="What is evaluated before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
+        help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
         rich_help_panel=_TUNING,
     ),
 ]
 CurriculumName = Annotated[
     str | None,
     typer.Option(
-        help="Tasks of GRPO: none, horizons (longer ones by and by), hints (fewer by and by).",
+        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer).",
         rich_help_panel=_TUNING,
     ),
 ]
 SamplerName = Annotated[
     str | None,
     typer.Option(
-        help="What samples in GRPO: vllm, or the address of a server that returns token ids.",
+        help="GRPO sampler: vllm, or the address of a server that returns token ids.",
         rich_help_panel=_TUNING,
     ),
 ]
@@ -117,20 +119,19 @@ SamplerOptions = Annotated[
     list[str],
     typer.Option(
         "--sampler-set",
-        help="An option of vLLM or of the server as name=value, e.g. context=8192; may be "
-        "repeated.",
+        help="A sampler option as name=value, e.g. context=8192; may be repeated.",
         rich_help_panel=_TUNING,
     ),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
-        help="Any other field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
+        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
         "repeated.",
         rich_help_panel=_TUNING,
     ),
 ]
-RunSeed = Annotated[int, typer.Option(min=0, help="Seeds the weights and all that is drawn.")]
+RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
 Out = Annotated[
     Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
 ]
@@ -197,10 +198,12 @@ def train(
         tuning = {name: value for name, value in tuning.items() if value is not None}
         if model is None:
             steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
-            _refuse(tuning, "needs --model; without it a small transformer is made from nothing")
+            _refuse(
+                tuning, "requires --model; without it a small transformer is trained from scratch"
+            )
         else:
             steps = {"clone_steps": cloning, "rl_steps": rl}
-            _refuse({"hints": hints}, "is for training from nothing; leave it out with --model")
+            _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
             settings |= {"model": model, **tuning}
         settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
     if model is None:
@@ -241,7 +244,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
         names = [field.name for field in fields(FineTuneConfig)]
         if unknown := [name for name in settings if name not in names]:
             remedy = list_names(unknown[0], names, "settings")
-            raise ValueError(f"there is no setting {unknown[0]!r}; {remedy}")
+            raise ValueError(f"unknown setting {unknown[0]!r}; {remedy}")
         tuning = FineTuning(FineTuneConfig(**settings), out)
     typer.echo(tuning.describe())
     with progress_bar() as progress, resume_hint(out), exit_on_user_error():

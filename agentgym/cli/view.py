@@ -15,19 +15,19 @@ from agentgym.training.viewer.optimal import build_view_with_optimal_calls
 
 
 def view(
-    run: Annotated[Path, typer.Argument(help="A folder that a command writes to, or a log.")],
+    run: Annotated[Path, typer.Argument(help="A run folder or a log.")],
     out: Annotated[
-        Path | None, typer.Option(help="Write one HTML file that holds all, and serve nothing.")
+        Path | None, typer.Option(help="Write one self-contained HTML file instead of serving.")
     ] = None,
     optimal: Annotated[
         bool,
         typer.Option(
             "--optimal",
-            help="Play episodes again to show the optimal calls; only for logs that you trust, "
-            "as a log names the code that is loaded.",
+            help="Replay episodes to show the optimal calls. Use it only for logs that you trust, "
+            "because a log names the code to load.",
         ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 for any.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Look at the episodes of a run in a browser; also while the run goes on. Ctrl-C ends."""
@@ -41,7 +41,7 @@ def view(
             typer.echo(f"wrote {out} ({count} episodes, {out.stat().st_size / 1e6:.1f} MB)")
             return
         server = ViewerServer(index, view_of, port)
-    typer.echo(f"{run} is shown at {server.url} (Ctrl-C ends)")
+    typer.echo(f"serving {run} at {server.url} (press Ctrl-C to stop)")
     sys.stdout.flush()  # for a reader of a pipe, which waits for the address
     if browser:
         webbrowser.open(server.url)

@@ -195,7 +195,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
-                f"there is a tool called {', '.join(sorted(doubled))} already; rename it in "
+                f"a tool named {', '.join(sorted(doubled))} already exists; rename it in "
                 f"{type(toolset).__name__}"
             )
         if isinstance(toolset, Toolset):
@@ -203,7 +203,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         hidden = frozenset(code_only)
         for name in sorted(hidden - self._tools.keys()):
             raise ValueError(
-                f"code_only names {name!r}, which is no tool; "
+                f"code_only contains {name!r}, which is not a tool; "
                 f"{list_names(name, tuple(self._tools), 'tools')}"
             )
         self._mounted = (*self._mounted, toolset)
@@ -260,7 +260,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     def restated_task(self) -> str | None:
         """Return the task as the world restates it (`World.restate`), or None if it is unchanged."""
-        with self.guard.watch("the restated task", "its task could not be restated"):
+        with self.guard.watch("the restated task", "the task could not be restated"):
             return self.world.restate()
         return None
 
@@ -312,7 +312,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         world = self._running_world("call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
-                f"an action is the text that the policy wrote (str), got {type(action).__name__}"
+                f"an action must be the policy's text (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
         answers, errors = self._answer(world, reply, action, turn)
@@ -432,7 +432,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         try:
             return self._run(world, tools, name, arguments)
         except HostLimitError as error:
-            self.guard.record(name, error, f"{name} met a limit of the host: {error}")
+            self.guard.record(name, error, f"{name} exceeded a limit of the host: {error}")
             raise
         except ToolError:
             raise
@@ -596,5 +596,5 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
     """
     inner = env.unwrapped
     if not isinstance(inner, ToolEnv):
-        raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
+        raise TypeError(f"expected an agentgym env, got {type(inner).__name__}")
     return inner

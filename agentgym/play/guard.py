@@ -148,7 +148,7 @@ def rebuild(
         new.turn = record.turn
         carry_out(new, tools[record.name], record.name, record.arguments)
         if new.call_log[-1].answer != record.answer:
-            raise RollbackError(f"{record.name} gave another result when it was repeated")
+            raise RollbackError(f"{record.name} returned a different result when repeated")
     new.turn = world.turn
     return new
 

@@ -64,7 +64,7 @@ class SharedChats(Sequence[Chat]):
 
     def __init__(self, count: int, file: int | None = None) -> None:
         if sys.platform == "win32":
-            raise CustomSpaceError("chats cannot be in shared memory on Windows")
+            raise CustomSpaceError("Windows has no shared memory for chats")
         file = _nameless_file() if file is None else file
         self._count, self._file = count, file
         self._chats = [Chat()] * count

@@ -63,7 +63,7 @@ class ActionSpace(Space[str]):
         seed: int | np.random.Generator | None = None,
     ) -> None:
         if not tools:
-            raise ValueError("an action space needs at least one tool to sample calls of")
+            raise ValueError("an action space needs at least one tool for sampling calls")
         self.tools = tuple(tools)
         self.dialect = dialect
         super().__init__(seed=seed)

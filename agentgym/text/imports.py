@@ -17,6 +17,4 @@ def import_named(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except SystemExit as error:
-        raise ImportError(
-            f"{module} ends the program when it is imported (SystemExit: {error.code})"
-        ) from None
+        raise ImportError(f"{module} exits on import (SystemExit: {error.code})") from None

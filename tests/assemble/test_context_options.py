@@ -145,12 +145,12 @@ def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyP
         ("clear_results:ratio=half", "ratio must be a number, got 'half'"),
         ("clear_results:clear_inputs=1", "clear_inputs must be true or false, got '1'"),
         ("clear_results:trigger=soon", "trigger must be tokens"),
-        ("clear_results:keep=1:keep=2", "gives keep twice"),
+        ("clear_results:keep=1:keep=2", "sets keep twice"),
         ("clear_results:window=0", "window must be an integer in"),
-        ("clear_results:window=1k+compaction:window=2k", "window of budget is given twice"),
+        ("clear_results:window=1k+compaction:window=2k", "window of budget is set twice"),
         ("clear_thinking:keep=some", "keep must be"),
         ("none+compaction", "no context strategy 'none'"),
-        ("clear_results::", "gives ':' no value; write clear_results:name=VALUE"),
+        ("clear_results::", "sets ':' without a value; write clear_results:name=VALUE"),
     ],
 )
 def test_bad_text_is_one_clear_error(context: str, message: str) -> None:
@@ -159,7 +159,7 @@ def test_bad_text_is_one_clear_error(context: str, message: str) -> None:
 
 
 def test_an_argument_is_given_in_one_place() -> None:
-    with pytest.raises(ValueError, match="keep of clear_results is given twice"):
+    with pytest.raises(ValueError, match="keep of clear_results is set twice"):
         wrappers("clear_results:keep=1", context_options={"clear_results": {"keep": 2}})
 
 

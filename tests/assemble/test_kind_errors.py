@@ -36,7 +36,7 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ({"compaction": {}}, "context must be the names"),
         ("compacton", "did you mean 'compaction'"),
         (["clear_results", "compaction:kep=3"], "compaction has no option 'kep'"),
-        ("compaction:keep", "gives 'keep' no value; write compaction:keep=VALUE"),
+        ("compaction:keep", "sets 'keep' without a value; write compaction:keep=VALUE"),
     ],
     "context_options": [
         (["compaction"], "context_options must be a mapping of mappings"),
@@ -81,7 +81,7 @@ def test_a_wrong_value_is_named_with_its_remedy(
     maker: str, option: str, value: Any, text: str
 ) -> None:
     if maker == "team" and option == "shots":
-        text = "a team takes no solved examples"
+        text = "a team cannot have solved examples"
     with pytest.raises(ValueError, match=text) as caught:
         MAKERS[maker](**{option: value})
     assert type(caught.value) is ValueError
@@ -95,7 +95,7 @@ def test_a_wrong_value_is_named_with_its_remedy(
             (lambda value=value: agentgym.make(value), "an id must be a text such as")  # type: ignore[misc]
             for value in (None, 3, b"ListWorld", ["ListWorld"])
         ),
-        (lambda: PolicyConfig("noisy:p"), "gives 'p' no value; write noisy:p=VALUE"),
+        (lambda: PolicyConfig("noisy:p"), "sets 'p' without a value; write noisy:p=VALUE"),
         *(
             (
                 lambda value=value: agentgym.make("GridWorld").reset(options=value),

@@ -105,8 +105,8 @@ def test_broken_packages_cost_one_warning_each_and_their_own_worlds(packages: Pa
         "worse_bench",
     ]
     assert "ZeroDivisionError: division by zero" in texts[0]
-    assert "exit_bench ends the program when it is imported (SystemExit: 3)" in texts[1]
-    assert "exits_bench ends the program" in texts[2]
+    assert "exit_bench exits on import (SystemExit: 3)" in texts[1]
+    assert "exits_bench exits on import" in texts[2]
     assert "NoSuchWorld" in texts[3]
     assert "SystemError: no" in texts[4]
     ids = [entry.id for entry in (*agentgym.worlds(presets=True), *agentgym.teams())]

@@ -43,7 +43,10 @@ def test_audit_refuses_bad_input_in_one_line() -> None:
     for arguments, text in (
         (("NoWorld",), "there is no world 'NoWorld'"),
         (("ListWorld", "--episodes", "0"), "episodes must be an integer in [1, 100000], got 0"),
-        (("ListWorld", "--set", "items=1", "--set", "removals=0"), "needs at least 100 different"),
+        (
+            ("ListWorld", "--set", "items=1", "--set", "removals=0"),
+            "requires at least 100 different",
+        ),
     ):
         shown = command("audit", *arguments)
         assert shown.returncode == 2

@@ -61,8 +61,8 @@ def test_list_shows_the_ids_with_all_words() -> None:
     assert all("Grid" in each and "easy" in each for each in ids)
     none = command("list", "gird")
     assert (none.returncode, none.stdout) == (2, "")
-    assert "no id holds gird; did you mean 'Grid'?" in none.stderr
-    assert "no id holds xyzzy; agentgym list --all shows all" in command("list", "xyzzy").stderr
+    assert "no id contains gird; did you mean 'Grid'?" in none.stderr
+    assert "no id contains xyzzy; agentgym list --all shows all" in command("list", "xyzzy").stderr
 
 
 def test_the_version_is_printed() -> None:
@@ -95,7 +95,7 @@ def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "Initial list:" in shown.stdout
     assert "error:" in shown.stdout
-    assert "'what?' is no call and no command; help lists both" in shown.stdout
+    assert "'what?' is neither a call nor a command; help lists both" in shown.stdout
     assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
     assert "solved in 2 turns, score 1.0" in shown.stdout
     (line,) = out.read_text().splitlines()
@@ -108,9 +108,9 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
     shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
     assert shown.returncode == 0, shown.stderr
     parts = shown.stdout.split("\n> ")
-    assert "undo    take the last move back" in parts[1]
+    assert "undo    take back the last move" in parts[1]
     assert "up(): Step to the cell above" in parts[2]
-    assert "there is nothing to take back" in parts[3]
+    assert "no move to take back" in parts[3]
     assert re.search(r"(up|down|left|right)\(\)", parts[4])
     assert "Remaining moves" in parts[5]
     board = parts[0][parts[0].index("     0 1 2 3 4 5") :].rstrip()
@@ -120,7 +120,7 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
     assert "additionalProperties" in parts[8]
     assert "did you mean 'undo'?" in parts[9]
     assert "help lists both" in parts[11]
-    assert "left before the end" in shown.stdout
+    assert "abandoned" in shown.stdout
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
@@ -133,7 +133,7 @@ def test_a_person_can_leave() -> None:
     shown = command("play", "GridWorld", "--oracles", "SPH", typed="")
     assert shown.returncode == 0
     assert "<state>" in shown.stdout
-    assert "left before the end" in shown.stdout
+    assert "abandoned" in shown.stdout
 
 
 def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED
-    assert errors.strip() == "interrupted; the same command goes on from here"
+    assert errors.strip() == "interrupted; rerun the command to resume"
     assert torn_at(log) == log.stat().st_size
 
 
@@ -366,7 +366,7 @@ def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay
     os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers too
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
-    assert re.fullmatch("interrupted(; the same command goes on from here)?\n", errors)
+    assert re.fullmatch("interrupted(; rerun the command to resume)?\n", errors)
 
 
 def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_what_is_no_number_no_file_and_no_run_is_refused(tmp_path: Path) -> None
         f"rollout ListWorld --out {pipe}": "is a device or a pipe",
         "ablate --out /dev/zero": "is a device or a pipe",
         f"view {pipe}": "is a device or a pipe",
-        f"doctor {empty}": "holds no file of a run",
+        f"doctor {empty}": "contains no run",
         f"play ListWorld --out {log}": "contains an episode of another run",
     }.items():
         shown = CliRunner().invoke(app, line.split(), input="")
@@ -466,8 +466,8 @@ BAD = [
         "noisy has no option 'q'; options: p=0.1, seed=0",
     ),
     (["rollout", "ListWorld", "--policy", "noisy:p=much"], "p must be a number, got 'much'"),
-    (["rollout", "ListWorld", "--out", "C:\\runs\\x.jsonl"], "is a path of Windows"),
-    (["rollout", "ListWorld", "--out", "."], "--out . is a folder; give a file in it"),
+    (["rollout", "ListWorld", "--out", "C:\\runs\\x.jsonl"], "is a Windows path"),
+    (["rollout", "ListWorld", "--out", "."], "--out . is a folder; name a file in it"),
     (["ablate", "--preset", "laca"], "preset must be one of"),
     (["ablate", "--world", "listworld-eazy"], "did you mean 'ListWorld-easy'"),
     (["ablate", "--context", "compacton"], "did you mean 'compaction'? strategies: "),
@@ -502,7 +502,7 @@ BAD = [
     (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
     (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
     (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),
-    (["score", "empty"], "holds no trajectories"),
+    (["score", "empty"], "contains no trajectories"),
 ]
 
 

@@ -57,15 +57,15 @@ def test_a_new_world_installs_passes_its_tests_and_is_played(tmp_path: Path) -> 
 def test_what_cannot_be_a_package_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     for words, error in [
-        (("Guess",), "'Guess' cannot be the name of a package"),
-        (("import",), "'import' cannot be"),
-        (("json",), "'json' cannot be"),
-        (("agentgym",), "'agentgym' cannot be"),
-        (("test",), "'test' cannot be"),
-        (("numpy",), "'numpy' is the name of a package that is installed"),
-        (("../up",), "'../up' cannot be"),
-        (("fine", "--out", str(tmp_path)), "is there already"),
-        (("fine", "--out", str(tmp_path / "mine.txt")), "is there already"),
+        (("Guess",), "'Guess' is not a valid package name"),
+        (("import",), "'import' is not a valid"),
+        (("json",), "'json' is not a valid"),
+        (("agentgym",), "'agentgym' is not a valid"),
+        (("test",), "'test' is not a valid"),
+        (("numpy",), "'numpy' is already installed"),
+        (("../up",), "'../up' is not a valid"),
+        (("fine", "--out", str(tmp_path)), "already exists"),
+        (("fine", "--out", str(tmp_path / "mine.txt")), "already exists"),
     ]:
         shown = CliRunner().invoke(app, ["new-world", *words])
         assert (shown.exit_code, error in shown.output) == (2, True), shown.output

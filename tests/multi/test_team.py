@@ -63,7 +63,7 @@ def test_options_are_checked(options: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match="team must be one of"):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
     with pytest.raises(
-        ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"
+        ValueError, match="ListWorld has one agent; ids of teams end in -team, -manager"
     ):
         aec_env("ListWorld")
     with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
@@ -76,7 +76,7 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for form in (aec_env, parallel_env):
         with pytest.raises(
             ImportError,
-            match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'",
+            match=r"PettingZoo envs of teams need pip install 'agentgym\[multi\]'",
         ):
             form("ListWorld-team")
     assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0

@@ -162,7 +162,7 @@ def test_misuse_by_the_caller_raises_and_harms_nothing() -> None:
         env.call("add", {"number": 1})
     env = started()
     for action in (None, b"x", ["x"], 3):
-        with pytest.raises(TypeError, match="an action is the text that the policy wrote"):
+        with pytest.raises(TypeError, match="an action must be the policy's text"):
             env.step(action)  # type: ignore[arg-type]
     assert env.world.turn == 0
     env.step(STOP)
@@ -272,7 +272,7 @@ def test_toolsets_of_a_world_and_mounted_ones() -> None:
     env = ToolEnv(CounterWorld, clock=True)
     note = Note()
     env.mount(note)
-    with pytest.raises(ValueError, match="there is a tool called write already; rename it in Note"):
+    with pytest.raises(ValueError, match="a tool named write already exists; rename it in Note"):
         env.mount(Note())
     chat, _ = env.reset(seed=0)
     assert [t.name for t in chat.tools] == ["add", "stop", "now", "write"]
@@ -362,7 +362,7 @@ def test_worlds_can_be_named_by_their_path() -> None:
             load_world(name)
     with pytest.raises(ValueError, match=r"must be a subclass of agentgym\.World"):
         load_world("agentgym:Chat")
-    with pytest.raises(TypeError, match="needs an env of agentgym, got CartPoleEnv"):
+    with pytest.raises(TypeError, match="expected an agentgym env, got CartPoleEnv"):
         agentgym.tool_env(gymnasium.make("CartPole-v1"))
 
 

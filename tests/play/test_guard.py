@@ -287,7 +287,9 @@ def test_a_limit_of_the_host_makes_the_episode_invalid_and_it_goes_on() -> None:
     env = begun(on_fault="raise")
     text, _, over, detail = step(env, write("be_slow"))
     assert (text, over) == ("error: limit exceeded: it takes too long", False)
-    assert detail.invalid == "be_slow met a limit of the host: limit exceeded: it takes too long"
+    assert (
+        detail.invalid == "be_slow exceeded a limit of the host: limit exceeded: it takes too long"
+    )
     copied = clone(env)
     for each in (env, copied):
         _, reward, over, detail = step(each, write("finish", score="1"))

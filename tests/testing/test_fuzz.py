@@ -47,7 +47,7 @@ def test_the_command_shows_a_table_and_plays_records_again(tmp_path: Path) -> No
     shown = command(*line, "--out", str(out))
     assert shown.returncode == 1
     assert "KeyError" in shown.stdout
-    assert "80 texts, 1 causes of faults" in shown.stdout
+    assert "80 texts, 1 distinct faults" in shown.stdout
     again = command("fuzz", "--replay", str(out))
     assert again.returncode == 1
     assert "raise (still)" in again.stdout

@@ -153,7 +153,7 @@ def test_surrogates_count_as_question_marks() -> None:
 def test_another_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agentgym.text.tokens, "_CL100K_HASH", "0" * 64)
     with pytest.raises(
-        RuntimeError, match=r"holds another cl100k_base .*SHA-256 223921b7.*heuristic"
+        RuntimeError, match=r"contains a different cl100k_base .*SHA-256 223921b7.*heuristic"
     ):
         cl100k()
 
@@ -238,7 +238,7 @@ def test_counters_are_known_by_name_and_pickle_as_it() -> None:
     for name, message in {
         "gpt2": "there is no token counter 'gpt2'.*counters: cl100k_base, heuristic or package.module:factory",
         "no_module:make": "no_module:make.*No module named",
-        "tests.text.test_tokens:words": "'tests.text.test_tokens:words' calls itself 'words'; give it the name",
+        "tests.text.test_tokens:words": "'tests.text.test_tokens:words' is named 'words'; name it",
     }.items():
         with pytest.raises(ValueError, match=message):
             counter(name)

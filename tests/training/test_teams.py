@@ -175,15 +175,15 @@ def test_agents_may_have_different_arms_and_contexts() -> None:
         make("ListWorld-team", agents={"nobody_0": {"oracles": "S"}})
     with pytest.raises(
         ValueError,
-        match="actor_0 cannot have its own 'items'; what agents may have: oracles, hint_scope",
+        match="actor_0 cannot have its own 'items'; options of agents: oracles, hint_scope",
     ):
         make("ListWorld-team", agents={"actor_0": {"items": 3}})
     with pytest.raises(
         ValueError,
-        match="agents are for teams, and ListWorld is played by one; ids of teams end in -team",
+        match="agents requires a team, and ListWorld has one agent; ids of teams end in -team",
     ):
         make("ListWorld", agents={})
-    with pytest.raises(ValueError, match="a team takes no solved examples, got shots=1"):
+    with pytest.raises(ValueError, match="a team cannot have solved examples, got shots=1"):
         make("ListWorld-team", shots=1)
 
 

@@ -51,7 +51,7 @@ def test_a_world_with_few_instances_is_refused(count: int) -> None:
     for split in ("train", "test"):
         with pytest.raises(
             ValueError,
-            match=rf"split='{split}' needs at least 100 .* FewConfig\(instances={count},",
+            match=rf"split='{split}' requires at least 100 .* FewConfig\(instances={count},",
         ):
             config_for_split(FewWorld, FewConfig(count), split)
     config_for_split(FewWorld, FewConfig(count), None)
@@ -74,9 +74,11 @@ def test_a_world_with_many_instances_is_not(count: int) -> None:
 def test_a_tiny_configuration_is_refused_when_the_env_is_made(
     env_id: str, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match=r"split='test' needs at least 100 .*or leave split=None"):
+    with pytest.raises(
+        ValueError, match=r"split='test' requires at least 100 .*or leave split=None"
+    ):
         make(env_id, split="test", **options)
-    with pytest.raises(ValueError, match="split='train' needs at least 100"):
+    with pytest.raises(ValueError, match="split='train' requires at least 100"):
         gymnasium.make(agentgym.resolve(env_id), split="train", **options)
     make(env_id, **options)
 
@@ -96,7 +98,7 @@ def test_a_reset_that_finds_nothing_says_so() -> None:
             return 1e9
 
     env = agentgym.ToolEnv(Boaster, instances=1, split=_other(Boaster))
-    with pytest.raises(ValueError, match=r"has none of 500 instances drawn with FewConfig"):
+    with pytest.raises(ValueError, match=r"contains none of 500 instances drawn with FewConfig"):
         env.reset(seed=0)
 
 

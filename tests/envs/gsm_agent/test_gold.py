@@ -104,7 +104,7 @@ def test_the_next_page_is_optimal_if_it_shows_what_is_missing(folder: str) -> No
 
 def test_a_plan_is_refused_with_the_reason(folder: str) -> None:
     for oracles in ("P", "SP", "P0.5", "P_"):
-        with pytest.raises(ValueError, match=r"oracles='P' is not defined here: the question of"):
+        with pytest.raises(ValueError, match=r"oracles='P' is undefined here: the question of"):
             spec("SearchWorld", data=folder, oracles=oracles)
     with pytest.raises(ValueError, match="use oracles='S', which"):
         PlanOracle(gymnasium.make("agentgym/SearchWorld-v0", data=folder))

@@ -169,7 +169,7 @@ def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
         )
     assert shown.exit_code == 1
     assert shown.stderr.startswith("error: [Errno 27] File too large")
-    assert "the same command goes on from here" in shown.stderr
+    assert "rerun the command to resume" in shown.stderr
 
 
 def test_when_every_cell_is_lost_the_run_stops(
@@ -252,7 +252,7 @@ def test_doubles_and_strays_do_not_count_and_are_said_once(run: Path, tmp_path: 
         assert run_ablation(small(), run, 1) == expected
     assert len(said) == 2
     code, shown = doctor(run, "--repair")
-    assert (code, shown.count("it is a double of line"), shown.count("it is no cell of")) == (
+    assert (code, shown.count("it duplicates line"), shown.count("it is not a cell of")) == (
         0,
         6,
         6,
@@ -271,11 +271,11 @@ def test_a_damaged_line_is_moved_aside_and_its_cell_is_played_again(run: Path, l
         run_ablation(small(), run, 1)
     code, shown = doctor(run)
     assert code == 1
-    assert f"{TRAJECTORIES}, line 4: it is no trajectory; its episode is played again" in shown
+    assert f"{TRAJECTORIES}, line 4: it is not a trajectory; the episode is replayed" in shown
     assert "to repair this: agentgym doctor" in shown
     code, shown = doctor(run, "--repair")
     assert code == 0
-    assert shown.count("to be played: ListWorld, arm ") == 1
+    assert shown.count("not yet played: ListWorld, arm ") == 1
     assert (run / f"{TRAJECTORIES}.damaged").read_bytes().startswith(line + b"\n")
     assert doctor(run)[0] == 0
     assert run_ablation(small(), run, 1) == expected

@@ -258,8 +258,8 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
     doctor = ["doctor", str(tmp_path / "run")]
     shown = CliRunner().invoke(app, doctor)
     assert shown.exit_code == 1
-    assert f"{log}, line 2: it is no trajectory" in shown.output
-    assert f"{log}, line 4: the last line was not written whole" in shown.output
+    assert f"{log}, line 2: it is not a trajectory" in shown.output
+    assert f"{log}, line 4: the last line is incomplete" in shown.output
     assert CliRunner().invoke(app, [*doctor, "--repair"]).exit_code == 0
     side = log.with_name(log.name + ".damaged").read_bytes()
     assert side.startswith(bad[chunks[1].start : chunks[1].end])

@@ -159,10 +159,10 @@ def test_http_keeps_episodes_apart() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["filesystem"], "serve needs either --stdio or --http 127.0.0.1:PORT"),
+        (["filesystem"], "serve requires --stdio or --http 127.0.0.1:PORT"),
         (
             ["filesystem", "--stdio", "--http", "127.0.0.1:80"],
-            "serve needs either --stdio or --http",
+            "serve requires --stdio or --http",
         ),
         (
             ["filesystem", "--http", "8000"],
@@ -184,9 +184,9 @@ def test_http_keeps_episodes_apart() -> None:
         (["NoWorld", "--stdio"], "NoWorld"),
         (
             ["ListWorld", "--stdio", "--horizons", "8k"],
-            "--horizons and --agent belong to",
+            "--horizons and --agent require",
         ),
-        (["ListWorld", "--stdio", "--out", "{out}"], "--out needs --horizons"),
+        (["ListWorld", "--stdio", "--out", "{out}"], "--out requires --horizons"),
         (["filesystem", "--stdio", "--out", "{out}", "--horizons", "4"], "filesystem"),
         (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
     ],

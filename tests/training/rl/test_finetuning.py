@@ -325,7 +325,7 @@ GRPO_OF_M = ("--model=M", "--method=grpo")
         (["--model=M", "--eval=H:2"], "H needs S"),
         (["--model=M", "--device=tpu9"], "device 'tpu9' cannot be used here"),
         (["--model=M", "--hints=3"], "hints is for training from nothing"),
-        (["--model=M", "--setting=rank=3"], "there is no setting 'rank'; settings: "),
+        (["--model=M", "--setting=rank=3"], "unknown setting 'rank'; settings: "),
         (["--model=M", "--sampler=vllm"], "sampler='vllm' is for GRPO, and cloning samples"),
         ([*GRPO_OF_M, "--sampler=sglang"], "vllm or the address of a server, such as http"),
         ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "follows from --seed"),

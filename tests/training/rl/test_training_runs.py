@@ -316,7 +316,7 @@ def test_a_checkpoint_that_is_not_whole_is_named_and_moved_aside(
     ):
         start("cloning", tmp_path, steps=2)
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)])
-    assert (shown.exit_code, "training begins again with this phase" in shown.output) == (1, True)
+    assert (shown.exit_code, "training restarts this phase" in shown.output) == (1, True)
     assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
     assert (tmp_path / "checkpoint.pt.damaged").exists()
     assert start("cloning", tmp_path, steps=2).step == 0
@@ -350,10 +350,10 @@ def test_a_phase_whose_checkpoint_is_missing_is_trained_again(
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
     for text in (
         f"{settings}: it holds no settings of a run (it has other names)",
-        "which is missing; training begins again with cloning",
-        "curve.jsonl, line 1: it cannot be read",
-        "it has no tokenizer.json beside it",
-        "there are no weights beside it",
+        "which is missing; training restarts at cloning",
+        "curve.jsonl, line 1: it is unreadable",
+        "tokenizer.json is missing",
+        "the weights are missing",
     ):
         assert text in shown
     assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
