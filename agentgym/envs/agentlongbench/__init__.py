@@ -7,18 +7,18 @@ from typing import Any
 
 from agentgym.assemble.registry import register
 
-SPECIES = 1_025  # all that the data set has
+SPECIES = 1_025  # all species in the data set
 SETTINGS = {
     "ki-c": {"knowledge": "intensive", "style": "concise"},
     "ki-v": {"knowledge": "intensive", "style": "verbose"},
     "kf-c": {"knowledge": "free", "style": "concise"},
     "kf-v": {"knowledge": "free", "style": "verbose"},
 }
-"""The four settings of the benchmark, by the names of its folders."""
+"""The four settings of the benchmark, named after its folders."""
 FULL: Mapping[str, Mapping[str, Any]] = {
     name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
 }
-"""The settings with the items of the benchmark."""
+"""The settings with all items of the benchmark."""
 TASKS: Mapping[str, str] = {
     "count_frequency_tool": "Count Frequency(Tool)",
     "find_duplicates_tool": "Find Duplicates(Tool)",

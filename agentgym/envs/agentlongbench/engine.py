@@ -1,8 +1,7 @@
-"""The query tool and the feedback on a guess, written and read, for both worlds of the benchmark
-(section 2.1).
+"""The query tool and the feedback on a guess, written and parsed, for both worlds (section 2.1).
 
-Everything here is a function of its arguments: the lists that a query returns depend on the table
-and the call alone.
+Every function depends only on its arguments: the lists that a query returns depend only on the
+table and the call.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from agentgym.text.tools import ToolError, echo
 STYLES = ("concise", "verbose")
 TOOL = "query_items"
 MOST_CONDITIONS = 1_024
-"""Most conditions of a query, and values of a condition: bounds the time of a call."""
+"""Maximum conditions per query, and values per condition; bounds the time of a call."""
 
 _FEEDBACK = re.compile(
     r"^Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
@@ -36,7 +35,9 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Condition(TypedDict):
-    """What items have to meet: type `value` takes values and exclude, type `numeric` takes a comparator and a threshold."""
+    """A condition on items: type `value` takes values and exclude, type `numeric` takes a
+    comparator and a threshold.
+    """
 
     type: Literal["value", "numeric"]
     section: str
@@ -52,10 +53,10 @@ class Feedback:
 
     Attributes:
         round: The number of the round.
-        name: The name of the guess.
-        atoms: The facts about the target, value by value, in the order of the text.
+        name: The guessed name.
+        atoms: The facts about the target, value by value, in text order.
         right: Whether the guess was the target.
-        left: The rounds that remain.
+        left: The remaining rounds.
     """
 
     round: int
@@ -66,10 +67,10 @@ class Feedback:
 
 
 def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
-    """Return the atoms of the conditions of a query.
+    """Return the atoms of a query's conditions.
 
     Raises:
-        ToolError: There are none or too many, or one lacks what its type needs.
+        ToolError: There are none or too many, or one lacks an argument of its type.
     """
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
         raise ToolError(f"a query takes 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}")
@@ -122,11 +123,11 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return the result of a query as JSON text: the items that meet all conditions, or those that
-    meet the conditions of each section.
+    """Return the result of a query as JSON text: the items that satisfy all conditions, or those
+    that satisfy the conditions of each section.
 
     Raises:
-        ToolError: A condition is malformed, or names what there is not.
+        ToolError: A condition is malformed or names something unknown.
     """
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
@@ -150,7 +151,7 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Read the lists in a result, each with the atoms that its items meet.
+    """Parse the lists in a result, each with the atoms that its items satisfy.
 
     Raises:
         ValueError: The text is not a result; it may have been cut.
@@ -168,8 +169,8 @@ def read_lists(
 
 
 def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
-    """Write the feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and
-    14).
+    """Write the feedback on a guess: its profile with a verdict on each value (appendix C, figures
+    13 and 14).
     """
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
@@ -178,7 +179,7 @@ def write_feedback(table: ItemTable, number: int, guess: int, target: int, left:
 
 
 def read_feedback(text: str) -> list[Feedback]:
-    """Read all feedback in a text, in order."""
+    """Parse all feedback in a text, in order."""
     return [
         Feedback(
             int(match["round"]),
@@ -192,7 +193,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Read the atoms of the target from the lines on the sections of a guess."""
+    """Parse the target's atoms from the section lines of a guess."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):
@@ -204,12 +205,12 @@ def read_verdicts(sections: str) -> list[Atom]:
 
 
 def dumps(data: object) -> str:
-    """Write JSON on one line, with letters as they are."""
+    """Write JSON on one line without escaping letters."""
     return json.dumps(data, ensure_ascii=False)
 
 
 def explain_game(style: str) -> str:
-    """Write the rules that both worlds share."""
+    """Return the rules that both worlds share."""
     lists = (
         'The result {"intersection": [...]} lists the items that meet all of the conditions.'
         if style == "concise"

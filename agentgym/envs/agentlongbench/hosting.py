@@ -1,8 +1,8 @@
-"""The hidden item played by a host: questions to it, its answers, and a referee who checks them
+"""A host plays the hidden item: questions to it, its answers, and a referee that checks them
 (section 2.1).
 
-A guess is answered by a verdict on each of its values, a question by yes or no. All of it is text
-that the host is shown or writes.
+The host answers a guess with a verdict on each of its values, and a question with yes or no. It
+sees and writes only text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.text.tools import tool
 
 ASK = "ask"
 HOSTED = ("guess", ASK)
-"""The calls that the host answers; a query it does not."""
+"""The calls that the host answers; queries are not among them."""
 RULES = (
     "You play the host: you know the hidden item, and another agent looks for it. You are shown "
     "each of its guesses and questions, "
@@ -54,11 +54,11 @@ class Puzzle(Protocol):
 
     @property
     def belief(self) -> Belief:
-        """The knowledge of it."""
+        """The knowledge about it."""
 
 
 class QuestionTool:
-    """The tool for questions, which a puzzle has only if a host answers them."""
+    """The tool for questions, which a puzzle has only with a host."""
 
     def __init__(self, puzzle: Puzzle) -> None:
         self._puzzle = puzzle
@@ -79,8 +79,7 @@ class QuestionTool:
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     """Take in an answer.
 
-    From a no to several values at once, or to an exact number, nothing certain follows for one
-    section.
+    A no to several values, or to an exact number, implies nothing certain about one section.
     """
     atoms = to_atoms([condition])
     if answer == "yes":
@@ -99,7 +98,7 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write the text of a call for the host; empty if it is malformed, which the checks of the tool
+    """Write a call as a text for the host; empty if it is malformed, which the tool's own checks
     report.
 
     Raises:
@@ -122,11 +121,11 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection to an answer of the host; empty if it is right.
+    """Return the referee's objection to an answer of the host; empty if the answer is right.
 
     Args:
-        answer: The text of the host.
-        result: The result that the world would have given.
+        answer: The host's text.
+        result: The world's own result.
     """
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
@@ -145,10 +144,10 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, from the text of the question alone.
+    """Return the right answer, using only the text of the question.
 
     Raises:
-        ValueError: It is no question.
+        ValueError: The text is not a question.
     """
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
@@ -190,7 +189,7 @@ def _values(profile: str) -> dict[str, list[str]]:
 
 
 def _marks(text: str) -> dict[str, dict[str, str]]:
-    """Read the verdicts by section and value."""
+    """Parse the verdicts by section and value."""
     verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
         matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]

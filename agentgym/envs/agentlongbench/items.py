@@ -1,5 +1,5 @@
-"""The items of a puzzle: who they are, what they are like, and which of them meet a condition
-(AgentLongBench, section 2.1.1).
+"""The items of a puzzle, their profiles, and the items that satisfy a condition (AgentLongBench,
+section 2.1.1).
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from agentgym.text.tools import ToolError, echo
 Operator = Literal["has", "lacks", ">", "<", "=="]
 Value: TypeAlias = str | int
 Atom: TypeAlias = tuple[str, Operator, Value]
-"""One thing that can be true of an item: section, operator, value.
-
-A condition of a query is one or several of them.
+"""One possible fact about an item: section, operator, value. A query condition consists of one or
+more.
 """
 Mask: TypeAlias = NDArray[np.bool_]
-"""bool, shape `(items,)`: which items are meant."""
+"""bool, shape `(items,)`: the selected items."""
 
+# # Maximum length of a name to look up; no item is as long, and normalisation takes time.
 _LONGEST_NAME = 1_000
-"""Characters of a name that are looked at; no item has as many, and normalizing takes its time."""
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
     ">": np.greater,
@@ -37,12 +36,12 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the profile of every item.
+    """A section of every item's profile.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         numeric: Whether its one value is a number.
-        weight: What a correct value counts in the weighted summation.
+        weight: The weight of a correct value in the weighted summation.
     """
 
     name: str
@@ -51,12 +50,12 @@ class Section:
 
 
 class ItemTable:
-    """A closed world of items. The order of the items is that of every list.
+    """A closed world of items. Every list keeps the order of the items.
 
     Args:
         sections: The sections of a profile.
         names: The names, all different.
-        labels: The names as feedback shows them.
+        labels: The names as they appear in feedback.
         columns: For each section, the values of each item: one number, or one or more different
             texts.
     """
@@ -89,7 +88,7 @@ class ItemTable:
         return len(self.names)
 
     def find(self, name: str) -> int:
-        """Return the item of a name, whatever its case, spaces, hyphens, accents and the like.
+        """Return the item with a name, ignoring case, spaces, hyphens, accents and punctuation.
 
         Raises:
             ToolError: There is none.
@@ -100,10 +99,10 @@ class ItemTable:
         return place
 
     def mask(self, atom: Atom) -> Mask:
-        """Return the items of which an atom is true.
+        """Return the items that satisfy an atom.
 
         Raises:
-            ToolError: There is no such section or value, or the operator is not one of its kind.
+            ToolError: The section or value does not exist, or the operator does not fit the section.
         """
         name, operator, value = atom
         place = self._places.get(name)
@@ -123,18 +122,18 @@ class ItemTable:
         return holders if operator == "has" else ~holders
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
-        """Return the items of which all atoms are true."""
+        """Return the items that satisfy all atoms."""
         mask = np.ones(len(self), bool)
         for atom in atoms:
             mask &= self.mask(atom)
         return mask
 
     def listed(self, mask: Mask) -> list[str]:
-        """Return the names of items, in the order of the table."""
+        """Return the names of items, in table order."""
         return [self.names[place] for place in np.flatnonzero(mask)]
 
     def feedback_atoms(self, guess: int, target: int) -> list[Atom]:
-        """List the facts about the target in the feedback on a guess, in the order of the sections."""
+        """List the facts about the target in the feedback on a guess, in section order."""
         atoms: list[Atom] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             for value in column[guess]:
@@ -154,12 +153,12 @@ class ItemTable:
     def isolable(self, target: int, least: int = 1) -> bool:
         """Return whether feedback and lists can distinguish the target from every other item.
 
-        That takes more than a unique profile: a value that only the target has is never in the
-        feedback of a wrong guess.
+        A unique profile is not enough: a value that only the target has never occurs in the
+        feedback on a wrong guess.
 
         Args:
             target: The item.
-            least: Only atoms that at least this many items meet count.
+            least: Ignore atoms that fewer items satisfy.
         """
         apart = np.zeros(len(self), bool)
         for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
@@ -223,13 +222,13 @@ OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """Compare the number of the target with that of a guess."""
+    """Compare the target's number with a guess's."""
     if guess == target:
         return "=="
     return ">" if int(guess) < int(target) else "<"
 
 
 def normalize_name(name: str) -> str:
-    """Normalize a name for comparison: lower case, no accents, spaces or punctuation."""
+    """Normalise a name for comparison: lower case, no accents, spaces or punctuation."""
     letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold()).translate(_DROPPED)
     return "".join(letter for letter in letters if not unicodedata.combining(letter))

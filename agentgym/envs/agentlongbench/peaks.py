@@ -1,7 +1,7 @@
-"""Round of a log whose guess is the first with the largest number, drawn before the log is played.
+"""The round whose guess is the first with the largest number, drawn before the log is played.
 
-Left to itself, a log that is longer than its table has items shows the largest number early: every
-round of a log has to be as likely as any other.
+Otherwise, a log with more rounds than items would show the largest number early, and every round
+must be equally likely.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ LARGEST = "find_round_largest_value_env"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """Guess with the largest number of a log.
+    """The guess with the largest number in a log.
 
     Attributes:
         number: The round of the guess.
-        item: The item that is guessed in it.
-        before: The items that may be guessed before it: those with a smaller number.
-        after: The items that may be guessed after it: those with the same number too.
+        item: The guessed item.
+        before: The items allowed before it: those with a smaller number.
+        after: The items allowed after it: those with at most the same number.
     """
 
     number: int
@@ -36,18 +36,18 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item of a round: the largest of a random half of the items that may be guessed,
-        since a log that always shows the largest of all could be left as soon as that is read.
+        """Draw the item of a round: the largest of a random half of the allowed items. If logs
+        always showed the overall largest, a reader could stop there.
 
         Args:
             table: The items.
             target: The hidden item, which is never guessed.
             number: The round.
-            rng: Draws the half.
+            rng: The random source of the half.
 
         Returns:
-            The peak; None if too few items are smaller for the rounds before it, as where almost
-            all have one number.
+            The peak; None if too few items are smaller for the rounds before it, for example because
+            almost all have the same number.
         """
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
@@ -58,7 +58,7 @@ class Peak:
         return cls(number, item, before, after) if number == 1 or before.any() else None
 
     def allowed(self, number: int) -> Mask:
-        """Return the items that may be guessed in a round."""
+        """Return the items allowed in a round."""
         if number == self.number:
             only = np.zeros(len(self.before), bool)
             only[self.item] = True
@@ -67,8 +67,8 @@ class Peak:
 
 
 def largest_section(table: ItemTable) -> int:
-    """Return the place of the section whose largest number is asked for: of those with numbers, the
-    one with the most different ones.
+    """Return the index of the section for the question about the largest number: the numeric
+    section with the most distinct values.
     """
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     return max(numeric, key=lambda k: len(set(table.columns[k])))

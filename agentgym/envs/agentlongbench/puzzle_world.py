@@ -1,4 +1,4 @@
-"""PuzzleWorld: find a hidden item by queries and guesses, live (AgentLongBench, sections 2.1 and
+"""PuzzleWorld: find a hidden item with queries and guesses, live (AgentLongBench, sections 2.1 and
 C.1).
 """
 
@@ -59,22 +59,20 @@ _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
 _QUERY = "Query the items that meet all that is known of the hidden item that is next."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
+# # Minimum turns for an item without known candidates: a query and a guess.
 _QUICKEST = 2
-"""Fewest turns for an item of which no candidate is known: a query and a guess."""
+# # Tables that determine a configuration's budget; the turns of all their items are counted.
 _SAMPLES = 8
-"""Tables that set the budget of a configuration; of each, the turns of all items are counted."""
+# # Arbitrary: a configuration has the same budget for every seed.
 _SAMPLE_SEED = 20
-"""Any number: the budget is the same for every seed of a configuration."""
+# # Average turns for one of several hidden items among 100.
 _TURNS = 4.85
-"""Average turns for one of several hidden items among 100."""
+# # Below this many turns, one hidden item among few items fits better than one among 100; they take
+# 2.4 and 3.9 turns on average.
 _FEW = 3.2
-"""Turns below which one hidden item among few comes closer than one among 100: they take 2.4 and
-3.9 on average.
-"""
+# # Hidden items per puzzle for a horizon. Each takes about 300 tokens of the belief state, which
+# must fit into the small windows of ablations.
 _GROUP = 4
-"""Hidden items of a puzzle of a horizon: the belief state, of some 300 tokens for each, has to fit
-into the small windows of ablations.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +80,12 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
-        hidden: The number of hidden items of a puzzle. Of one, a first guess is drawn and its
-            feedback given, as in the paper; of several, all items are listed, and the hidden ones
-            are guessed in turn.
-        rounds: The guesses that a puzzle allows for each hidden item, a drawn one included. Where
-            they are few, some puzzles need luck.
-        puzzles: The number of puzzles, one after the other, each with a table of its own.
+        hidden: The number of hidden items per puzzle. With one, the first guess is drawn and its
+            feedback given, as in the paper. With several, all items are listed, and the hidden
+            ones are guessed in turn.
+        rounds: The guesses allowed for each hidden item, including a drawn one. With few, some
+            puzzles need luck.
+        puzzles: The number of consecutive puzzles, each with its own table.
     """
 
     items: ItemCount = 100
@@ -96,17 +94,16 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
 
     def reference(self, table: ItemTable, rng: np.random.Generator) -> tuple[int, ReferenceTurns]:
-        """Draw the first guess, and count the turns that each item takes after it."""
+        """Draw the first guess and count the turns that each item takes after it."""
         first = int(rng.integers(len(table)))
         return first, count_turns(table, first if self.hidden == 1 else None)
 
 
-@lru_cache(256)  # of the few configurations of a run
+@lru_cache(256)  # a run has few configurations
 def _limits(config: PuzzleConfig) -> tuple[int, int]:
-    """Return the turns of a puzzle, and the rounds of an item, that almost no draw exceeds.
+    """Return the turns of a puzzle and the rounds of an item that almost no draw exceeds.
 
-    They are those of the configuration: what is drawn for an episode does not change them, so that
-    the budget tells nothing of it.
+    They depend only on the configuration, so the budget reveals nothing about the episode.
 
     Raises:
         ValueError: The sections do not distinguish any item from the others.
@@ -115,7 +112,7 @@ def _limits(config: PuzzleConfig) -> tuple[int, int]:
     for sample in range(_SAMPLES):
         rng = np.random.default_rng((_SAMPLE_SEED, sample))
         table = config.table(rng)
-        next(config.targets(table, rng))  # raises an error where items cannot be distinguished
+        next(config.targets(table, rng))  # raises if items cannot be distinguished
         _, counts = config.reference(table, rng)
         turns = max(turns, counts.bound(config.hidden))
         rounds = max(rounds, int(counts.rounds.max()))
@@ -125,19 +122,19 @@ def _limits(config: PuzzleConfig) -> tuple[int, int]:
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    Several hidden items are guessed in turn: after a guess of one, wrong or right, the next one is
-    due, so that feedback on an item is needed again only when all others have been guessed.
+    Several hidden items are guessed in turn: after each guess, right or wrong, the next one is due,
+    so feedback on an item is needed again only after all others have been guessed.
 
-    Optimal are, where the candidates are not known exactly, the queries whose result makes them so,
-    and then a guess of any candidate: any item that agrees with all feedback. That is what is
-    exact: such a guess may be right, and whatever the feedback, it is never repeated. It is not
-    claimed that no other way needs fewer guesses on average. The turn budget counts what this way
-    of playing takes at most, if it always guesses the first candidate, whatever is hidden: it is
-    the same for all seeds. Lists of earlier puzzles do not count as knowledge.
+    While the candidates are not exact, the optimal calls are the queries whose result makes them
+    exact; after that, guesses of any candidate, that is, any item consistent with all feedback.
+    Such a guess may be right and is never repeated, whatever the feedback. Another strategy may
+    need fewer guesses on average. The turn budget is the maximum that this strategy needs if it
+    always guesses the first candidate, whatever is hidden, so it is the same for all seeds. Lists
+    of earlier puzzles do not count as knowledge.
 
     Attributes:
-        table: The items of the present puzzle; a world that was read from a chat has none, and
-            neither has it targets.
+        table: The items of the current puzzle; a world rebuilt from a chat has neither items nor
+            targets.
         targets: The hidden items, by number from 1.
         hunt: The knowledge so far.
     """
@@ -150,7 +147,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     hunt: Hunt
 
     def generate(self) -> None:
-        """Draw the puzzles, and set the budget."""
+        """Draw the puzzles and set the budget."""
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
@@ -178,16 +175,16 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @property
     def target(self) -> int:
-        """The hidden item that is to be guessed next."""
+        """The next hidden item to guess."""
         return self.targets[self.hunt.number]
 
     @property
     def belief(self) -> Belief:
-        """The knowledge of it."""
+        """The knowledge about it."""
         return self.hunt.belief
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         several = (
             "Several items are hidden, each drawn by itself; you look for them in turn. Each "
             "guess is for the hidden item that is next, and whether it is right or wrong, the "
@@ -203,11 +200,15 @@ class PuzzleWorld(World[PuzzleConfig]):
         )
 
     def task(self) -> str:
-        """The first puzzle with the feedback of its first round or its items, and the budget."""
+        """Return the first puzzle, with the feedback of its first round or its items, and the
+        budget.
+        """
         return f"{self._describe(1)}\n\n{self._opening}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """The present puzzle; the state has what is known of it, and the items of a later one."""
+        """Return the current puzzle; the state contains its known facts, and the items of a later
+        puzzle.
+        """
         number = min(self._found // self._hidden + 1, self._puzzles)
         if self._hidden == 1 or number > 1:
             return self._describe(number)
@@ -261,7 +262,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return text if alone else f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
-        """Begin the next puzzle after the last right guess of one, if there is another."""
+        """Start the next puzzle, if any, after the last right guess."""
         number = self.hunt.belief.puzzle
         if number == self._puzzles:
             self.done = True
@@ -270,17 +271,17 @@ class PuzzleWorld(World[PuzzleConfig]):
         return f"{text}\n\nPuzzle {number + 1} of {self._puzzles}.\n{self._opening}"
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Read the last `<answer>name</answer>` of a reply without a call."""
+        """Parse the last `<answer>name</answer>` of a reply without a call."""
         name = last_tag(text)
         return None if name is None else ToolCall("guess", {"name": name})
 
     def score(self) -> float:
-        """The share of the hidden items that were found."""
+        """Return the share of hidden items found."""
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """The numbers of puzzles, of hidden items in all, of those that were found, and the last
-        round of the one that is next.
+        """Return the numbers of puzzles, of all hidden items, of found ones, and the last round of
+        the next item.
         """
         return {
             "puzzles": self._puzzles,
@@ -291,7 +292,9 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """One hidden item of few, or as many among 100 as take that many turns on average."""
+        """Configure one hidden item among few items, or as many among 100 as take that many turns
+        on average.
+        """
         check_int("horizon", steps, 2, 380_000)
         targets = round(steps / _TURNS)
         if targets < 2:
@@ -299,18 +302,18 @@ class PuzzleWorld(World[PuzzleConfig]):
         puzzles = -(-targets // _GROUP)
         return {"items": 100, "hidden": max(2, round(targets / puzzles)), "puzzles": puzzles}
 
-    # What a host does in the world's place (`agentgym.multi.host`).
+    # The part of a host (`agentgym.multi.host`).
 
     def host_rules(self) -> str:
-        """The rules of the host's part."""
+        """Return the rules for the host."""
         return RULES
 
     def questions(self) -> object:
-        """The tool for questions."""
+        """Return the tool for questions."""
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """The guess or the question with the profiles; nothing for a query."""
+        """Return the guess or the question with the profiles; nothing for a query."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED
@@ -319,18 +322,18 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """The right verdicts, or yes or no."""
+        """Return the right verdicts, or yes or no."""
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:
         """Return the objection to verdicts, a yes or a no."""
         return object_to(answer, result)
 
-    # What can be known.
+    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """A query that makes the candidates exact, or a guess of any of them; on the last turn only
-        a guess can succeed.
+        """Return a query that makes the candidates exact, or guesses of any of them; on the last
+        turn only a guess can succeed.
         """
         pool = self.belief.pool or ()
         spare = self.turns_left - self._fewest_after()
@@ -339,8 +342,8 @@ class PuzzleWorld(World[PuzzleConfig]):
         return CallSet("guess", "name", pool) if spare == 1 else OptimalMoves(self.hunt)
 
     def _fewest_after(self) -> int:
-        """Count the turns that must be left after the next right guess, if all after it are right
-        at once.
+        """Return the turns needed after the next right guess if all later guesses are right at
+        once.
         """
         puzzle = _QUICKEST if self._hidden == 1 else self._hidden
         return len(self.hunt.beliefs) - 1 + puzzle * (self._puzzles - self.belief.puzzle)
@@ -349,17 +352,16 @@ class PuzzleWorld(World[PuzzleConfig]):
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The query of all that is known of the next hidden item, if there is anything, and a guess
-        of each of its candidates.
+        """Return the query with all knowledge about the next hidden item, if any, and a guess of
+        each candidate.
         """
         query = self._query()
         queries = [query] if query.arguments["conditions"] else []
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """The query of all that is known, and a guess of each candidate in order: `items + 1`
-        calls. A candidate that there is not has an empty name; a query while nothing is known has
-        no conditions.
+        """Return the query with all knowledge and a guess of each candidate in order: `items + 1`
+        calls. A missing candidate has an empty name; a query without knowledge has no conditions.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -370,9 +372,8 @@ class PuzzleWorld(World[PuzzleConfig]):
 
         Returns:
             float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact,
-            the logarithm of their number as a share of that of all items, the rounds and the turns
-            left as shares of 50, and the share of the hidden items of all puzzles that were
-            found.
+            the logarithm of their number relative to that of all items, the rounds and turns left
+            as shares of 50, and the share of found hidden items over all puzzles.
         """
         belief = self.belief
         progress = [
@@ -386,11 +387,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         return np.array(progress, np.float32)
 
     def state(self) -> str:
-        """The knowledge of the hidden items and of their candidates, and the turns left."""
+        """Return the knowledge about the hidden items and their candidates, and the turns left."""
         return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        """Query all that is known, or guess the first candidate."""
+        """Query with all knowledge, or guess the first candidate."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
@@ -400,16 +401,16 @@ class PuzzleWorld(World[PuzzleConfig]):
         return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
-        """The knowledge, and the number of candidates that agree with it."""
+        """Return the knowledge and the number of candidates consistent with it."""
         known, _, count, *_ = self.belief.lines()
         return f"{known}\n{count.partition(':')[0]}."
 
-    # Reading what the hooks above wrote.
+    # Parsers of the texts above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the numbers of puzzles, hidden items and rounds, the opening, and the budget; a
-        task that is restated has only the items of the first puzzle.
+        """Parse the numbers of puzzles, hidden items and rounds, the opening, and the budget; a
+        restated task has only the items of the first puzzle.
         """
         head = expect(_TASK.match(task), "a task of PuzzleWorld", task)
         number, puzzles, items, hidden, rounds = map(int, head.groups())
@@ -430,7 +431,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return the knowledge from the opening of a puzzle.
 
         Raises:
-            ValueError: There is none in the text.
+            ValueError: The text contains no opening.
         """
         if self._hidden == 1:
             return Hunt.from_opening(opening, puzzle)
@@ -440,7 +441,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self.config.rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a list or feedback; after the right guess, the next hidden item or puzzle."""
+        """Take in a list or feedback; after the right guess, move to the next hidden item or
+        puzzle.
+        """
         if call.name == TOOL:
             self.hunt.add_result(call.arguments["conditions"], result)
             return
@@ -459,14 +462,14 @@ class PuzzleWorld(World[PuzzleConfig]):
                 self.hunt.advance(solved=feedback.right)
 
     def read_state(self, state: str) -> None:
-        """Take the knowledge and the turns from the text."""
+        """Parse the knowledge and the turns from the text."""
         match = expect(_LEFT.fullmatch(state), "a state of PuzzleWorld", state)
         items = next(iter(self.hunt.beliefs.values())).items
         self.hunt = Hunt.from_lines(match[1], items)
         self.set_turns_left(int(match[2]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read which of the two steps it is, and the name."""
+        """Parse the kind of step and the name."""
         if subtask == _QUERY:
             return self._query()
         if subtask.startswith(_GUESS):

@@ -59,8 +59,8 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_CHANCE_DRAWS = 32  # the chance of an instance hardly varies, and long logs take a second
-_DRAWS = 20  # tables to try: among few items, some targets cannot be isolated in a short log
+_CHANCE_DRAWS = 32  # chance hardly varies between instances, and long logs take a second
+_DRAWS = 20  # tables to try; with few items, some targets cannot be isolated in a short log
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNKNOWN = {
@@ -77,14 +77,14 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
-        task: The task of the benchmark that is asked.
+        task: The benchmark task to ask.
         rounds: The rounds of the log.
-        length: The tokens of the log with its question, in place of `rounds`; 0 for `rounds`.
+        length: The tokens of the log with its question, instead of `rounds`; 0 to use `rounds`.
         counter: The counter of these tokens: `cl100k_base`, `heuristic` or
             `package.module:factory`.
-        delivery: Whether the log stands in the task (`task`) or is read page by page with a tool
+        delivery: Whether the task contains the log (`task`), or a tool reads it page by page
             (`pages`).
-        page: The rounds on a page.
+        page: The rounds per page.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -119,18 +119,18 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """A log of items that are drawn for it.
+    """Draw items and a log about them.
 
     Args:
         config: The items, the habits and the length.
-        rng: What is drawn comes from it.
-        tokens: What counts tokens.
-        isolate: Whether all lists together have to leave the hidden item alone.
-        peak: Whether the round with the largest number is drawn, each with the same probability.
-            The draw holds for all tables that are tried, so that no round is left out as a hard one.
+        rng: The random source.
+        tokens: The token counter.
+        isolate: Whether all lists together must isolate the hidden item.
+        peak: Whether to draw the round with the largest number, all equally likely. The draw
+            applies to all tables that are tried, so no round is rejected as difficult.
 
     Raises:
-        ValueError: No log can be made so short.
+        ValueError: No log is that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
@@ -150,24 +150,23 @@ def draw_log(
                 peak=place,
                 **size,
             )
-        except ValueError as error:  # not with these items; with others it may do
+        except ValueError as error:  # other items may work
             problem = error
     raise problem
 
 
 class LongContextQA(World[QAConfig]):
-    """Answer a question about the long log of an agent that looked for a hidden item.
+    """Answer a question about the long log of an agent that searched for a hidden item.
 
-    Where the log is read by pages, optimal are the reads of pages that hold evidence and were not
-    read, in any order, and the right answer after them. Where it stands in the task, the only
-    optimal call is the right answer; what stands in the task is no history, so that pruning the
-    history does not remove it.
+    With pages, the optimal calls read any unread pages with evidence, in any order, and then give
+    the right answer. With the log in the task, the only optimal call is the right answer; the task
+    is not history, so pruning the history does not remove it.
 
     Attributes:
-        log: The log; a world that was read from a chat has none, and no question either.
+        log: The log; a world rebuilt from a chat has neither a log nor a question.
         question: The question about it.
-        evidence: The part of the evidence that was read.
-        pages: The pages that were read; none where the log stands in the task.
+        evidence: The evidence read so far.
+        pages: The pages read so far; none if the task contains the log.
     """
 
     Config = QAConfig
@@ -208,15 +207,17 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def chance(cls, config: QAConfig) -> float:
-        """Return what the best constant answer scores, as the mean over some instances."""
+        """Return the score of the best constant answer, averaged over some instances."""
         return _mean_chance(config)
 
     def toolsets(self) -> Sequence[object]:
-        """Reading and answering; where the log stands in the task, only answering."""
+        """Return the tools for reading and answering, or only answering if the task contains the
+        log.
+        """
         return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         where = (
             "is read page by page with read_log"
             if self.config.delivery == "pages"
@@ -232,11 +233,11 @@ class LongContextQA(World[QAConfig]):
         )
 
     def task(self) -> str:
-        """The question, how long the log is, the log if it stands here, and the budget."""
+        """Return the question, the length of the log, optionally the log itself, and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """The question and the log, or how long that is."""
+        """Return the question and the log, or its length."""
         rounds = len(self.log.rounds)
         log = (
             f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
@@ -247,7 +248,7 @@ class LongContextQA(World[QAConfig]):
         return f"{log}\n\nThe question: {self.question.spec.text()}"
 
     def read_page(self, number: int) -> str:
-        """The text of a page."""
+        """Return the text of a page."""
         text = _text(self.log, (number - 1) * self._size + 1, number * self._size)
         self._take(number, text)
         return text
@@ -277,18 +278,18 @@ class LongContextQA(World[QAConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """The last `<answer>` of a reply without a call."""
+        """Return the last `<answer>` of a reply without a call."""
         value = last_tag(text)
         return None if value is None else ToolCall("answer", {"value": value})
 
     def score(self) -> float:
-        """The score of the answer, in the task's metric; 0 without one."""
+        """Return the score of the answer in the task's metric; 0 without one."""
         kind = form(self.question.spec.task, self.question.spec.style)
         return score(kind, self.question.answer, read(kind, self._submitted or ""))
 
     def report(self) -> Mapping[str, Any]:
-        """The columns of the paper's figures: setting, task, length, metric, the scores of the best
-        constant answer and of the last page alone, and the two context lengths.
+        """Return the columns of the paper's figures: setting, task, length, metric, the scores of
+        the best constant answer and of the last page alone, and the two context lengths.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
         return {
@@ -306,7 +307,7 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """A question about all rounds, on one page less than there are turns."""
+        """Configure a question about all rounds, with one page fewer than turns."""
         check_int("horizon", steps, 2, 10_001)
         return {
             "task": "find_round_largest_value_env",
@@ -314,10 +315,10 @@ class LongContextQA(World[QAConfig]):
             "page": -(-3 // (steps - 1)),
         }
 
-    # What can be known.
+    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The reads that are needed still, or the right answer."""
+        """Return the reads that are still needed, or the right answer."""
         unread = [page for page in self._on_page if page not in self.pages]
         if self.done or self.turns_left < len(unread) + 1:
             return ()
@@ -326,10 +327,12 @@ class LongContextQA(World[QAConfig]):
     def _right(self) -> Sequence[ToolCall]:
         if self.evidence.complete:
             return (ToolCall("answer", {"value": as_json(self.evidence.answer())}),)
-        return ()  # what was read was cut by a context strategy, or cleared
+        return ()  # a context strategy has cut or cleared the pages
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """A read of every page, and an answer, which is a guess until the evidence was read."""
+        """Return a read of every page and an answer, which is a guess until the evidence is
+        complete.
+        """
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
         return (
             *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
@@ -337,11 +340,11 @@ class LongContextQA(World[QAConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A read of each page, and the answer.
+        """Return a read of each page, and the answer.
 
         Raises:
-            ValueError: The log has a number of tokens in place of rounds, so that its pages cannot
-                be told beforehand.
+            ValueError: The log has a length in tokens instead of rounds, so its pages are not known
+                beforehand.
         """
         if self.config.length:
             raise ValueError(
@@ -351,7 +354,7 @@ class LongContextQA(World[QAConfig]):
         return self.legal_calls()
 
     def features(self) -> NDArray[np.float32]:
-        """Which pages were read and which are needed still, and the turns left.
+        """Return the pages read and still needed, and the turns left.
 
         Returns:
             float32, shape `(2 * pages + 1,)`, in [0, 1].
@@ -362,8 +365,8 @@ class LongContextQA(World[QAConfig]):
         return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
 
     def state(self) -> str:
-        """The pages that were read, the evidence on them, word for word but for what cannot matter
-        any more, and the turns left.
+        """Return the pages read, their evidence verbatim (without what can no longer matter), and
+        the turns left.
         """
         return "\n".join(
             [
@@ -374,12 +377,12 @@ class LongContextQA(World[QAConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Read the first page that is needed, or how to get the answer from what was read."""
+        """Read the first page that is needed, or derive the answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the page to read, or say how to answer."""
+        """Name the page to read, or explain how to answer."""
         if call.name == "read_log":
             return f"Read page {call.arguments['page']} of the log."
         spec = self.evidence.spec
@@ -393,14 +396,14 @@ class LongContextQA(World[QAConfig]):
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
-        """The step, and the pages that were read."""
+        """Return the step and the pages read."""
         return f"Pages read: {_ranges(sorted(self.pages))}. {self.subtask(with_state=False)}"
 
-    # Reading what the hooks above wrote.
+    # Parsers of the texts above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the question, the number of pages or the log, and the budget."""
+        """Parse the question, the number of pages or the log, and the budget."""
         world = cls(QAConfig(), 0)
         budget, pages = _BUDGET.search(task), _PAGES.match(task)
         head, _, question = task.rpartition("\n\nThe question: ")
@@ -419,7 +422,7 @@ class LongContextQA(World[QAConfig]):
             self._take(call.arguments["page"], result)
 
     def read_state(self, state: str) -> None:
-        """Take the pages, the evidence and the turns from the text."""
+        """Parse the pages, the evidence and the turns from the text."""
         match = expect(_STATE.fullmatch(state), "a state of LongContextQA", state)
         self.pages = {
             page: None
@@ -470,7 +473,7 @@ def _mean_chance(config: QAConfig) -> float:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in order, as `1-3, 5`."""
+    """Format sorted numbers as `1-3, 5`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][1] == number - 1:
@@ -482,6 +485,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _text(log: Log, first: int, last: int) -> str:
-    """Write rounds as text."""
+    """Format rounds as text."""
     messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
     return Chat(tuple(messages)).to_text()

@@ -1,5 +1,5 @@
-"""Questions about a log: the words of the eight tasks, reading them (AgentLongBench, appendix D), and
-the evidence of the answer: the needed parts of the text, and what follows from them.
+"""Questions about a log: the wording of the eight tasks, its parser (AgentLongBench, appendix D),
+and the evidence for the answer.
 
 A question states every convention that its answer depends on.
 """
@@ -91,12 +91,12 @@ class QuestionSpec:
     Attributes:
         task: The task.
         i: The round, or the first of two.
-        j: The second round; it is after the first.
+        j: The second round, after the first.
         last: The last round, if all rounds count.
-        name: The item, or the value that is counted.
+        name: The item, or the counted value.
         section: The section.
         weights: The weight of a correct value, by section.
-        style: `concise` or `verbose`; it matters for the task `intersection` only.
+        style: `concise` or `verbose`; only relevant for the task `intersection`.
     """
 
     task: str
@@ -110,12 +110,12 @@ class QuestionSpec:
 
     @property
     def results(self) -> range | tuple[int, ...]:
-        """The rounds whose tool results are needed."""
+        """Return the rounds whose tool results are needed."""
         return () if self.task.endswith("_env") else self._rounds(2)  # round 1 has no result
 
     @property
     def feedback(self) -> range | tuple[int, ...]:
-        """The rounds whose feedback is needed."""
+        """Return the rounds whose feedback is needed."""
         return self._rounds(1) if self.task.endswith("_env") else ()
 
     def _rounds(self, first: int) -> range | tuple[int, ...]:
@@ -124,7 +124,7 @@ class QuestionSpec:
         return (self.i, self.j) if self.j else (self.i,)
 
     def text(self) -> str:
-        """The question in words."""
+        """Write the question in words."""
         kind = f"{self.task}-{self.style}" if self.task == "intersection" else self.task
         question = _TEMPLATES[kind].format(
             i=self.i,
@@ -138,7 +138,7 @@ class QuestionSpec:
 
     @classmethod
     def read(cls, text: str) -> QuestionSpec:
-        """The question that a text holds.
+        """Parse the question in a text.
 
         Raises:
             ValueError: There is none.
@@ -160,15 +160,14 @@ _BULLET, _BETWEEN = "\n  - ", " | "
 
 @dataclass
 class Evidence:
-    """The evidence that was read so far, without what can no longer change the answer: rounds in
-    which the value that is counted does not occur, numbers that are not the largest, lists that
-    exclude nothing more.
+    """The evidence read so far, without what can no longer change the answer: rounds in which the
+    counted value does not occur, numbers below the largest, lists that exclude nothing more.
 
     Attributes:
         spec: The question.
-        seen: The rounds that are needed and were read.
-        results: The tool results that are needed and were read, by round.
-        feedback: The profiles with their marks, likewise; of one section, if the question is about
+        seen: The needed rounds that were read.
+        results: Their tool results, by round.
+        feedback: Their profiles with verdicts, limited to one section if the question is about
             one.
     """
 
@@ -204,7 +203,7 @@ class Evidence:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """Drop what the newest round makes superfluous, or the round itself."""
+        """Drop evidence that the newest round makes superfluous, or the round itself."""
         if self.spec.task == "find_round_largest_value_env":
             best = self._largest()
             self.feedback = {best: self.feedback[best]}
@@ -222,7 +221,7 @@ class Evidence:
         return len(self.seen) == len(self.spec.results) + len(self.spec.feedback)
 
     def lines(self) -> list[str]:
-        """The evidence, word for word."""
+        """Return the evidence verbatim."""
         return [
             *(
                 f"Round {number}, tool result: {text}"
@@ -235,7 +234,7 @@ class Evidence:
         ]
 
     def read_lines(self, text: str) -> None:
-        """Take what `lines` wrote, in place of the texts that are known."""
+        """Replace the known texts by the text of `lines`."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
         self.feedback = {
             int(number): "".join(_BULLET + line for line in lines.split(_BETWEEN))
@@ -251,7 +250,7 @@ class Evidence:
         return _ANSWERS[self.spec.task](self)
 
     def how(self) -> str:
-        """Describe the way from the evidence to the answer."""
+        """Describe how the answer follows from the evidence."""
         return _STEPS[self.spec.task]
 
     def _lists(self, number: int) -> list[list[str]]:
@@ -277,7 +276,7 @@ class Evidence:
         return names[at + 1 : at + 3]
 
     def _correct(self, number: int) -> list[str]:
-        """List the section of each value that the feedback of a round marks as correct."""
+        """List the section of each value that a round's feedback marks as correct."""
         verdicts = read_verdicts(self.feedback[number])
         return [section for section, operator, _ in verdicts if operator in OPERATORS["correct"]]
 
@@ -315,7 +314,7 @@ class Evidence:
 
 
 def _whole(result: str) -> bool:
-    """Return whether a tool result is there, and was not cut."""
+    """Return whether a tool result is present and complete."""
     try:
         return bool(json.loads(result))
     except json.JSONDecodeError:

@@ -1,5 +1,5 @@
-"""Turns of a reference player, which always guesses the first candidate: for every target of a
-table at once, so that a budget can be set without looking at the hidden one.
+"""Turns of a reference player that always guesses the first candidate, for every target of a table
+at once. The budget can thus be set without using the hidden item.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.items import ItemTable, Value
 
+# # Standard deviations between the average and the bound. One draw in several hundred exceeds it.
 SPREAD = 3.0
-"""Standard deviations between the average and the bound: the reference player needs more in one
-draw of several hundred.
-"""
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,8 @@ class ReferenceTurns:
     """Turns and rounds that each target of a table takes.
 
     Attributes:
-        turns: int, shape `(items,)`: queries and guesses; 0 for the guess that was drawn.
-        rounds: int, shape `(items,)`: guesses, the drawn one included.
+        turns: int, shape `(items,)`: queries and guesses; 0 for the drawn guess.
+        rounds: int, shape `(items,)`: guesses, including the drawn one.
     """
 
     turns: NDArray[np.int64]
@@ -37,13 +35,13 @@ class ReferenceTurns:
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
-    """Play all targets of a table at once, guess by guess: targets that have had the same feedback
-    share their candidates, and so the next guess.
+    """Play all targets of a table at once, guess by guess: targets with the same feedback share
+    their candidates, and so the next guess.
 
     Args:
         table: The items.
-        first: The guess of round 1 if it was drawn; else it is a guess of the first item and takes
-            a turn.
+        first: The guess of round 1 if it was drawn; otherwise the player guesses the first item,
+            which takes a turn.
     """
     size, signatures = len(table), _Signatures(table)
     turns, rounds = np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -58,7 +56,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
         rounds[active] = played
         wrong = active != guess
         codes = signatures.codes(guess[wrong], active[wrong])
-        # One candidate that is left is known without a query, but for the first list.
+        # A single remaining candidate is known without a query, except before the first list.
         several = (np.bincount(groups, minlength=len(guesses)) > 2) | listed
         before, active = groups[wrong], active[wrong]
         _, index, groups = np.unique(
@@ -70,7 +68,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
 
 
 class _Signatures:
-    """Feedback on any guess for any target, as a number."""
+    """Feedback on any guess for any target, encoded as a number."""
 
     def __init__(self, table: ItemTable) -> None:
         self._numeric: list[NDArray[np.int64]] = []
@@ -87,7 +85,7 @@ class _Signatures:
             places = np.repeat(np.arange(len(column)), counts)
             ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
             width = int(counts.max())
-            # Items with fewer values refer to one more, which no item has.
+            # Items with fewer values refer to an extra one that no item has.
             values = np.full((len(column), width), len(names))
             holders = np.zeros((len(names) + 1, len(column)), np.bool_)
             values[places, ranks] = codes

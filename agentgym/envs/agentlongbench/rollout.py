@@ -1,4 +1,4 @@
-"""Long logs of a puzzle, played by a simulated agent that forgets and wanders (AgentLongBench,
+"""Long logs of a puzzle, played by a simulated agent that forgets and explores (AgentLongBench,
 sections 2.2 and C.1 to C.4).
 """
 
@@ -31,50 +31,50 @@ from agentgym.text.validation import check_int
 from agentgym.world.config import Config, Share
 
 FILLED = 0.9
-"""Smallest share of its length that a log fills: rounds are whole, so no share can be 1."""
+"""Minimum filled share of a log's length; rounds are indivisible, so 1 is impossible."""
 RESERVE = 400
-"""Tokens of a length that are left for the question."""
+"""Tokens reserved for the question."""
 SHORTEST = 4_000
-"""Tokens; in less there is no room for the fewest rounds."""
+"""Minimum length in tokens; less has no room for the minimum number of rounds."""
 
 FEWEST = 4
-"""Fewest rounds of a log that fills a length: each task can then be asked."""
+"""Minimum rounds of a log that fills a length, so that each task can be asked."""
 
 _DECOYS = 2  # one could be excluded by chance
 _RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
-_ENDING = 0.6  # of a log; the last page of a short one is a quarter of it
-_TRIES = 40  # rounds from which the largest that fits is taken
-_ATTEMPTS = 12  # logs to play before giving up, each two with a longer end
-_REPLAYS = 30  # logs with a peak to play before giving up; one or two are enough mostly
+_ENDING = 0.6  # share of a log; the last page of a short one is a quarter of it
+_TRIES = 40  # candidate rounds, of which the largest that fits is taken
+_ATTEMPTS = 12  # logs to play before giving up; the end grows every second attempt
+_REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
+# # Rounds for which a peak is drawn, relative to a log of the same length; more than any log has.
 _MARGIN = 1.5
-"""Rounds for which a peak is drawn, to those of a log of the same length: more than any has."""
+# # The paper's cap on rounds, and the approximate minimum tokens per round; longer logs get a
+# higher cap.
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
-"""The cap of rounds in the paper's figures, and the tokens that a round takes at least, about:
-longer logs get a higher cap.
-"""
 
 ListLength = Annotated[int, Field(ge=2, le=10_000)]
-"""The fewest items of a list; a list of one would give the hidden item away."""
+"""Minimum items in a list; a list of one would reveal the hidden item."""
 FEWEST_ROUNDS, LONGEST_ROUNDS = 3, 100_000
-"""The rounds of a log: a shorter one has no history to ask about."""
+"""Bounds on the rounds of a log; a shorter one has no history to ask about."""
 LONGEST = 10**9
-"""The tokens of the longest log; far beyond the benchmark's 4M."""
+"""Maximum tokens of a log, far beyond the benchmark's 4M."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Habits(Config):
-    """Options of the simulated agent (section C.3; the values are ours, the paper gives none).
+    """Options of the simulated agent (section C.3; the paper gives no values, so these are ours).
 
     Attributes:
         history_window: The number of newest rounds whose conditions are always remembered.
-        forget_history_prob: The probability that an older condition is forgotten, drawn again for
-            each in each round.
-        mask_prob: The probability that a section is left out of a query.
-        max_mask_sections: The most sections that are left out of a query; all are never left out.
-        epsilon: The probability that a random part of the remaining conditions is left out besides.
-        min_list: The fewest items of a list; conditions that would make one shorter are left out.
-        late: The share of a log, counted from its end, in which its lists together leave the hidden
-            item alone, if they are to do so; up to six times that where no such log is found.
+        forget_history_prob: The probability of forgetting an older condition, drawn for each
+            condition in each round.
+        mask_prob: The probability of omitting a section from a query.
+        max_mask_sections: The maximum number of omitted sections; never all.
+        epsilon: The probability of also omitting a random part of the remaining conditions.
+        min_list: The minimum number of items in a list; conditions that would shorten it further
+            are omitted.
+        late: The share of a log, counted from its end, in which the lists together isolate the
+            hidden item, if required; up to six times that if no such log is found.
     """
 
     history_window: Annotated[int, Field(ge=1, le=100)] = 1
@@ -86,7 +86,7 @@ class Habits(Config):
     late: Share = 0.15
 
     def shortest_list(self, table: ItemTable) -> int:
-        """Return the fewest items of a list of a table, which may have few items itself."""
+        """Return the minimum list length for a table, which may itself have few items."""
         return min(self.min_list, max(2, len(table) // 4))
 
 
@@ -96,13 +96,13 @@ class Round:
 
     Attributes:
         number: Its number, from 1.
-        guess: The item that was guessed.
-        sections: The section of each list of the tool result; one empty name for a concise one,
-            nothing in round 1.
+        guess: The guessed item.
+        sections: The section of each list in the tool result; one empty name for a concise
+            result, nothing in round 1.
         lists: The items of each list, in order.
-        messages: The call, its result, the guess and the feedback; of round 1 the last two.
-        start: The place of the first of them in the log.
-        tokens: What they take.
+        messages: The call, its result, the guess and the feedback; in round 1 only the last two.
+        start: The index of its first message in the log.
+        tokens: Their number of tokens.
     """
 
     number: int
@@ -115,18 +115,18 @@ class Round:
 
     @property
     def result(self) -> Message:
-        """The tool result; rounds from 2 on have one."""
+        """Return the tool result; rounds from 2 on have one."""
         return self.messages[1]
 
     @property
     def feedback(self) -> Message:
-        """The feedback on the guess."""
+        """Return the feedback on the guess."""
         return self.messages[-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """A log: the messages of a puzzle that is not solved yet.
+    """A log: the messages of an unsolved puzzle.
 
     Attributes:
         table: The items.
@@ -134,8 +134,8 @@ class Log:
         style: `concise` or `verbose`.
         system: The system message.
         rounds: The rounds.
-        tokens: What all messages take.
-        repeats: How many guesses were guessed before, since nothing else was left in the list.
+        tokens: The tokens of all messages.
+        repeats: The number of repeated guesses, forced by lists without unguessed items.
     """
 
     table: ItemTable
@@ -151,7 +151,7 @@ class Log:
 
     @property
     def messages(self) -> Iterator[Message]:
-        """All messages, in order."""
+        """Return all messages, in order."""
         yield self.system
         for each in self.rounds:
             yield from each.messages
@@ -186,31 +186,30 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play a puzzle for a number of rounds, or until it fills a length; whole rounds only, and the
-    hidden item is not found.
+    """Play a puzzle for a number of whole rounds, or until it fills a length, without finding the
+    hidden item.
 
-    Time and memory are linear in the length: what a round costs is bounded by the items and their
+    Time and memory are linear in the length: the cost of a round is bounded by the items and their
     values.
 
     Args:
         table: The items.
         target: The hidden item.
         style: `concise` or `verbose`.
-        habits: How the agent plays.
-        seed: Seeds the agent.
-        rounds: The number of rounds, at least 3; or None for `length`.
-        length: The tokens of the log with its question, at least `SHORTEST`. 90 to 100 % of them
-            are filled.
-        counter: What counts the tokens.
-        isolate: Whether all lists together shall have exactly the hidden item in common, and not
+        habits: The options of the agent.
+        seed: The agent's seed.
+        rounds: The number of rounds, at least 3; or None to use `length`.
+        length: The tokens of the log with its question, at least `SHORTEST`; 90 to 100 % are
+            filled.
+        counter: The token counter.
+        isolate: Whether all lists together must have exactly the hidden item in common, and not
             before the last `habits.late`.
-        peak: The place in the log of the first guess with the largest number, in [0, 1), or None for
-            wherever it comes. How many rounds fill a length shows only when they are played: the
-            place is one among more, and such a log is played until it is long enough for it.
+        peak: The position of the first guess with the largest number, in [0, 1), or None for any.
+            The number of rounds that fill a length is only known after playing them, so the
+            position refers to a larger number, and the log is played until it is long enough.
 
     Raises:
-        ValueError: There is not room enough for the rounds, or for the lists to leave the hidden
-            item alone.
+        ValueError: There is too little room for the rounds, or for isolating the hidden item.
     """
     limit, cap = _limits(style, rounds, length)
     by_rounds = rounds is not None
@@ -227,7 +226,7 @@ def play(
     log = None if by_rounds and peak is not None else finished(None)
     if peak is not None and (by_rounds or log is not None):
         most = limit if log is None else ceil(_MARGIN * len(log.rounds))
-        rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt has this one
+        rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt uses this seed
         log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
     if log is None:
         raise ValueError(
@@ -244,15 +243,15 @@ def _with_peak(
     most: int,
     rng: np.random.Generator,
 ) -> Log | None:
-    """Return a log whose largest number stands in a round that was drawn; None if there is none.
+    """Return a log whose largest number occurs in a drawn round; None if there is none.
 
     Args:
         draw: Draws the item of a round.
-        finished: Plays a log with a peak; returns None if it cannot be played to its end.
-        place: The place of the round among `most`, in [0, 1). Where the log ends before that round,
-            another one is drawn, which leaves all rounds of the log equally likely.
-        most: The most rounds that the log may have.
-        rng: Draws the other places.
+        finished: Plays a log with a peak; returns None if it cannot be completed.
+        place: The position of the round among `most`, in [0, 1). If the log ends before that
+            round, another one is drawn, which leaves all rounds of the log equally likely.
+        most: The maximum number of rounds.
+        rng: The random source of the other positions.
     """
     for _ in range(_REPLAYS):
         top = draw(1 + int(place * most))
@@ -265,7 +264,7 @@ def _with_peak(
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
-    """The rounds or tokens that are to be filled, and the cap of rounds."""
+    """Return the rounds or tokens to fill, and the cap on rounds."""
     if rounds is None:
         check_int("length", length, SHORTEST, LONGEST)
     else:
@@ -279,11 +278,11 @@ class _Game:
     """A puzzle in play.
 
     Attributes:
-        heard: Each atom that feedback told, with the round in which it was told last.
-        left: The items that are in all lists so far.
+        heard: Each atom in the feedback, with the last round that mentioned it.
+        left: The items in all lists so far.
         decoys: Items that stay in all lists until the log nears its end.
-        returning: Items that early lists exclude, and that are in all lists near the end, so that
-            these alone do not tell the hidden item.
+        returning: Items that early lists exclude and that are in all lists near the end, so that
+            the last lists alone do not reveal the hidden item.
         peak: The guess with the largest number, if its round was drawn.
     """
 
@@ -315,7 +314,7 @@ class _Game:
         self._add(self._round(first, None))
 
     def log(self) -> Log:
-        """The log so far."""
+        """Return the log so far."""
         return Log(
             self.table,
             self.target,
@@ -330,7 +329,7 @@ class _Game:
         """Play to the limit.
 
         Returns:
-            Whether it is filled and, from `close_at` on, the hidden item was isolated.
+            Whether the limit is filled and, from `close_at` on, the hidden item is isolated.
         """
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
@@ -342,7 +341,7 @@ class _Game:
                 self._choose_returning()
             kept = self.returning | (self.decoys if isolating and not closing else False)
             if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
-                kept = kept | self._peak_item  # so that the guess is one of the list
+                kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
             share = room // max(1, FEWEST - len(self.rounds))
@@ -362,19 +361,19 @@ class _Game:
 
     @property
     def _peak_item(self) -> Mask:
-        """The item of the peak, if there is one."""
+        """Return the item of the peak, if any."""
         if self.peak is None:
             return np.zeros(len(self.table), bool)
         return self.peak.allowed(self.peak.number)
 
     def _draw(self, atoms: Sequence[Atom], kept: Mask, closing: bool = False) -> Round:
-        """The next round, with conditions from these atoms."""
+        """Return the next round, with conditions from these atoms."""
         query = self._loosened(atoms, kept)
         return self._round(self._guess(self.table.meet(query), closing), query)
 
     def _remembered(self) -> list[Atom]:
-        """The conditions that the agent has in mind, in random order: what it remembers, without
-        what it masks or relaxes.
+        """Return the agent's conditions in random order: what it remembers, without what it masks
+        or relaxes.
         """
         newest = len(self.rounds) - self.habits.history_window
         old = [atom for atom, told in self.heard.items() if told <= newest]
@@ -392,10 +391,10 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List few known atoms that exclude the items still in all lists: each time the one that
-        excludes most of them and, of several, that which the longest list meets.
+        """List few known atoms that exclude the items still in all lists, greedily; ties go to the
+        atom with the longest list.
 
-        The lists stay long, so that the last of them do not tell the hidden item by themselves.
+        The lists stay long, so the last ones do not reveal the hidden item by themselves.
         """
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
@@ -411,8 +410,8 @@ class _Game:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """As many of the atoms as leave every list long enough, with certain items in it; any other
-        that was heard if none does.
+        """Return as many of the atoms as leave every list long enough, with certain items in it;
+        otherwise any other known atom that does.
         """
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
@@ -440,8 +439,8 @@ class _Game:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        """An item of the list, one that was not guessed before if there is one; never the hidden
-        item or a decoy.
+        """Return an item of the list, preferably an unguessed one, and never the hidden item or a
+        decoy.
         """
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
@@ -454,7 +453,7 @@ class _Game:
 
     def _telling(self, found: Mask) -> Mask:
         """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
-        if they were all guessed, those that share a value with it which no feedback has shown.
+        if all were guessed, those that share a value with it that no feedback has shown.
         """
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
@@ -468,7 +467,7 @@ class _Game:
         return found
 
     def _fitting(self, room: int, kept: Mask) -> Round | None:
-        """The largest of some rounds that fit into the room that is left, with fewer or more
+        """Return the largest of several rounds that fit the remaining room, with fewer or more
         conditions than usual.
         """
         best = None
@@ -485,7 +484,7 @@ class _Game:
         return best
 
     def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
-        """The next round, not added yet."""
+        """Return the next round without adding it."""
         number = len(self.rounds) + 1
         start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
         messages: list[Message] = []
@@ -517,7 +516,7 @@ class _Game:
         return Round(number, guess, sections, lists, tuple(messages), start, tokens)
 
     def _add(self, drawn: Round) -> None:
-        """Add a round to the log, and take in its feedback."""
+        """Add a round to the log and take in its feedback."""
         self.rounds.append(drawn)
         self.tokens += drawn.tokens
         if drawn.lists:
@@ -528,8 +527,8 @@ class _Game:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        """Choose items that early lists exclude and that are most like the hidden one: they meet
-        the most of what was heard.
+        """Choose items that early lists exclude and that resemble the hidden one: they satisfy most
+        of the known atoms.
         """
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
@@ -538,7 +537,7 @@ class _Game:
         self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
 
     def _choose_decoys(self, drawn: Round) -> None:
-        """Items of the first list that stay in all lists until the end is near."""
+        """Choose items of the first list that stay in all lists until near the end."""
         able = [
             place
             for place in drawn.lists[0].tolist()

@@ -1,8 +1,8 @@
-"""The benchmark as rows of its published format (AgentLongBench, appendix B; the data card names
-the fields).
+"""The benchmark in its published row format (AgentLongBench, appendix B; the data card names the
+fields).
 
-A row holds the whole log as chat-completions messages, a question, the answer, and the data to
-score a reply.
+A row contains the whole log as chat-completions messages, a question, the answer, and the data for
+scoring a reply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.tasks import (
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter
 
-K = 1_024  # as the lengths of the benchmark are counted
+K = 1_024  # the unit of the benchmark's lengths
 LENGTHS: Mapping[str, int] = {
     "32k": 32 * K,
     "64k": 64 * K,
@@ -37,13 +37,13 @@ LENGTHS: Mapping[str, int] = {
     "2M": 2_048 * K,
     "4M": 4_096 * K,
 }
-"""The lengths of the benchmark in tokens, by the names of its folders."""
+"""The benchmark's lengths in tokens, by folder name."""
 _TOOL, _ENV, _FINAL = "tool_response", "env_response", "final_guess"
 TARGETS: Mapping[str, str] = {
     task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL
     for task in TASKS
 }
-"""Which part of a log a task is about: the folder of its file."""
+"""The folder of each task's file, named after the part of the log in question."""
 _25 = (25,) * 8
 COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "concise": {
@@ -67,7 +67,7 @@ COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
         "intersection": (50,) * 8,
     },
 }
-"""Numbers of samples of each task at each length (tables 3 to 6), by style."""
+"""Number of samples of each task at each length (tables 3 to 6), by style."""
 
 _FORM = " Write the answer alone between <answer> and </answer>."
 
@@ -78,7 +78,7 @@ def count(setting: str, length: str, task: str) -> int:
 
 
 def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCounter) -> Log:
-    """The log of a sample; all tasks ask about the same logs."""
+    """Return the log of a sample; all tasks ask about the same logs."""
     config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
     rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
     return draw_log(config, rng, counter, isolate=config.style == "concise", peak=True)
@@ -92,15 +92,15 @@ def make_rows(
     seed: int,
     counter: TokenCounter,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of one log: one for each task that has more samples than `sample`.
+    """Return the rows of one log: one for each task with more samples than `sample`.
 
     Args:
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
         tokens: The length of the log with its question.
         sample: The number of the log, from 0.
-        tasks: The tasks, with the number of samples that each has.
-        seed: Seeds all that is drawn.
-        counter: What counts tokens.
+        tasks: The tasks, with their numbers of samples.
+        seed: The random seed.
+        counter: The token counter.
     """
     names = [task for task, samples in tasks.items() if sample < samples]
     if not names:
@@ -147,7 +147,7 @@ def _row(
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the prompt of a row: the log, with the question at the end of its last message, so that
+    """Return a row's prompt: the log, with the question at the end of its last message so that
     roles alternate.
     """
     *messages, last = row["messages"]

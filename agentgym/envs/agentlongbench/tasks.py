@@ -1,7 +1,6 @@
-"""Questions about a log, with their answers, the evidence that they need and what chance would
-score (section 2.3.3).
+"""Questions about a log, with answers, evidence and chance scores (section 2.3.3).
 
-Answers are computed from the log's own data; the tests compute them again from the text of its
+Answers are computed from the log's data; the tests compute them again from the text of its
 messages.
 """
 
@@ -25,14 +24,15 @@ from agentgym.envs.agentlongbench.rollout import Log, Round, within, within_any
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
+# # Maximum length of a verbose intersection to ask for, if some round has one, so that it is short
+# enough to write.
 _SHORT = 100
-"""Longest verbose intersection to ask for, if there is a round with one: short enough to write."""
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the text of a message: `text[start:end]`."""
+    """A part of a message's text: `text[start:end]`."""
 
     message: int
     start: int
@@ -46,13 +46,13 @@ class LogQuestion:
     Attributes:
         spec: The question.
         answer: The answer.
-        scan: The evidence of a reader without skill: the whole tool results or profiles.
-        least: A smallest part of the log that proves it: entries, lines or the heads of lists. For
-            the concise intersection, the results of few rounds that leave the item alone, found
-            greedily.
-        chance: The most that any answer which ignores the evidence scores on average: answers are
-            drawn so that each that the log allows is equally likely, or the places of rounds are.
-        extra: More fields of the published row.
+        scan: The evidence for a naive reader: whole tool results or profiles.
+        least: A minimal part of the log that proves the answer: entries, lines or the heads of
+            lists. For the concise intersection, the results of a few rounds that isolate the item,
+            found greedily.
+        chance: The maximum expected score of an answer that ignores the evidence. Answers are
+            drawn so that all that the log allows are equally likely, or the positions of rounds are.
+        extra: Further fields of the published row.
     """
 
     spec: QuestionSpec
@@ -64,20 +64,20 @@ class LogQuestion:
 
 
 def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
-    """Draw a question of a task about a log; a log of three rounds has one of each.
+    """Draw a question of a task; every log of at least three rounds has one.
 
     Args:
-        task: The task; for the concise `intersection` the log has to isolate the hidden item, for
-            `find_round_largest_value_env` to be played with a peak.
+        task: The task. The log must isolate the hidden item for the concise `intersection`, and
+            be played with a peak for `find_round_largest_value_env`.
         log: The log.
-        rng: What is drawn comes from it.
+        rng: The random source.
     """
     return _BUILDERS[task](log, rng)
 
 
 def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
-    """The adequate context length: the tokens of the evidence (section 4.3; the formula is ours,
-    the paper gives none).
+    """Return the adequate context length: the tokens of the evidence (section 4.3; the paper gives
+    no formula, so it is ours).
     """
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
@@ -86,14 +86,14 @@ def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> in
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
     """Return the expected score of an answer from the last page of a log.
 
-    It is the right answer where all evidence stands there. Else a count is scaled up to the whole
-    log, the largest value and the common items are those of the page, an item that is missing from
-    one of two lists is in not both, and what the page says nothing of is a guess.
+    If the page contains all evidence, this is the right answer. Otherwise a count is scaled up to
+    the whole log, the largest value and the common items are those of the page, an item missing
+    from one of two lists is not in both, and everything else is a guess.
 
     Args:
         question: The question.
         log: The log.
-        page: The rounds on a page.
+        page: The rounds per page.
     """
     spec = question.spec
     first = (len(log.rounds) - 1) // page * page + 1
@@ -116,7 +116,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
 
 
 def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
-    """Return the count scaled up, or the round with the largest value."""
+    """Return the scaled count, or the round with the largest value."""
     column = next(
         column
         for section, column in zip(log.table.sections, log.table.columns, strict=True)
@@ -179,7 +179,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guess has two items after it, so another item is taken
+    else:  # no guess has two items after it, so take another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
@@ -195,7 +195,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
 
 
 def _correct(log: Log, turn: Round) -> list[str]:
-    """List the section of each value that the feedback of a round marks as correct."""
+    """List the section of each value that a round's feedback marks as correct."""
     atoms = log.table.feedback_atoms(turn.guess, log.target)
     return [section for section, operator, _ in atoms if operator in OPERATORS["correct"]]
 
@@ -297,7 +297,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Else the shortest, of one list only if there is no other.
+    # Otherwise the shortest, with only one list if there is no other.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -328,10 +328,10 @@ def _tool_round(log: Log, rng: np.random.Generator) -> Round:
 
 
 def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-    """Draw a place, each of the different values with the same probability.
+    """Draw a position, with equal probability for each distinct value.
 
     Returns:
-        The place, and that probability: what the best constant answer earns.
+        The position, and that probability, which is the score of the best constant answer.
     """
     distinct = sorted(set(values))
     value = distinct[int(rng.integers(len(distinct)))]
@@ -345,7 +345,7 @@ def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round
 
 
 def _followed(turn: Round, place: int) -> tuple[int, int] | None:
-    """The first list that holds an item, and its place there, if two more items come after it."""
+    """Return the first list that contains an item followed by two more, and the item's index."""
     for k, places in enumerate(turn.lists):
         at = np.flatnonzero(places == place)
         if len(at):
@@ -354,8 +354,8 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Few rounds whose lists have in common what all have: each time the one that excludes the
-    most.
+    """Return a few rounds whose lists have the same items in common as all lists, chosen greedily
+    by exclusions.
     """
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
@@ -385,18 +385,18 @@ def _line(turn: Round, section: str) -> Span:
 
 
 def _list(turn: Round, k: int) -> Span:
-    """The list with the number k in a result."""
+    """Return list number k in a result."""
     start = next(islice(_LIST.finditer(turn.result.text), k, None)).end() - 1
     return Span(turn.start + 1, start, turn.result.text.index("]", start) + 1)
 
 
 def _entry(turn: Round, k: int, name: str) -> Span:
-    """A name in the list with the number k."""
+    """Return a name in list number k."""
     span, entry = _list(turn, k), dumps(name)
     start = turn.result.text.index(entry, span.start)
     return Span(span.message, start, start + len(entry))
 
 
 def as_json(answer: Answer) -> str:
-    """Write an answer as text that every reader accepts."""
+    """Write an answer in a form that every parser accepts."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.assemble.registry import register
 
 _RULE = {"max_failed_rounds": 3}
-_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes are those of the paper
+_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes used in the paper
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"premises": 2, "tasks": 100},
     "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},
@@ -25,6 +25,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "cot": {"prompt": "cot"},
     "scaling": {"min_rounds": 10},
 }
-"""Sizes, the databases of the paper, and its tool sets and prompts."""
+"""Database sizes, tool sets and prompts of the paper."""
 
 register("agentgym.envs.gsm_agent.search_world:SearchWorld", presets=PRESETS)

@@ -1,4 +1,4 @@
-"""Checks of well-posed tasks: all seven read the texts, as an agent does, and not their sources."""
+"""Seven checks that tasks are well-posed. They read only the texts, as an agent does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
 from agentgym.envs.gsm_agent.problems import read_question
 
 Violations = Iterator[tuple[str, str]]
-"""Violations of a check: the id of the task or document, and a sentence."""
+"""Violations of a check: a task or document id, and a sentence."""
 
 _WORDS_OF_NUMBERS = {
     "three times": ["three"],
@@ -23,7 +23,7 @@ _WORDS_OF_NUMBERS = {
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
-    """Read the facts in documents, names taken from the metadata where they are left out."""
+    """Read the facts in documents; names that a text omits come from the metadata."""
     return {
         fact.target: fact
         for document in documents
@@ -32,13 +32,13 @@ def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
 
 
 def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
-    """Return the answer that follows from the texts of the question and of documents, if any."""
+    """Return the answer that follows from the texts of the question and documents, if any."""
     question = read_question(task.question)
     return question[0].answer(facts_of(documents)) if question else None
 
 
 def solvable(database: Database) -> Violations:
-    """Check 1: question and documents give the answer."""
+    """Check 1: the question and documents determine the answer."""
     for task, documents in _tasks(database):
         value = solve_from_text(task, documents)
         if str(value) != task.answer:
@@ -46,7 +46,7 @@ def solvable(database: Database) -> Violations:
 
 
 def necessary(database: Database) -> Violations:
-    """Check 2: without any one of its documents a task cannot be solved."""
+    """Check 2: no task can be solved without all of its documents."""
     for task, documents in _tasks(database):
         for left_out in documents:
             others = [document for document in documents if document is not left_out]
@@ -55,7 +55,7 @@ def necessary(database: Database) -> Violations:
 
 
 def unambiguous(database: Database) -> Violations:
-    """Check 3: in the whole database no phrase of a person has two definitions in the same
+    """Check 3: in the whole database, no phrase about a person has two definitions in the same
     month.
     """
     seen: dict[tuple[str, Quantity], str] = {}
@@ -68,8 +68,8 @@ def unambiguous(database: Database) -> Violations:
 
 
 def without_leaks(database: Database) -> Violations:
-    """Check 4: but for its date, a document holds one number, that of its premise, and no task
-    holds a number twice.
+    """Check 4: apart from its date, a document contains only its premise's number, and no task
+    contains a number twice.
     """
     for task, documents in _tasks(database):
         own = []
@@ -89,7 +89,7 @@ def without_leaks(database: Database) -> Violations:
 
 
 def unique(database: Database) -> Violations:
-    """Check 5: contents and ids are unique, and documents stand in the order of their ids."""
+    """Check 5: contents and ids are unique, and documents are sorted by id."""
     contents: dict[str, str] = {}
     last = ""
     for document in _documents(database):
@@ -102,8 +102,8 @@ def unique(database: Database) -> Violations:
 
 
 def apart(database: Database) -> Violations:
-    """Check 6: no two tasks that name the same person are of the same month; a task that shares a
-    person tells its month.
+    """Check 6: two tasks about the same person never share a month, and a task that shares a person
+    names its month.
     """
     tasks_of: dict[str, dict[str, str]] = {}
     questions = {}
@@ -124,8 +124,8 @@ def apart(database: Database) -> Violations:
 
 
 def discoverable(database: Database) -> Violations:
-    """Check 7: a searcher that begins with the question, and knows only what it was shown, finds
-    all documents within 20 pages of each query, and with them the answer.
+    """Check 7: a searcher that starts from the question and uses only results finds all documents
+    within 20 pages of each query, and with them the answer.
     """
     for task, documents in _tasks(database):
         _, shown = search_alone(database, task.question)
@@ -140,7 +140,7 @@ def search_alone(
     """Search as the scripted policy does, with at most `most` calls.
 
     Returns:
-        The answer, or None, and the ids of all documents shown.
+        The answer, or None, and the ids of all documents in the results.
     """
     known = SearchKnowledge.of(question)
     shown: list[str] = []

@@ -1,9 +1,8 @@
-"""The database: all documents of all tasks, with an index; one copy in a process, shared by all its
-worlds.
+"""The database: all documents of all tasks with a search index, shared by the worlds of a process.
 
-Tasks are drawn one by one from `(seed, number)`; tasks that share a person are given different
-months, by colouring (Zhu et al., appendix B.1). Medium and Small are a quarter and a sixteenth of
-the tasks of Full, one within the other.
+Each task is drawn from `(seed, number)`. Tasks that share a person get different months, by graph
+colouring (Zhu et al., appendix B.1). Medium and Small contain a quarter and a sixteenth of the
+tasks of Full, and Small is part of Medium.
 """
 
 from __future__ import annotations
@@ -36,17 +35,16 @@ from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
-"""Databases of the paper, each with one in this many tasks of Full."""
+"""The paper's databases; each contains one in this many tasks of Full."""
+# # More tasks would not fit into memory.
 MAX_TASKS = 1_000_000
-"""A database of more would not fit into memory."""
-FIRST_YEAR, YEARS = 1960, 60  # 720 months: enough for the colours of the largest database
+FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # so that searching for a name alone does not lead to one task
-_FEWEST_PEOPLE = 12  # for small databases, whose tasks would else be about the same three
+_TASKS_PER_PERSON = 6  # searching for a name alone must not lead to one task
+_FEWEST_PEOPLE = 12  # tasks of small databases would otherwise all be about the same three people
+# # Bits above seed and number in the task seeds. Without them, tasks of two splits with the same
+# seeds would differ only in names.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
-"""Bits of the seeds of tasks, above those of seed and number: with the same seeds, a task of one
-split would be that of the other with other names.
-"""
 _TYPE = re.compile("[^a-z]+")
 
 
@@ -56,20 +54,19 @@ class DatabaseOptions(ProblemOptions):
 
     Attributes:
         tasks: The number of tasks in Full; a task has 4.4 documents on average.
-        size: The part of them in the database: `full`, `medium` (a quarter) or `small` (a
+        size: The part of Full in the database: `full`, `medium` (a quarter) or `small` (a
             sixteenth).
-        distractors: The number of tasks that are never asked, for each one that is; their documents
+        distractors: The number of tasks per asked task that are never asked; their documents
             are in the database too.
-        decoys: The number of problems for each task that are never asked and are about the same
-            people in the same month, so that names and dates do not tell which documents matter.
-        anonymised: The share of the documents about one person in which a role stands for the name.
-        search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
+        decoys: The number of problems per task that are never asked and involve the same people in
+            the same month, so that names and dates do not reveal which documents matter.
+        anonymised: The share of documents about one person in which a role replaces the name.
+        search_by: The search method: `words` (BM25), or vectors from `wordllama` or
             `package.module:function`.
-        database_seed: The seed of the database, which depends on nothing but the options.
-        people: The names that people are drawn from: `all`, or those of a split, which `split`
-            chooses by itself.
-        data: A folder to use in place of drawn tasks: a saved database, or one as
-            `loaders.load_folder` reads it.
+        database_seed: The seed of the database, which depends only on these options.
+        people: The names in use: `all`, or those of a split, which `split` selects automatically.
+        data: A folder that replaces the drawn tasks: a saved database, or a folder for
+            `loaders.load_folder`.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -92,12 +89,12 @@ class DatabaseOptions(ProblemOptions):
 
 
 class Database:
-    """Documents, the tasks they belong to, and an index.
+    """Documents, their tasks, and an index.
 
     Args:
-        documents: In the order of their ids.
-        tasks: Those that are asked.
-        index: Finds documents.
+        documents: The documents, sorted by id.
+        tasks: The tasks that are asked.
+        index: The search index over the documents.
     """
 
     def __init__(self, documents: DocumentPack, tasks: DocumentPack, index: Index) -> None:
@@ -108,7 +105,7 @@ class Database:
         """Build a database.
 
         Raises:
-            ValueError: There is no task or no document.
+            ValueError: There are no tasks or no documents.
         """
         if not documents or not tasks:
             raise ValueError(
@@ -123,10 +120,10 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """The places of the tasks that can be played by searching.
+        """The indices of the tasks that can be played by searching.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There are none.
         """
         places = [
             place for place in range(len(self.tasks)) if not self.tasks.task(place).static_only
@@ -139,14 +136,14 @@ class Database:
         return places
 
     def people_of(self, task: Task) -> frozenset[str]:
-        """Return the people whom the documents of a task name, and those of other tasks with the
-        same question and answer.
+        """Return the people named in a task's documents and in those of other tasks with the same
+        question and answer.
         """
         return self._casts[task.question, task.answer]
 
     @cached_property
     def _casts(self) -> dict[tuple[str, str], frozenset[str]]:
-        """People by question and answer."""
+        """The people, by question and answer."""
         casts: dict[tuple[str, str], frozenset[str]] = {}
         for place in range(len(self.tasks)):
             task = self.tasks.task(place)
@@ -160,7 +157,7 @@ class Database:
         return casts
 
     def save(self, folder: Path) -> None:
-        """Write the database into a folder, from which `load` maps it into memory."""
+        """Write the database to a folder, from which `load` memory-maps it."""
         (folder / "index").mkdir(parents=True, exist_ok=True)
         for name, pack in (("documents", self.documents), ("tasks", self.tasks)):
             np.save(folder / f"{name}.npy", pack.block)
@@ -169,11 +166,10 @@ class Database:
 
     @classmethod
     def load(cls, folder: Path, search_by: str = "words") -> Database:
-        """Open a saved database: its files are mapped into memory, so that any number of processes
-        hold them once.
+        """Open a saved database. Its files are memory-mapped, so all processes share one copy.
 
         Raises:
-            OSError: The folder holds none.
+            OSError: The folder contains no database.
         """
 
         def load_pack(name: str) -> DocumentPack:
@@ -193,7 +189,7 @@ class Database:
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
     """Return a colour for each task, so that tasks that share a person differ (Welsh and Powell: by
-    falling degree, the first that fits).
+    decreasing degree, the first free colour).
 
     Args:
         casts: The people of each task.
@@ -215,9 +211,7 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskPool:
-    """Tasks with the documents of each and those of its decoys, in the order of drawing; playable
-    ones come first.
-    """
+    """Tasks with their documents and decoys in drawing order, playable ones first."""
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
@@ -225,9 +219,9 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents, by id, and the playable tasks of a part of the tasks.
+        """Return the documents, sorted by id, and the playable tasks of a part of the pool.
 
-        A smaller part lies within a larger.
+        Larger parts contain the smaller ones.
         """
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
@@ -253,7 +247,7 @@ class TaskPool:
 
 
 def draw_tasks(options: DatabaseOptions) -> TaskPool:
-    """Draw all tasks of Full, with their documents.
+    """Draw all tasks of Full with their documents.
 
     Raises:
         ValueError: There are more colours than months, or too few names.
@@ -296,7 +290,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 
 
 def draw_people(options: DatabaseOptions) -> list[str]:
-    """Draw the people of a database, all of them of one split if the options say so.
+    """Draw the people of a database, all from one split if the options select one.
 
     Raises:
         ValueError: The split has too few names.
@@ -315,14 +309,14 @@ def draw_people(options: DatabaseOptions) -> list[str]:
 
 
 def _task_count(options: DatabaseOptions) -> int:
-    """Return the number of tasks of Full, those that are never asked included."""
+    """Return the number of tasks in Full, including those that are never asked."""
     return options.tasks + round(options.distractors * options.tasks)
 
 
 def _draw_decoys(
     problem: Problem, cast: Sequence[str], options: DatabaseOptions, rng: Random
 ) -> Iterator[Problem]:
-    """Draw problems about the same people that define none of the same quantities."""
+    """Draw problems about the same people that define none of the task's quantities."""
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options)
@@ -343,7 +337,7 @@ def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tupl
 def _with_ids(
     documents: Sequence[Sequence[Document]], seed: int
 ) -> tuple[tuple[Document, ...], ...]:
-    """Give documents ids of their type and a random number, which does not reveal the task."""
+    """Number documents at random within their type, so that ids do not reveal the task."""
     numbers = list(range(sum(map(len, documents))))
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
@@ -363,11 +357,11 @@ def _drawn(options: DatabaseOptions) -> TaskPool:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """Return the database of these options: built once in a process, and shared by its worlds and by
-    processes forked from it.
+    """Return the database of these options, built once per process and shared by its worlds and by
+    forked processes.
 
     Raises:
-        ValueError: Options or data are not right.
+        ValueError: The options or the data are invalid.
     """
     if options.data:
         return _open(Path(options.data), options.search_by)

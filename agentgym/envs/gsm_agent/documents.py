@@ -1,4 +1,4 @@
-"""Documents and tasks: a premise in a record of some kind, and the parts of a problem."""
+"""Documents and tasks: a premise in a record, and the parts of a problem."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentgym.envs.gsm_agent.vocabulary import DOCUMENT_TYPES, MONTHS, ROLES, TO
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of the database. Only its content is searched; a result shows the rest too.
+    """A document of the database. Searches match only its content; results show all fields.
 
     Attributes:
-        id: Unique in the database.
+        id: The unique id in the database.
         content: The text.
-        timestamp: Year and month, such as `1990-05`.
-        name: The people it speaks of, joined by commas; for an anonymised one, the only place where
-            the name stands.
+        timestamp: The year and month, such as `1990-05`.
+        name: The people in the text, joined by commas. In an anonymised document, the name appears
+            only here.
         type: The kind of record.
     """
 
@@ -35,7 +35,7 @@ class Document:
     type: str = ""
 
     def show(self) -> str:
-        """The document as a result shows it."""
+        """Format the document as a search result."""
         metadata = {"date": self.timestamp, "name": self.name, "type": self.type}
         about = "; ".join(f"{key}: {value}" for key, value in metadata.items() if value)
         return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
@@ -43,16 +43,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem whose premises stand in documents.
+    """A problem whose premises are spread over documents.
 
     Attributes:
-        id: Unique in the database.
-        question: What the agent is asked.
+        id: The unique id in the database.
+        question: The question to the agent.
         answer: The number, as text.
-        documents: The places in the database of the documents that hold its premises.
-        premises: The premises in words, if they are known.
-        static_only: Whether its documents make no sense one by one, so that it can be played in the
-            static setting only.
+        documents: The indices of the documents with its premises.
+        premises: The premises in words, if known.
+        static_only: Whether its documents make no sense individually, so that only the static
+            setting can use it.
     """
 
     id: str
@@ -64,11 +64,11 @@ class Task:
 
 
 class DocumentPack:
-    """Records in one block of bytes, which forked processes share, since reading never writes to it.
+    """Records in one read-only byte block, which forked processes share.
 
     Args:
-        block: The records as JSON, one after the other; uint8, shape `(bytes,)`.
-        ends: Where each begins, and the last ends; int64, shape `(records + 1,)`.
+        block: The concatenated JSON records; uint8, shape `(bytes,)`.
+        ends: The start of each record and the end of the last; int64, shape `(records + 1,)`.
     """
 
     def __init__(self, block: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
@@ -85,11 +85,11 @@ class DocumentPack:
         return len(self.ends) - 1
 
     def document(self, place: int) -> Document:
-        """Read the document at a place."""
+        """Read the document at an index."""
         return Document(**self._read(place))
 
     def task(self, place: int) -> Task:
-        """Read the task at a place."""
+        """Read the task at an index."""
         data = self._read(place)
         for key in ("documents", "premises"):
             data[key] = tuple(data[key])
@@ -112,14 +112,14 @@ def month_name(timestamp: str) -> str:
 def write_document(
     facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random
 ) -> Document:
-    """Write the facts of one premise into a record; its id is set later.
+    """Write the facts of one premise into a record without an id.
 
     Args:
-        facts: The facts, the one with a number last.
+        facts: The facts, the numeric one last.
         timestamp: The month of the task.
-        town: The place of the story that all documents of the task share.
-        anonymous: Whether a role stands for the name, if the facts are about one person.
-        rng: Draws the kind of record and the wording.
+        town: The place of the story, shared by all documents of the task.
+        anonymous: Whether a role replaces the name, if the facts concern one person.
+        rng: Source of the kind of record and the wording.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None

@@ -1,8 +1,8 @@
-"""Facts: statements of a premise about quantities, written in words and read back.
+"""Facts: statements about quantities, written as sentences and parsed back.
 
-A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a
-structural fact says how a quantity is made up of others and holds none. Each kind of fact has
-several wordings; the same table writes them and reads them.
+A quantity is a noun phrase with its owner. A numeric fact contains a premise's number. A structural
+fact defines a quantity from others and contains no number. Each kind of fact has several wordings,
+and the same table writes and parses them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from agentgym.envs.gsm_agent.vocabulary import ROLES
 
 
 class Quantity(NamedTuple):
-    """Quantity that can have a number: a noun phrase and its owner."""
+    """A quantity with a number: a noun phrase and its owner."""
 
     owner: str
     phrase: str
 
     @property
     def money(self) -> bool:
-        """Return whether it is in dollars."""
+        """Return whether the quantity is in dollars."""
         return self.phrase.startswith(
             ("bill for", "price of", "payment for", "coupon for", "spending at")
         )
@@ -37,8 +37,8 @@ class Fact:
 
     Attributes:
         target: The quantity.
-        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all but `is` refer to one quantity),
-            or `sum`, `minus`, `product`.
+        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` refer to one
+            quantity), or `sum`, `minus`, `product`.
         number: The number of a numeric fact, None in a structural one.
         sources: The quantities it refers to.
     """
@@ -49,7 +49,7 @@ class Fact:
     sources: tuple[Quantity, ...] = ()
 
     def value(self, values: Sequence[int]) -> int | None:
-        """Compute the number of the target from those of the sources; None if it is not whole."""
+        """Compute the target's number from the sources' numbers; None if it is not whole."""
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -68,7 +68,7 @@ class Fact:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Owners of its quantities, the target's first."""
+        """The owners of its quantities, the target's first."""
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
 
 
@@ -88,8 +88,7 @@ NUMBER_WORDS = re.compile(
 )
 """Words for numbers."""
 
-# {w} the owner, {w2} the owner of a source, {p} {a} {b} phrases, {n} a number, {f} a factor in
-# words.
+# {w} the owner, {w2} the source's owner, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
 _COUNTS = {
     "is": (
         "{w} counted {n} {p}",
@@ -190,8 +189,8 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 
     Args:
         fact: The fact.
-        rng: Draws the wording.
-        names: Other words for owners, by name.
+        rng: Source of the wording.
+        names: Replacements for owners, by name.
     """
     owners = [(names or {}).get(owner, owner) for owner in fact.owners]
     kind = "times" if fact.kind == "part" else fact.kind
@@ -209,13 +208,13 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
     return f"{text[0].upper()}{text[1:]}."
 
 
-@lru_cache(maxsize=4096)  # scripted policies read the same documents again at every step
+@lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Read the facts in a document.
+    """Parse the facts in a document.
 
     Args:
         text: Its content.
-        names: The people its metadata name; a role stands for the first of them.
+        names: The people in its metadata; a role stands for the first.
     """
     sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
@@ -246,7 +245,9 @@ def _owner(text: str, names: Sequence[str]) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
-    """Return the wordings as patterns, longer ones first, since a shorter one may be a part of them."""
+    """Return the wordings as patterns, longest first, because a shorter one may be part of a longer
+    one.
+    """
     slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {
         key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"
     }
@@ -284,7 +285,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """List the quantities without a fact among all that the targets follow from, depth first."""
+    """List the quantities without a fact among all that the targets depend on, depth first."""
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

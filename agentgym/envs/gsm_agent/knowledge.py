@@ -1,9 +1,8 @@
-"""Knowledge of an agent that has read the shown texts, and its next searches.
+"""An agent's knowledge after reading the results so far, and its next searches.
 
-Of a task whose question can be read, nothing here is hidden. Knowledge about any other comes from its
-documents, which the data names: which documents belong to a task is hidden from the agent, so what is
-said of them here is for oracles and labels; it names only documents that were shown, and how many are
-missing.
+For tasks with a drawn question, this uses nothing hidden. For other data, knowledge comes from the
+task's document list, which is hidden from the agent. It therefore serves only oracles and labels,
+and it reveals only shown documents and the number of missing ones.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from agentgym.envs.gsm_agent.problems import Question, read_question
 from agentgym.text.messages import ToolCall
 
 PAGES = 20
-"""Pages of results that a search may show: the first, and 19 more (Zhu et al., section 3.1)."""
+"""Pages of results per search: the first and 19 more (Zhu et al., section 3.1)."""
+# # Pages to read of each query before the next depth. Most documents are on the first page, so all
+# queries are tried before any is followed further.
 DEPTHS = (1, 4, PAGES)
-"""Pages of each query for a quantity to read before the next depth: most documents are on the first
-page, so all queries are tried before any is followed further.
-"""
 
 _SHOWN = re.compile(
     r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n",
@@ -55,18 +53,17 @@ _SIGNS = {
 
 @dataclass
 class SearchKnowledge:
-    """Facts that were read, and queries that were made.
+    """Parsed facts and past queries.
 
     Attributes:
-        question: The question; None if the question is not one of the procedural ones.
-        month: The month it is about; empty while unknown.
-        facts: The facts in documents of that month, and of people whom the question or a fact names:
-            two tasks of a month have nobody in common, so all this is about the question. In the
-            order of reading.
-        pages: The number of pages shown of the last query, and of each that asked for something
-            that is still missing.
-        last: The query of the last search.
-        cursor: The number of its pages shown since it was made.
+        question: The question; None if it was not generated here.
+        month: The month of the question; empty while unknown.
+        facts: The facts, in reading order, from documents of that month about people whom the
+            question or a fact names. Tasks of the same month share no people, so all of them
+            concern the question.
+        pages: The number of shown pages of the last query and of each query about a missing quantity.
+        last: The last query.
+        cursor: The number of its pages shown since then.
     """
 
     question: Question | None
@@ -87,9 +84,7 @@ class SearchKnowledge:
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Take in documents as a result shows them: their facts of the month of the question, about
-        people who matter.
-        """
+        """Take in documents in result form: facts of the question's month about relevant people."""
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))
@@ -119,19 +114,19 @@ class SearchKnowledge:
         }
 
     def answer(self) -> str | None:
-        """Return the answer, once it follows from what was read."""
+        """Return the answer if it follows from the facts."""
         value = self.question.answer(self.facts) if self.question else None
         return None if value is None else str(value)
 
     def missing(self) -> list[Quantity]:
-        """List the quantities that the answer depends on and that are not known yet."""
+        """List the unknown quantities on which the answer depends."""
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return queries for a quantity: with the person; without, as a document may leave the name
-        out; the month once.
+        """Return queries for a quantity: with the person, without (a document may omit the name),
+        and with the month once.
 
-        In BM25, a month that occurs twice weighs as much as a phrase that a document repeats.
+        BM25 gives a month that occurs twice as much weight as a phrase that a document repeats.
         """
         month = f"{self.month} {self.month}".strip()
         wordings = (
@@ -142,16 +137,16 @@ class SearchKnowledge:
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """Return the next search for a quantity: the first page of each query, then more of each.
+        """Return the next search for a quantity: the first page of each query, then further pages.
 
-        None once all were shown.
+        None after the last page.
         """
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
                 if 0 < shown < depth and self.last == query:
                     return ToolCall("next_page", {})
-                # Only the last search can show its next page; any other one starts again at its
+                # Only the last search can show its next page; another query starts again at its
                 # first page.
                 if shown < depth:
                     return ToolCall("search", {"query": query})
@@ -166,7 +161,7 @@ class SearchKnowledge:
         return calls
 
     def lines(self) -> Iterator[str]:
-        """Write the knowledge in words; `from_lines` reads it."""
+        """Format the knowledge as text for `from_lines`."""
         yield f"Month: {self.month or 'not known'}"
         for target, fact in self.facts.items():
             first, last, *_ = [*map(_write, fact.sources), "", ""]
@@ -176,13 +171,13 @@ class SearchKnowledge:
         yield from self.search_lines()
 
     def search_lines(self) -> Iterator[str]:
-        """Write the searches in words; `read_searches` reads them."""
+        """Format the searches as text for `read_searches`."""
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
         yield f"Looked up last: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Read the text of `lines`.
+        """Parse the text of `lines`.
 
         Raises:
             ValueError: The text is something else.
@@ -197,7 +192,7 @@ class SearchKnowledge:
         return known
 
     def read_searches(self, pages: str, last: str) -> None:
-        """Read the text of `search_lines`.
+        """Parse the text of `search_lines`.
 
         Raises:
             ValueError: The text is something else.
@@ -211,13 +206,13 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """Documents of the task that were shown, and queries that were made.
+    """Shown documents of the task, and past queries.
 
     Attributes:
-        texts: The documents of the task that were shown, as results show them.
-        missing_count: The number of the others; None in a world that was read from a chat, which
-            does not know them.
-        solution: The answer of the data; empty where it is not known.
+        texts: The shown documents of the task, in result form.
+        missing_count: The number of missing documents; None in a world rebuilt from a chat, where
+            it is unknown.
+        solution: The answer in the data; empty if unknown.
     """
 
     texts: tuple[str, ...] = ()
@@ -225,18 +220,18 @@ class GoldKnowledge(SearchKnowledge):
     solution: str = ""
 
     def record(self, texts: Sequence[str], missing_count: int) -> None:
-        """Record the documents of the task that were shown so far."""
+        """Record the documents of the task that have been shown."""
         self.texts, self.missing_count = tuple(texts), missing_count
 
     def learn(self, shown: str) -> None:
-        """Take nothing from a text: which documents matter cannot be read from it."""
+        """Ignore the texts, which do not reveal which documents matter."""
 
     def answer(self) -> str | None:
-        """Return the answer, once all documents of the task were shown."""
+        """Return the answer once all documents of the task have been shown."""
         return (self.solution or None) if self.missing_count == 0 else None
 
     def lines(self) -> Iterator[str]:
-        """Write the knowledge in words; `read_lines` reads it."""
+        """Format the knowledge as text for `read_lines`."""
         yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
         count = self.missing_count
         some = f"{count} document{'' if count == 1 else 's'}"
@@ -246,7 +241,7 @@ class GoldKnowledge(SearchKnowledge):
 
     @classmethod
     def read_lines(cls, lines: Sequence[str]) -> GoldKnowledge:
-        """Read the text of `lines`.
+        """Parse the text of `lines`.
 
         Raises:
             ValueError: The text is something else.
@@ -263,16 +258,16 @@ class GoldKnowledge(SearchKnowledge):
 
 
 class ProductiveSearches(Sequence[ToolCall]):
-    """Set of the searches that show a document of the task that was not shown yet.
+    """The set of searches that show a missing document of the task.
 
-    Membership carries the search out; iteration yields a search for each missing document, by its
-    own text, which only one who knows the documents can make.
+    Membership runs the search. Iteration yields one search per missing document with its own text
+    as the query, which requires knowing the document.
 
     Args:
-        first_page: Returns the documents on the first page for a query.
+        first_page: Function that returns the documents on a query's first page.
         next_page: The documents on the next page of the last search.
-        missing: The documents that are missing, by place.
-        text_of: Returns the text of a document.
+        missing: The indices of the missing documents.
+        text_of: Function that returns a document's text.
     """
 
     def __init__(

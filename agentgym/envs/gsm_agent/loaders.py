@@ -1,8 +1,8 @@
-"""Tasks of the user's own: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al.,
+"""Load your own tasks: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al.,
 section 3.2). No network.
 
-A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other
-names; `agentgym.make("SearchWorld", data=folder)` plays it. One error reports all violations.
+A folder contains `tasks.jsonl`, `documents.jsonl`, and optionally `fields.json` with other field
+names. `agentgym.make("SearchWorld", data=folder)` plays it. One error reports all violations.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 
 Ask = Callable[[str], str]
-"""A model: a prompt in, its reply out."""
+"""A model: it takes a prompt and returns its reply."""
 Decomposer = Callable[[str], tuple[str, Sequence[str]]]
-"""From a problem to a question and premises, each of which makes sense by itself."""
+"""Function that splits a problem into a question and premises, each self-contained."""
 DocumentWriter = Callable[[str, str], str]
-"""From the whole problem and one premise to the content of a document."""
+"""Function that writes a document's content from the whole problem and one premise."""
 LeakJudge = Callable[[str, str, Sequence[str]], bool]
-"""From a document, its premise and the other premises to a verdict: it reveals another premise."""
+"""Function that decides whether a document for a premise reveals another premise."""
 
 FIELDS = {
     name: name
@@ -39,24 +39,24 @@ FIELDS = {
         "metadata",
     )
 }
-"""The names of the fields of a folder; a map renames some of them."""
+"""Field names of a folder; a map may rename them."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_MOST_REPORTED = 50  # mistakes in an error: more are hardly read, and mostly alike
+_MOST_REPORTED = 50  # mistakes per error; more would hardly be read
 
 
 @dataclass(frozen=True, slots=True)
 class RawProblem:
-    """A problem of GSM8K, taken apart by its punctuation.
+    """A GSM8K problem split by punctuation.
 
     Attributes:
-        id: The name of the file and the line, such as `test-17`.
+        id: The file name and the line, such as `test-17`.
         text: The whole problem.
         question: Its last sentence that ends in a question mark.
         premises: The other sentences.
         answer: The number, as text.
-        needs_decomposition: Whether the question holds a number or a condition, or no question was
-            found: its premises then do not say everything.
+        needs_decomposition: Whether the premises may be incomplete: the question contains a number
+            or a condition, or there is no question.
     """
 
     id: str
@@ -68,11 +68,11 @@ class RawProblem:
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
-    """Read GSM8K: a JSON object with `question` and `answer` in each line; the number stands after
-    the last `####`.
+    """Load GSM8K: one JSON object with `question` and `answer` per line; the number follows the
+    last `####`.
 
     Raises:
-        ValueError: Lines are not of this form; the error lists them all.
+        ValueError: Lines have another form; the error lists them all.
     """
     problems, wrong = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -94,7 +94,7 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem into its question and its premises, by punctuation."""
+    """Split a problem into its question and its premises by punctuation."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
     questions = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
     question = sentences.pop(questions[-1]) if questions else ""
@@ -111,20 +111,20 @@ def decompose(
     write: DocumentWriter,
     leaks: LeakJudge,
 ) -> None:
-    """Make a folder of tasks and documents with the help of a model; a second run resumes.
+    """Create a folder of tasks and documents with a model; a second run resumes.
 
     Args:
-        problems: The problems to turn into tasks.
-        folder: Gets `tasks.jsonl` and `documents.jsonl`; tasks that it holds are not made again.
-        split: Takes a problem apart.
+        problems: The problems to convert.
+        folder: Receives `tasks.jsonl` and `documents.jsonl`; tasks already in it are kept.
+        split: Splits a problem.
         write: Writes a document for a premise.
-        leaks: Judges a document; a task with a document that reveals too much after three tries is
-            left out.
+        leaks: Judges a document. A task is skipped if one of its documents still reveals too much
+            after three tries.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
     done = {task["id"] for task in existing}
-    # A run that was stopped may have left documents of a task that it did not finish.
+    # An interrupted run may have left documents of an unfinished task.
     complete = {name for task in existing for name in task["documents"]}
     lines = (
         f"{line}\n"
@@ -167,8 +167,8 @@ def _independent(
 
 
 def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
-    """Write problems as they are, each premise as a document; those that need decomposition are for
-    the static setting only.
+    """Write problems unchanged, with each premise as a document. Problems that need decomposition
+    are restricted to the static setting.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tasks: list[dict[str, Any]] = []
@@ -198,17 +198,17 @@ def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
 def load_folder(
     folder: Path, fields: Mapping[str, str] | None = None
 ) -> tuple[list[Document], list[Task]]:
-    """Read a folder of tasks and documents.
+    """Load a folder of tasks and documents.
 
     Args:
-        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and
+        folder: Contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
             `documents.jsonl` (id, content, and metadata: timestamp, name, type).
-        fields: What the folder calls these fields, where it calls them otherwise, such as
-            `{"documents": "document_ids"}`; None for its `fields.json`, if there is one.
+        fields: The folder's own names of these fields, such as
+            `{"documents": "document_ids"}`; None for its `fields.json`, if present.
 
     Raises:
-        ValueError: Fields are missing, ids are doubled or lead nowhere, or an answer is no number;
-            the error lists all of it.
+        ValueError: Fields are missing, ids are duplicate or dangling, or an answer is not a
+            number; the error lists all of them.
     """
     if fields is None and (folder / "fields.json").exists():
         fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
@@ -311,7 +311,7 @@ def _refuse(path: Path, wrong: Sequence[str]) -> None:
 
 
 def decomposer(ask: Ask) -> Decomposer:
-    """Let a model take problems apart."""
+    """Return a function that splits problems with a model."""
 
     def split(problem: str) -> tuple[str, Sequence[str]]:
         reply = ask(
@@ -330,7 +330,7 @@ def decomposer(ask: Ask) -> Decomposer:
 
 
 def document_writer(ask: Ask) -> DocumentWriter:
-    """Let a model write documents."""
+    """Return a function that writes documents with a model."""
 
     def write(story: str, premise: str) -> str:
         return ask(
@@ -344,7 +344,7 @@ def document_writer(ask: Ask) -> DocumentWriter:
 
 
 def leak_judge(ask: Ask) -> LeakJudge:
-    """Let a model judge documents."""
+    """Return a function that judges documents with a model."""
 
     def leaks(document: str, premise: str, others: Sequence[str]) -> bool:
         listed = "\n".join(f"- {other}" for other in others)

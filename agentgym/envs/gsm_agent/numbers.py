@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 MARK = "####"
-"""Marker before the answer in a reply in words, as in GSM8K."""
+"""Marker of the answer in a reply without a call, as in GSM8K."""
 
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}"
@@ -15,8 +15,8 @@ _UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
-    """Read the number of an answer: the text after the last `####`, if there is one, without
-    `$`, `,`, `%`, a unit and a full stop; None if there is none.
+    """Parse the number of an answer: the text after the last `####`, if present, without `$`, `,`,
+    `%`, a unit and a final full stop. None if there is no number.
     """
     answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     number = _NUMBER.match(answer)

@@ -1,9 +1,9 @@
-"""Grade-school problems drawn without a model: a question and the premises of its answer, with exact
-whole numbers.
+"""Grade-school problems drawn without a model: a question and the premises of its answer, with
+exact whole numbers.
 
-A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts,
-which hold no number. Numbers are drawn from the leaves up, each so that what follows from it stays
-a whole number in range, so nothing has to be thrown away.
+A problem is a tree of quantities. Each premise is a numeric fact; structural facts define
+composites and contain no number. Numbers are drawn from the leaves up and always leave whole
+numbers in range for the quantities that depend on them, so no draw is rejected.
 """
 
 from __future__ import annotations
@@ -31,24 +31,28 @@ from agentgym.world.config import Choice, Config
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
 MOST_PREMISES = 128  # nine times the longest problem of the paper
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
-"""The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14.
+"""Distribution of the documents per task, as in table 3 of the paper: a rounded log-normal number
+between 1 and 14.
 """
 
-_TRIES = 200  # drafts before giving up: a dead end is a matter of chance
+_TRIES = 200  # drafts before giving up, because a dead end is a matter of chance
+# # Premises per part that splitting a quantity requires; with fewer, the parts would have none
+# left.
 _ROOM = 40
-"""Room per premise for a quantity to be split up: with less, its parts would have none left."""
-_CAST = 3  # most people in a problem
+_CAST = 3  # maximum number of people in a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question of a problem: a quantity, the gap between two, or an even share of one among another."""
+    """A question for a quantity, for the difference of two, or for an even share of one among
+    another.
+    """
 
     kind: str
     targets: tuple[Quantity, ...]
 
     def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """Compute the answer from facts; None if something is missing."""
+        """Compute the answer from facts; None if one is missing."""
         values = [solve(facts, target) for target in self.targets]
         if None in values:
             return None
@@ -60,15 +64,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with the facts that its answer follows from."""
+    """A question with the facts that determine its answer."""
 
     question: Question
     facts: Mapping[Quantity, Fact]
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Return the facts of each document: one with a number, after the structural ones that lead to
-        it.
+        """Return the facts of each document: one numeric fact after the structural facts that lead
+        to it.
         """
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
@@ -85,14 +89,14 @@ class Problem:
 
 @dataclass
 class Draft:
-    """A problem that is being drawn.
+    """A problem under construction.
 
     Attributes:
-        rng: Draws everything.
-        cast: The people it may be about.
-        operators: The relations that may be used.
+        rng: The random source.
+        cast: The people it may involve.
+        operators: The relations in use.
         facts: The facts so far.
-        largest: The largest number of a quantity so far.
+        largest: The maximum number of a quantity so far.
     """
 
     rng: Random
@@ -104,7 +108,7 @@ class Draft:
     _numbers: set[int] = field(default_factory=set)
 
     def item(self) -> str:
-        """Draw an item that this problem does not contain yet."""
+        """Draw an item that this problem does not use yet."""
         while True:
             item = f"{self.rng.choice(MODIFIERS)} {self.rng.choice(NOUNS)}"
             if item not in self._items:
@@ -112,7 +116,7 @@ class Draft:
                 return item
 
     def number(self, low: int, high: int) -> int:
-        """Draw a number in [low, high] that this problem does not contain yet, smaller ones more often.
+        """Draw a number in [low, high] that this problem does not use yet, small ones more often.
 
         Raises:
             _DeadEndError: No such number exists.
@@ -130,7 +134,7 @@ class Draft:
         return number
 
     def put(self, fact: Fact, values: Sequence[int] = ()) -> int:
-        """Add a fact, and return its value."""
+        """Add a fact and return its value."""
         self.facts[fact.target] = fact
         value = fact.value(values)
         if value is None or value < 1:
@@ -139,12 +143,12 @@ class Draft:
         return value
 
     def other(self, owner: str) -> str:
-        """Draw the owner of a quantity to compare with one of the owner's; often the same."""
+        """Draw the owner of a quantity to compare with; often the same owner."""
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
-        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be split
-        up.
+        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be
+        split.
         """
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
@@ -179,8 +183,8 @@ class Draft:
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
-        """Draw a quantity as more, fewer, a multiple or a part of another one, which takes the
-        other premises.
+        """Draw a quantity as more, fewer, a multiple or a part of another, which gets the other
+        premises.
         """
         item = self.item()
         phrase = f"bill for the {item}" if target.money else item
@@ -197,7 +201,7 @@ class Draft:
         raise _DeadEndError
 
     def factor(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a factor to multiply or divide a value by, if that is possible."""
+        """Draw a factor for multiplying or dividing a value, if possible."""
         factors = [
             n
             for n in (2, 3, 4)
@@ -211,12 +215,12 @@ class Draft:
         return number
 
     def step(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a number to raise or lower a value by, if that is possible."""
+        """Draw a number to add to or subtract from a value, if possible."""
         limit = most - value if kind == "more" else value - 2
         return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
 
     def spare(self, low: int, high: int) -> int | None:
-        """Draw a number in [low, high] that this problem does not contain yet, if there is one."""
+        """Draw an unused number in [low, high], if there is one."""
         try:
             return self.number(low, high)
         except _DeadEndError:
@@ -230,7 +234,7 @@ class Draft:
         most: int,
         item: str = "",
     ) -> int:
-        """Draw a quantity as a product with a small number, or as a relation if none is left."""
+        """Draw a quantity as a product with a small number, or as a relation if no number is left."""
         each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
         if each is None:
             return self.relate(target, budget, most)
@@ -239,7 +243,7 @@ class Draft:
         return self.put(Fact(target, "product", None, sources), values)
 
     def bill(self, target: Quantity, budget: int, most: int, item: str) -> int:
-        """Draw the dollars that somebody is to pay for an item."""
+        """Draw the dollars to pay for an item."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
         if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
@@ -248,7 +252,9 @@ class Draft:
         return self.product(target, (things, price), budget, most, item)
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
-        """Draw dollars to ask for: a bill, a payment after a coupon, or a spending on two bills."""
+        """Draw a question about dollars: a bill, a payment after a coupon, or the total of two
+        bills.
+        """
         kinds = ["bill", *(kind for kind in ("minus", "sum") if kind in self.operators)]
         kind = self.rng.choice(kinds) if budget > 1 else "bill"
         item = self.item()
@@ -277,7 +283,7 @@ class Draft:
         return target
 
     def target(self, owner: str, budget: int, most: int, dollars: bool) -> Quantity:
-        """Draw a quantity that a question may ask for."""
+        """Draw a quantity for a question."""
         if dollars:
             return self.money(owner, budget, most)
         item = self.item()
@@ -286,7 +292,7 @@ class Draft:
         return target
 
     def question(self, budget: int, most: int) -> Question:
-        """Draw a question, with the facts that its answer follows from."""
+        """Draw a question and the facts that determine its answer."""
         kinds = ["total", "total"] + [kind for kind in ("gap", "share") if kind in self.operators]
         kind = self.rng.choice(kinds) if budget > 1 else "total"
         owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
@@ -314,7 +320,7 @@ class Draft:
 
 
 class _DeadEndError(Exception):
-    """The draft leaves no number in range."""
+    """No number in range is left for the draft."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,11 +328,11 @@ class ProblemOptions(Config):
     """Options of the problems.
 
     Attributes:
-        premises: The premises of each problem; None for the distribution of the paper (1 to 14, 4.4
+        premises: The number of premises per problem; None for the paper's distribution (1 to 14, 4.4
             on average).
-        operators: The relations that premises may use; `more`, which is always possible, must be
-            among them.
-        max_answer: The largest number of a quantity.
+        operators: The relations that premises may use. They must include `more`, which is always
+            possible.
+        max_answer: The maximum number of a quantity.
     """
 
     premises: Annotated[int, Field(ge=1, le=MOST_PREMISES)] | None = None
@@ -334,7 +340,7 @@ class ProblemOptions(Config):
     max_answer: Annotated[int, Field(ge=100, le=1_000_000)] = 2_000
 
     def __post_init__(self) -> None:
-        # Specs are kept as JSON, which has lists only.
+        # JSON specs contain lists instead of tuples.
         object.__setattr__(self, "operators", tuple(self.operators))
         super().__post_init__()
         if "more" not in self.operators:
@@ -347,12 +353,12 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
     """Draw a problem.
 
     Args:
-        rng: Draws everything.
-        people: Names to choose from.
+        rng: The random source.
+        people: The available names.
         options: The options of the problem.
 
     Raises:
-        ValueError: No numbers were found for problems like that.
+        ValueError: No numbers fit these options.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
@@ -373,7 +379,7 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
     )
 
 
-# What is asked, in words: {w} {w2} owners, {a} {b} phrases, {m} the month.
+# The wording of questions: {w} {w2} owners, {a} {b} phrases, {m} the month.
 _QUESTIONS = {
     "total": (
         "How many {a} did {w} count{m}?",
@@ -399,7 +405,7 @@ _QUESTIONS = {
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
-    """Write the question in words; `month` is empty if it names none."""
+    """Write the question in words; an empty `month` is omitted."""
     first, last = question.targets[0], question.targets[-1]
     wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
     month = f" in {month}" if month else ""
@@ -407,7 +413,7 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """Read a text of `write_question` and its month; None if it is no such text."""
+    """Parse a text of `write_question` and its month; None for any other text."""
     for kind, pattern in _question_patterns():
         if match := pattern.fullmatch(text):
             parts = match.groupdict()

@@ -16,7 +16,7 @@ TOOL_SETS: Mapping[str, Sequence[str]] = {
     "revisit": ("revisit",),
     "explore_revisit": ("explore", "revisit"),
 }
-"""The names of the tools beside `search` and `next_page`, by the name of the set."""
+"""Names of the tools added to `search` and `next_page`, by tool set."""
 
 TOOL_NOTES = {
     "think": "Use think to write down what you have found and what is missing before you go on.",
@@ -43,7 +43,7 @@ EXAMPLE = (
 
 
 def rules(static: bool) -> str:
-    """Write the instructions that all prompts share."""
+    """Return the instructions that all prompts share."""
     task = (
         "You answer a question of grade-school arithmetic. The documents that tell what it depends "
         "on are given with it."
@@ -64,17 +64,17 @@ def rules(static: bool) -> str:
 
 class _Searcher(Protocol):
     def run_search(self, name: str, query: str) -> str:
-        """Carry out a search by a tool of that name."""
+        """Run a search for a tool of that name."""
 
     def answer(self, value: str) -> str:
-        """Take an answer."""
+        """Submit an answer."""
 
 
 class WorldTool:
-    """A tool that a set adds to a world.
+    """A tool that a tool set adds to a world.
 
     Args:
-        world: Carries it out.
+        world: The world that runs it.
     """
 
     def __init__(self, world: _Searcher) -> None:
@@ -138,4 +138,4 @@ EXTRA_TOOLS: Mapping[str, type[WorldTool]] = {
     "explore": Explore,
     "revisit": Revisit,
 }
-"""The tools beside `search` and `next_page`, by name."""
+"""The tools added to `search` and `next_page`, by name."""

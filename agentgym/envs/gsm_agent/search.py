@@ -1,8 +1,6 @@
-"""Search over the contents of documents: BM25 by default, or any function that turns texts into
-vectors.
+"""Search over document contents: BM25 by default, or any function that embeds texts.
 
-Results are deterministic: of documents with equal scores, the one with the smaller place comes
-first, and places go by document id.
+Results are deterministic: equal scores are ordered by index, and so by document id.
 """
 
 from __future__ import annotations
@@ -17,28 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
-"""Vectors of texts: float, shape `(texts, dimensions)`."""
+"""Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # texts that are embedded at once: bounds the memory of a large database
+_BATCH = 1024  # texts per embedding call, which bounds the memory of a large database
 
 
 class Index(Protocol):
-    """Index that finds documents."""
+    """Search index over documents."""
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """The places of at most `count` documents that fit a query, best first."""
+        """Return the indices of at most `count` documents that match a query, best first."""
 
     def save(self, folder: Path) -> None:
         """Write the index into a folder."""
 
 
 class Lexical:
-    """BM25 (the library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and
-    numbers.
+    """BM25 (library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers.
 
     Args:
-        model: A `bm25s.BM25` that was given the documents.
+        model: A `bm25s.BM25` with indexed documents.
     """
 
     def __init__(self, model: Any) -> None:
@@ -52,14 +49,14 @@ class Lexical:
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
             for text in texts
         ]
-        # Imported here, since it loads scipy and importing agentgym is to stay quick.
+        # Imported here because it loads scipy, and importing agentgym must stay fast.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(model)
 
     @classmethod
     def load(cls, folder: Path) -> Lexical:
-        """Open a saved index; its arrays stay in the file, which processes share."""
+        """Open a saved index with memory-mapped arrays, which processes share."""
         return cls(import_module("bm25s").BM25.load(str(folder), mmap=True))
 
     def save(self, folder: Path) -> None:
@@ -67,7 +64,9 @@ class Lexical:
         self.model.save(str(folder), show_progress=False)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """The places of at most `count` documents that share a word with a query, best first."""
+        """Return the indices of at most `count` documents that share a word with a query, best
+        first.
+        """
         vocabulary = self.model.vocab_dict
         ids = [vocabulary[word] for word in _TOKEN.findall(query.lower()) if word in vocabulary]
         return rank(self.model.get_scores_from_ids(ids), count, positive=True) if ids else ()
@@ -77,8 +76,8 @@ class Dense:
     """Cosine similarity of vectors.
 
     Args:
-        vectors: Of the documents, of length 1; float32, shape `(documents, dimensions)`.
-        embed: What turns a query into one.
+        vectors: Unit vectors of the documents; float32, shape `(documents, dimensions)`.
+        embed: Function that embeds a query.
     """
 
     def __init__(self, vectors: NDArray[np.float32], embed: Embed) -> None:
@@ -95,7 +94,7 @@ class Dense:
 
     @classmethod
     def load(cls, folder: Path, embed: Embed) -> Dense:
-        """Open saved vectors, which stay in the file."""
+        """Open saved vectors, memory-mapped."""
         return cls(np.load(folder / "vectors.npy", mmap_mode="r"), embed)
 
     def save(self, folder: Path) -> None:
@@ -103,13 +102,13 @@ class Dense:
         np.save(folder / "vectors.npy", self.vectors)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """The places of the `count` documents whose vectors are nearest to that of a query."""
+        """Return the indices of the `count` documents nearest to a query."""
         return rank(self.vectors @ unit(self.embed([query]))[0], count, positive=False)
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the places of the `count` highest scores, equal ones in the order of their places; only
-    scores above 0 if `positive`.
+    """Return the indices of the `count` highest scores, ties by index; only scores above 0 if
+    `positive`.
     """
     count = min(count, len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
@@ -119,21 +118,21 @@ def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, 
 
 
 def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Scale vectors to length 1; zero vectors stay zero."""
+    """Scale vectors to length 1 and leave zero vectors unchanged."""
     array = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 
 def load_embed(name: str) -> Embed:
-    """Return the function that turns texts into vectors.
+    """Return the embedding function.
 
     Args:
-        name: `wordllama` for the vectors that the package of that name ships (extra `embed`, no
-            download), or `package.module:function` for any other.
+        name: `wordllama` for the vectors shipped with that package (extra `embed`, no
+            download), or `package.module:function`.
 
     Raises:
-        ValueError: There is no such function, or its package is not installed.
+        ValueError: The function does not exist, or its package is not installed.
     """
     if name == "wordllama":
         return _wordllama()
@@ -155,8 +154,7 @@ def _wordllama() -> Embed:
         raise ValueError(
             "embed 'wordllama' needs its extra: pip install 'agentgym[embed]'"
         ) from error
-    # Its own folder holds weights and tokenizer as a cache would; otherwise it would look for them
-    # on the network.
+    # The package folder has the layout of a cache; otherwise wordllama would download the files.
     model = package.WordLlama.load(
         cache_dir=Path(str(package.__file__)).parent, disable_download=True
     )

@@ -1,5 +1,5 @@
-"""SearchWorld: a grade-school problem whose premises have to be searched for (GSM-Agent, Zhu et
-al., section 3).
+"""SearchWorld: a grade-school problem whose premises are in a searchable database (GSM-Agent, Zhu
+et al., section 3).
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import CallSet, SplitName, World
 
 PAGE = 5
-"""Documents on a page of results."""
+"""Documents per page of results."""
+# # Measured turns of the scripted searcher per premise and in addition; and the most premises for a
+# horizon, because longer problems take long to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-"""Turns of the scripted searcher for each premise, and the rest, as measured; and the most premises
-of a horizon, beyond which problems take long to read.
-"""
+# # Maximum query length, ten times a sentence; each word is looked up in all documents.
 MAX_QUERY_CHARS = 2_000
-"""Characters of a query: ten times a sentence; each word is looked up in all documents."""
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
@@ -74,16 +73,15 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is
-            nothing to search for.
-        tools: The tools beside `search` and `next_page`: `base` for none, or those that the name
-            lists.
+        setting: `agentic`, or `static`: the task text contains all its documents, and there is no
+            search.
+        tools: Tools in addition to `search` and `next_page`: `base` for none, or those in the name.
         prompt: The style of the instructions.
-        min_rounds: The turns with a search before which an answer is met with a request to search
-            on.
-        max_rounds: The turns of an episode; `budget_factor` and `budget_slack` are applied to it.
-        max_calls_per_turn: The most calls in one reply.
-        task: The number of the task to play; None for one that the seed draws.
+        min_rounds: The number of search turns before which an answer is met with a request to keep
+            searching.
+        max_rounds: The turns of an episode, before `budget_factor` and `budget_slack`.
+        max_calls_per_turn: The maximum number of calls in one reply.
+        task: The number of the task to play; None for a random one.
     """
 
     setting: Literal["agentic", "static"] = "agentic"
@@ -106,23 +104,23 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
-        """Options that the database depends on."""
+        """The options that determine the database."""
         return DatabaseOptions(
             **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
         )
 
 
 class SearchWorld(World[SearchConfig]):
-    """Answer a grade-school question whose premises have to be searched for in a database.
+    """Answer a grade-school question whose premises are spread over a searchable database.
 
     Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher
-    that knows only what was shown: for each quantity that is missing, the next query or page for
-    it; then the answer. `label_calls` says what a search turned out to be.
+    that knows only the results so far: the next query or page for each missing quantity, then the
+    answer. `label_calls` reports what a search turned out to be.
 
     Attributes:
         known: The knowledge from the results so far.
-        log: The searches that were carried out: turn, tool, query, page, ids, how many missing
-            documents it found, and its label.
+        log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
+            and the label.
     """
 
     Config = SearchConfig
@@ -146,19 +144,18 @@ class SearchWorld(World[SearchConfig]):
 
     @property
     def database(self) -> Database:
-        """The database of this configuration, which all worlds of the process share."""
+        """The database of this configuration, shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     @classmethod
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the extra of the vectors, if they are searched by."""
+        """Return the extra of the embedding vectors, if in use."""
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
     @classmethod
     def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the plan and the reasoning, for a folder of questions that cannot be read: they
-        would have to name the next query, which nothing but the text of the missing documents
-        tells.
+        """Return the plan and reasoning hooks for data whose questions cannot be parsed: the next
+        query would have to come from the text of the missing documents.
         """
         if not config.data or config.setting == "static":
             return {}
@@ -173,7 +170,7 @@ class SearchWorld(World[SearchConfig]):
     # The episode.
 
     def generate(self) -> None:
-        """Choose a task."""
+        """Select a task."""
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
         drawn = int(self.rng.integers(len(playable)))
@@ -194,24 +191,24 @@ class SearchWorld(World[SearchConfig]):
             self.known.learn(self._documents())
 
     def _record_gold(self, known: GoldKnowledge) -> None:
-        """Record which documents of the task were shown."""
+        """Record the shown documents of the task."""
         shown = [place for place in self.problem.documents if place not in self._missing]
         known.record(
             [self.database.documents.document(place).show() for place in shown], len(self._missing)
         )
 
     def instance_key(self) -> str:
-        """Return the problem, which names its people and, where it matters, the month."""
+        """Return the problem, which includes its people and, if relevant, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people whom its documents name; the problem alone, where they name nobody."""
+        """Return the people named in its documents, or the problem if there are none."""
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database is about people of the split; people of a folder
-        are given, and `split_keys` chooses among its tasks.
+        """Return the configuration whose database uses the split's people. A folder's people are
+        fixed, and `split_keys` selects among its tasks.
         """
         if config.data:
             return config
@@ -221,12 +218,12 @@ class SearchWorld(World[SearchConfig]):
                 "people out"
             )
         drawn = replace(config, people=split)
-        draw_people(drawn)  # refuses a database for which there are too few names
+        draw_people(drawn)  # raises if there are too few names
         return drawn
 
     @classmethod
     def instance_count(cls, config: SearchConfig) -> float | None:
-        """Return the number of tasks of the database, which a folder does not tell beforehand."""
+        """Return the number of tasks in the database; unknown for a folder."""
         if config.data:
             return None
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
@@ -237,17 +234,17 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def rules(self) -> str:
-        """The system message."""
+        """Return the system message."""
         notes = [TOOL_NOTES[name] for name in TOOL_SETS[self.config.tools]]
         style = {"cot": [STEP_BY_STEP], "few_shot": [EXAMPLE]}.get(self.config.prompt, [])
         return "\n".join([rules(self.static), *notes, *style])
 
     def task(self) -> str:
-        """The question, the documents in the static setting, and the budget."""
+        """Return the question, the documents in the static setting, and the budget."""
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
-        """The question, and the documents in the static setting."""
+        """Return the question, and the documents in the static setting."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
             lines.append(f"Documents:\n\n{self._documents()}")
@@ -256,7 +253,7 @@ class SearchWorld(World[SearchConfig]):
         return "\n".join(lines)
 
     def toolsets(self) -> Sequence[object]:
-        """The tools of the set that was asked for."""
+        """Return the tools of the configured set."""
         if self.static:
             return (Answering(self),)
         extras = (EXTRA_TOOLS[name](self) for name in TOOL_SETS[self.config.tools])
@@ -286,7 +283,7 @@ class SearchWorld(World[SearchConfig]):
         return self._page("next_page")
 
     def run_search(self, name: str, query: str) -> str:
-        """Carry out a search by a tool of that name."""
+        """Run a search for a tool of that name."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         if len(query) > MAX_QUERY_CHARS:
@@ -326,13 +323,13 @@ class SearchWorld(World[SearchConfig]):
         return result
 
     def _learn(self, result: str) -> None:
-        """Take in a page of results, and count the turn if it has no other."""
+        """Take in a page of results, and count the turn once."""
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
 
     def answer(self, value: str) -> str:
-        """Take an answer; too early a one is answered with a request to search on."""
+        """Submit an answer; one that comes too early gets a request to keep searching."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
@@ -340,38 +337,38 @@ class SearchWorld(World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """A reply without a call that holds `####`; any reply without a call if searching is asked
-        for and not done yet.
+        """Accept a reply without a call that contains `####`, or any reply without a call while
+        more searching is required.
         """
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
-        return ToolCall("answer", {"value": value[:400]})  # longer texts hold no number
+        return ToolCall("answer", {"value": value[:400]})  # longer texts contain no number
 
     def score(self) -> float:
-        """1 if the right number was given, else 0."""
+        """Return 1 if the right number was submitted, else 0."""
         answer = None if self._submitted is None else parse_number(self._submitted)
         return float(answer is not None and answer == parse_number(self.problem.answer))
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many premises as take the scripted searcher `steps` turns on average (a page
-        often shows several), up to 12; longer episodes require more turns with a search.
+        """Return the number of premises for which the scripted searcher takes `steps` turns on
+        average (a page often shows several), at most 12. Longer episodes require more search turns.
         """
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
         sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
         return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
 
-    # What can be known.
+    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """The answer if it follows from what was read, else the next search for each missing
-        quantity.
+        """Return the answer if it follows from the results so far, else the next search for each
+        missing quantity.
 
-        Only drawn questions can be read without a model. Of any other, these are the answer of the
-        data once all documents of the task were shown, and before it each search that shows a
-        missing one; None in a world that was read from a chat.
+        Only drawn questions can be parsed without a model. For any other, return the answer in the
+        data once all documents of the task have been shown, and before that each search that shows
+        a missing one; None in a world rebuilt from a chat.
         """
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
@@ -399,12 +396,12 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def _next_pages(self) -> tuple[ToolCall, ...]:
-        """The call for the next page of the last search, if it has one."""
+        """The call for the next page of the last search, if there is one."""
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The next page, the first search for each missing quantity, the last search again, an
-        answer (0 if it is not known).
+        """Return the next page, the first search for each missing quantity, the last search, and an
+        answer (0 if unknown).
         """
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
@@ -416,7 +413,7 @@ class SearchWorld(World[SearchConfig]):
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
-        """The known facts, the missing ones, the queries, and the turns left."""
+        """Return the known facts, the missing quantities, the queries, and the turns left."""
         return "\n".join(
             [
                 *self.known.lines(),
@@ -433,16 +430,17 @@ class SearchWorld(World[SearchConfig]):
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the query, the next page or the answer."""
+        """Describe the query, the next page or the answer."""
         return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(
             call.arguments["query"]
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Labels for the calls of the next reply: a search is `productive` if it showed a document
-        of the task that no result had shown before, `repeat` if the same page had been shown
-        before, else `barren`; an answer is `right`, `wrong` or `early`; other tools are `neutral`.
-        They do not decide whether a step is optimal: that is, whether it is one of `optimal_calls`.
+        """Label the calls of the next reply. A search is `productive` if it showed a document of
+        the task for the first time, `repeat` if the same page had been shown before, and otherwise
+        `barren`. An answer is `right`, `wrong` or `early`. Other tools are `neutral`.
+
+        The labels do not decide whether a step is optimal; `optimal_calls` does.
         """
         start = len(self.log)
 
@@ -459,11 +457,11 @@ class SearchWorld(World[SearchConfig]):
 
         return labels
 
-    # Reading what the hooks above wrote.
+    # Parsers of the texts above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the question, the documents if there are some, and the budget."""
+        """Parse the question, the documents if present, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
@@ -484,13 +482,13 @@ class SearchWorld(World[SearchConfig]):
         head = _HEAD.match(result)
         if head is None:
             raise ValueError(f"this is no page of results: {result[:100]!r}")
-        # The page states its number: a count of results would miss those that a context strategy
-        # has removed.
+        # The page states its number, because a count of results would miss those removed by a
+        # context strategy.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
 
     def read_state(self, state: str) -> None:
-        """Take what is known from the text, in place of the history."""
+        """Replace the history by the knowledge in the text."""
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         if isinstance(self.known, GoldKnowledge):
@@ -502,7 +500,7 @@ class SearchWorld(World[SearchConfig]):
         self._searched_in = self.turn
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the call."""
+        """Parse the call."""
         if subtask == _ANSWER:
             answer = self.known.answer()
             return None if answer is None else ToolCall("answer", {"value": answer})
@@ -513,11 +511,11 @@ class SearchWorld(World[SearchConfig]):
             return None
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
-    # What the researcher is told.
+    # Reports to the researcher.
 
     def report(self) -> Mapping[str, Any]:
-        """The documents of the task and whether all were shown, the searches (`log`), and how the
-        answer came about.
+        """Return the documents of the task and whether all were shown, the searches (`log`), and
+        how the answer was submitted.
         """
         return {
             "task": self.problem.id,
@@ -533,16 +531,16 @@ class SearchWorld(World[SearchConfig]):
 
 
 def _knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from the question alone; from the documents, if it cannot be read."""
+    """Return the knowledge from the question alone, or from the document list if the question
+    cannot be parsed.
+    """
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 
 
-@lru_cache(maxsize=8)  # as few as the databases of a process
+@lru_cache(maxsize=8)  # matches the number of databases kept per process
 def _unreadable(options: DatabaseOptions) -> str:
-    """Return the id of the first task of a database whose question cannot be read; empty if all
-    can.
-    """
+    """Return the id of the first task whose question cannot be parsed; empty if all can be."""
     tasks = get_database(options).tasks
     every = map(tasks.task, range(len(tasks)))
     return next(

@@ -1,10 +1,9 @@
-"""The words that problems and documents are made of; none of them is a number word."""
+"""Vocabulary of problems and documents, without number words."""
 
 from __future__ import annotations
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """Split a text at its commas."""
     return tuple(" ".join(item.split()) for item in text.split(","))
 
 
@@ -83,7 +82,7 @@ TOPICS = (
     "Somebody wanted to know about the {phrase}.",
     "Notes on the {phrase} follow.",
 )
-"""Topics of a record, in words without a number."""
+"""Topics of a record, in words without numbers."""
 DOCUMENT_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inventory sheet": (
         ("Inventory sheet, {town}, {month}", "{month}, {town}: stock on hand"),

@@ -108,9 +108,9 @@ def test_a_plan_is_refused_with_the_reason(folder: str) -> None:
             spec("SearchWorld", data=folder, oracles=oracles)
     with pytest.raises(ValueError, match="use oracles='S', which"):
         PlanOracle(gymnasium.make("agentgym/SearchWorld-v0", data=folder))
-    with pytest.raises(ValueError, match="is not defined here"):
+    with pytest.raises(ValueError, match="is undefined here"):
         spec("SearchWorld-team", data=folder, oracles="P")
-    with pytest.raises(ValueError, match=r"an example \(shots\) is not defined here"):
+    with pytest.raises(ValueError, match=r"an example \(shots\) is undefined here"):
         make("SearchWorld", data=folder, shots=1)
 
 
