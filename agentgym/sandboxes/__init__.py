@@ -1,13 +1,12 @@
-"""Sandboxes for code that a model wrote: interpreters whose code calls functions of the host, and a
-workbench for programs.
+"""Sandboxes for model-written code: interpreters whose code calls host functions, and a workbench
+for programs.
 
-The code is hostile by assumption. It reaches the host through the functions it is given and through
-nothing else; a call blocks until the host has answered it, runs exactly once, and no code is ever
-run again to get back to where it was.
+The code is assumed to be hostile. It reaches the host only through the given functions. A call
+blocks until the host answers, runs exactly once, and is never replayed.
 
-`make_sandbox` chooses an interpreter: `monty` (a subset of Python, quick) or `bubblewrap` (full
-CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, the usual
-tools and CPython on files. It and `bubblewrap` start their processes by
+`make_sandbox` selects an interpreter: `monty` (a fast subset of Python) or `bubblewrap` (full
+CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, common tools
+and CPython on files. The workbench and `bubblewrap` start their processes through
 `agentgym.sandboxes.namespaces`.
 """
 
@@ -42,10 +41,10 @@ SANDBOXES: dict[str, type[Sandbox]] = {"monty": MontySandbox, "bubblewrap": Bubb
 
 
 def make_sandbox(name: str) -> Sandbox:
-    """Make the sandbox of a name.
+    """Make a sandbox.
 
     Args:
-        name: `monty` (a subset of Python, quick) or `bubblewrap` (full CPython in Linux
+        name: `monty` (a fast subset of Python) or `bubblewrap` (full CPython in Linux
             namespaces).
 
     Raises:

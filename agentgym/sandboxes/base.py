@@ -1,6 +1,4 @@
-"""Base of all sandboxes: limits, results, and the host's side of a run (its calls, its output, its
-deadline).
-"""
+"""Base of all sandboxes: limits, results, and the host's side of a run (calls, output, deadline)."""
 
 from __future__ import annotations
 
@@ -16,36 +14,38 @@ from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
 Functions = Mapping[str, Callable[..., str]]
-"""The functions that code may call, by name. A function takes whatever arguments code gives, and
-refuses a call with `ToolError`, which code can catch."""
+"""Functions that code may call, by name. They accept any arguments and refuse a call with
+`ToolError`, which the code can catch.
+"""
 
 NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
-"""The refusal of arguments that do not cross over; what nests deeper than `MAX_DEPTH` is among them,
-however deep the encoder of this Python goes."""
+"""The refusal of arguments that are not JSON, including any that nest deeper than `MAX_DEPTH`,
+whatever this Python's encoder supports.
+"""
 
-MAX_ERROR_CHARS = 1_000  # an exception may carry a text of any length; this much explains it
-_MAX_FRAMES = 6  # the innermost: a recursion would fill the error with copies of one line
-_MAX_NAME_OR_LINE = 100  # characters of a line of source, or of a function's name, in an error
+MAX_ERROR_CHARS = 1_000  # an exception's text can have any length; this much explains it
+_MAX_FRAMES = 6  # the innermost; recursion would fill the error with copies of one line
+_MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
 
 
 @dataclass(frozen=True)
 class Limits(Config):
-    """Resources that one run may use up.
+    """Resource limits of one run.
 
     Attributes:
-        seconds: Wall-clock time, calls included.
-        memory_mb: Memory of the interpreter beyond what it takes to start.
-        output_chars: Characters that the code may print.
-        calls: Calls of functions.
+        seconds: Wall-clock time, including calls.
+        memory_mb: Memory of the interpreter beyond its size at start.
+        output_chars: Printed characters.
+        calls: Function calls.
         code_chars: The length of the code.
 
     Raises:
         ValueError: A limit is out of range.
     """
 
-    seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # in less none starts
+    seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # no interpreter starts faster
     memory_mb: Annotated[int, Field(ge=8, le=65_536)] = 256
     output_chars: Annotated[int, Field(ge=1, le=10_000_000)] = 20_000
     calls: Annotated[int, Field(ge=0, le=1_000_000)] = 1_000
@@ -60,10 +60,10 @@ class RunResult:
     """Result of a run of code.
 
     Attributes:
-        stdout: The text that the code printed, up to the limit.
-        error: Why it did not finish, in words for the policy; empty if it did.
-        kind: The class of that reason. `refused` means that nothing ran; after any other, what ran
-            has had its effects.
+        stdout: The printed text, up to the limit.
+        error: The reason for an early end, for the policy; empty if the code finished.
+        kind: The class of that reason. After `refused`, nothing has run; after any other, the code
+            that ran has had its effects.
     """
 
     stdout: str
@@ -72,14 +72,14 @@ class RunResult:
 
 
 class Sandbox(Protocol):
-    """Interpreter for code that nobody trusts.
+    """Interpreter for untrusted code.
 
-    It holds no state of an episode: each run is a fresh session, and any number of threads may run
-    code at once.
+    It keeps no episode state: each run is a fresh session, and any number of threads may run code
+    concurrently.
 
     Attributes:
-        rules: The peculiarities of this interpreter, in words for the policy.
-        requirement: What it needs of the host (`agentgym.text.requirements`).
+        rules: The peculiarities of this interpreter, for the policy.
+        requirement: Its requirement on the host (`agentgym.text.requirements`).
     """
 
     rules: ClassVar[str]
@@ -88,27 +88,27 @@ class Sandbox(Protocol):
     def run(
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
-        """Run code to its end or to a limit; what it does raises nothing here, what a function
-        raises (but `ToolError`) does.
+        """Run code until it ends or reaches a limit. Errors of the code do not raise here; errors
+        of a function do, except `ToolError`.
 
         Args:
             code: The code.
             functions: The functions that it may call.
-            limits: The resources that it may use up.
-            seed: The randomness of the code, as far as it draws without a seed of its own: a
-                number of 64 bits.
+            limits: The resource limits.
+            seed: The 64-bit seed of the code's random numbers, unless it seeds its own generator.
         """
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox: a fault of the host, never of the code.
+    """This host cannot run programs in a sandbox, through no fault of the code.
 
-    It is raised when an env is made, or in mid-episode if the host no longer starts a process.
+    It is raised when an env is made, or during an episode if the host can no longer start a
+    process.
     """
 
 
 class Stopped(Exception):
-    """A run has to end here, for a reason in words for the policy."""
+    """Ends a run, with a reason for the policy."""
 
     def __init__(self, kind: Kind, error: str) -> None:
         super().__init__(error)
@@ -116,8 +116,8 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """Host's side of one run, the same for every sandbox: answers calls, keeps the output, counts
-    both.
+    """The host's side of one run, the same for every sandbox: it answers calls, stores the output
+    and counts both.
     """
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
@@ -139,14 +139,14 @@ class CallBroker:
             )
 
     def start_clock(self) -> None:
-        """Count the seconds of the code from now on."""
+        """Start counting the code's seconds."""
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
         """Return the seconds until the deadline.
 
         Raises:
-            Stopped: It has passed.
+            Stopped: The deadline has passed.
         """
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
@@ -154,14 +154,14 @@ class CallBroker:
         return seconds
 
     def too_late(self) -> Stopped:
-        """Return the end of a run that takes too long."""
+        """Return the result of a run that takes too long."""
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
-        """Keep what the code printed.
+        """Store printed text.
 
         Raises:
-            Stopped: There is no room for all of it.
+            Stopped: The text exceeds the limit.
         """
         self._printed.append(text[: self._room])
         if len(text) > self._room:
@@ -177,7 +177,7 @@ class CallBroker:
 
         Raises:
             ToolError: The call was refused.
-            Stopped: It is one too many, or too late.
+            Stopped: There were too many calls, or the deadline has passed.
         """
         self.left()
         self._calls += 1
@@ -198,9 +198,9 @@ class CallBroker:
         """Return the result of the run.
 
         Args:
-            kind: Why it ended early; `refused` counts only if nothing was called or printed.
+            kind: The class of an early end; `refused` applies only if nothing was called or printed.
             message: The reason in words.
-            frames: Line and function of each call under way in the code, outermost first.
+            frames: Line and function of each active call in the code, outermost first.
         """
         stdout = "".join(self._printed)
         if kind == "refused" and (self._calls or stdout):
@@ -212,5 +212,5 @@ class CallBroker:
             source = lines[line - 1].strip()[:_MAX_NAME_OR_LINE] if 0 < line <= len(lines) else ""
             place = "" if function == "<module>" else f" in {function[:_MAX_NAME_OR_LINE]}"
             message += f"\n  at line {line}{place}: {source}"
-        # Code may raise a text with lone surrogates, which no chat can carry.
+        # Code may raise a text with lone surrogates, which a chat cannot contain.
         return RunResult(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)

@@ -1,9 +1,9 @@
-"""The hardened sandbox: full CPython in Linux namespaces, by `bwrap`.
+"""The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
-Each run is a process of its own that sees the files of the interpreter and an empty `/tmp`, no
-network, no other process and no environment, and may start no process. Calls and answers are lines
-of JSON on a socket apart from stdout, so that nothing printed can be taken for them; what code
-writes to the socket by itself is a call that it could have made anyway.
+Each run is a separate process. It sees the interpreter's files and an empty `/tmp`, but no network,
+no other process and no environment, and it cannot start processes. Calls and answers are JSON lines
+on a socket separate from stdout, so printed text cannot imitate them. Whatever the code writes to
+the socket itself is a call that it could have made anyway.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from agentgym.sandboxes.namespaces import (
 from agentgym.text.parsing import nesting_depth
 from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
-_START_MB = 64  # address space that the interpreter takes before the code runs
-_TMP_BYTES = 16 * 2**20  # which the memory of the host holds
+_START_MB = 64  # address space of the interpreter before the code runs
+_TMP_BYTES = 16 * 2**20  # held in the host's memory
 _OPEN_FILES, _THREADS = (
     64,
     64,
-)  # few, since code has little use for more and the kernel pays for them
-# JSON may write one character as six, and a call has more than its arguments.
+)  # code rarely needs more, and each costs kernel memory
+# JSON may encode one character as six, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
-_CALL_LEVELS = 2  # those of {"call": [name, args, kwargs]}; the lists of arguments count as theirs
+_CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
 _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """CPython of the host's version in fresh namespaces for each run.
+    """The host's CPython in fresh namespaces for each run.
 
-    It stops what Linux can stop; a hole in the kernel is a way out. Clock and addresses are the
-    same at every run, randomness follows from the seed (see `agentgym.sandboxes.determinism`).
+    It is as secure as the Linux kernel's namespaces. Clock and addresses are the same in every run,
+    and random numbers follow from the seed (see `agentgym.sandboxes.determinism`).
 
     Raises:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
@@ -78,7 +78,7 @@ class BubblewrapSandbox:
     def run(
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
-        """Run code in a process of its own."""
+        """Run code in a new process."""
         broker = CallBroker(code, functions, limits)
         try:
             broker.check()
@@ -88,10 +88,10 @@ class BubblewrapSandbox:
 
 
 def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
-    """Run the code of a broker in a process of its own.
+    """Run a broker's code in a new process.
 
     Raises:
-        SandboxUnavailable: None starts on this host.
+        SandboxUnavailable: No process starts on this host.
     """
     problem = ""
     for _ in range(STARTS):
@@ -109,11 +109,11 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
 
 
 class _Conversation:
-    """One run: what the process says, and the answers.
+    """One run: the messages of the process, and the answers.
 
     Attributes:
         result: The result of the run; None before its end.
-        complaint: What was printed before the code began: by `bwrap`, if it cannot start.
+        complaint: The output before the code started, which contains bwrap's errors.
     """
 
     def __init__(self, broker: CallBroker, names: list[str], seed: RunSeed) -> None:
@@ -127,10 +127,10 @@ class _Conversation:
         self._ready = False
 
     def start(self) -> bool:
-        """Wait until the process asks for the code; return False if it does not.
+        """Wait until the process requests the code; return False if it does not.
 
         Raises:
-            Stopped: The process says something else.
+            Stopped: The process sends something else.
         """
         deadline = time.monotonic() + START_SECONDS
         while (
@@ -144,7 +144,7 @@ class _Conversation:
         return self._ready
 
     def play(self) -> RunResult:
-        """Answer the process until the code has ended or has to be stopped."""
+        """Answer the process until the code ends or must be stopped."""
         self._broker.start_clock()
         try:
             while self.result is None:
@@ -155,8 +155,8 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        """End the process."""
-        # A process that is done ends by itself, unless its code has spoken for it.
+        """Terminate the process."""
+        # A finished process exits by itself, unless its code impersonated it on the channel.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:
@@ -167,27 +167,26 @@ class _Conversation:
                 self.receive(data)
 
     def write(self, data: bytes | None) -> None:
-        """Keep what was printed."""
+        """Store printed text."""
         if self._ready:
             self._broker.write(self._decode(data or b""))
         else:
             self.complaint += data or b""
 
     def drain(self) -> None:
-        """Keep all that was printed so far."""
+        """Store all output so far."""
         while data := self._process.read(self._process.stdout):
             self.write(data)
 
     def receive(self, data: bytes | None) -> None:
-        """Answer the lines that have come; `data` is empty when the process has ended.
+        """Answer the received lines; empty `data` means that the process has ended.
 
         Raises:
-            Stopped: It has ended too early, or has said what our program does not say.
+            Stopped: It ended too early, or sent something that our program never sends.
         """
         ended = data == b""
         self._received += data or b""
-        # One answer at a time: code that does not read its answers may not fill the host's memory
-        # with them.
+        # One answer at a time, so that code that reads no answers cannot fill the host's memory.
         while (
             (not self._process.pending or ended) and self.result is None and b"\n" in self._received
         ):
@@ -241,7 +240,7 @@ def _is_frame(frame: object) -> bool:
 
 
 def _limits(limits: Limits) -> dict[str, int]:
-    """Return limits that hold for each process; as there is but one, they hold for the run."""
+    """Return limits per process; since there is only one, they apply to the run."""
     return {
         **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
         "RLIMIT_NPROC": _THREADS,
@@ -250,7 +249,7 @@ def _limits(limits: Limits) -> dict[str, int]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the call of `bwrap` up to the program."""
+    """Return the `bwrap` command line up to the program."""
     return (
         *base_command(),
         *memory_folder("/tmp", _TMP_BYTES),
@@ -263,7 +262,7 @@ def _command() -> tuple[str, ...]:
 
 @functools.cache
 def check() -> None:
-    """Check that the sandbox runs on this host; done once a process.
+    """Check once per process that the sandbox runs on this host.
 
     Raises:
         SandboxUnavailable: It does not.

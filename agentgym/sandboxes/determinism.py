@@ -1,9 +1,9 @@
-"""Clock, randomness and addresses of programs as functions of the episode.
+"""Clock, random numbers and addresses of programs as functions of the episode.
 
-A library (`preload/episode.c`) is loaded into every program of a sandbox and answers what differs
-from run to run on a real machine: the time, the random bytes, the times of files, the kernel's
-release, the number of processors. It reads the struct that `RunSeed.pack` writes. Addresses are
-fixed by the kernel, whose `personality` is asked not to randomise them.
+Every program in a sandbox loads a library (`preload/episode.c`) that replaces whatever differs
+between runs on a real machine: the time, random bytes, file times, the kernel release, the number
+of processors. It reads the struct written by `RunSeed.pack`. The kernel fixes addresses through
+`personality`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
 STATE_FILE = f"{STATE_FOLDER}/state"
-"""The struct inside. All processes of a run write to it, since they share one clock."""
-
-STATE_BYTES = 65_536  # of that folder: the struct and two pipes take a page
-
-_PRELOAD_LIST = "/etc/ld.so.preload"
-"""Names the library to the linker; unlike LD_PRELOAD it also holds for programs that are started
-with another environment.
+"""Path of the struct inside the sandbox. All processes of a run write to it because they share one
+clock.
 """
+
+STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
+
+# # Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs
+# started with another environment.
+_PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
 _SECOND = 10**9
@@ -37,36 +38,36 @@ _ASK = 0xFFFFFFFF  # a persona that changes nothing
 
 @dataclass(frozen=True, slots=True)
 class RunSeed:
-    """All that the clock and the randomness of a run depend on.
+    """The inputs of a run's clock and random numbers.
 
     Attributes:
-        now: The moment at which the run begins, by the clock of the episode.
-        seed: The seed of the episode; runs of one seed at different moments differ too.
+        now: The start of the run on the episode's clock.
+        seed: The seed of the episode; runs at different times differ even with the same seed.
     """
 
     now: datetime = datetime(2025, 1, 1, tzinfo=UTC)
     seed: int = 0
 
     def digest(self) -> bytes:
-        """Return 32 bytes that differ with the seed and with the moment."""
+        """Return 32 bytes that depend on the seed and the time."""
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the struct that the library reads.
+        """Return the struct for the library.
 
         Args:
-            began: The real time, in nanoseconds since 1970, at which the sandbox was started: what
-                the kernel has stamped since then is shown as the moment of the run.
+            began: The real start time of the sandbox in nanoseconds since 1970. The kernel's later
+                time stamps appear as the time of the run.
         """
         digest = self.digest()
-        # A real clock is read at any part of a second; bash draws the seed of $RANDOM from it.
+        # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
         start = int(self.now.timestamp()) * _SECOND + fraction
         return _STRUCT.pack(start, began, int.from_bytes(digest[:8], "little"), 0)
 
 
 def preload_arguments() -> tuple[str, ...]:
-    """Return the words of a call of `bwrap` that put the library where the linker looks for it."""
+    """Return the `bwrap` arguments that put the library where the linker searches for it."""
     folder = Path(__file__).parent / "preload"
     return (
         *("--ro-bind", str(folder / f"episode-{platform.machine()}.so"), _LIBRARY),
@@ -77,11 +78,11 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes in here whose addresses are not random: what is inherited belongs to this
-    thread alone.
+    """Start processes inside this block with fixed addresses. The setting is inherited and belongs
+    to this thread only.
 
     Raises:
-        OSError: The kernel refuses it.
+        OSError: The kernel refuses.
     """
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)

@@ -1,5 +1,5 @@
-"""Shared libraries that programs need, read from their files: asking `ldd` would run the dynamic
-linker once for each, which takes seconds on a busy host.
+"""Find the shared libraries of programs by reading their files. Asking `ldd` would run the dynamic
+linker for each, which takes seconds on a busy host.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian: all machines that the sandboxes run on
+_MAGIC = b"\x7fELF\x02\x01"  # 64-bit little-endian, as on all supported machines
 _SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
 _ENTRY = struct.Struct("<qQ")  # Elf64_Dyn
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # kinds of segments
 _NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29  # tags of the dynamic section
 _CACHE = Path("/etc/ld.so.cache")
-_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, by the linker too
+_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, as by the linker
 
 
 @dataclass(frozen=True, slots=True)
 class _Binary:
-    """Needs of one program or library.
+    """The requirements of one program or library.
 
     Attributes:
-        linker: The dynamic linker that it names; empty for a library.
-        needed: The names of the libraries that it is linked with.
-        rpath: Folders that are searched for them before any other.
-        runpath: Folders that are searched after those of the environment.
+        linker: Its dynamic linker; empty for a library.
+        needed: The names of its libraries.
+        rpath: Folders to search before all others.
+        runpath: Folders to search after those of the environment.
     """
 
     linker: str = ""
@@ -41,16 +41,15 @@ class _Binary:
 
 
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
-    """Find the libraries that the dynamic linker loads for some programs and modules.
+    """Find the libraries that the dynamic linker loads for programs and modules.
 
     Args:
-        files: The programs and modules; what is not in the format of this machine (a script, say)
-            needs none.
-        within: Folders that are seen inside as a whole, with the libraries in them.
+        files: The programs and modules; a file in another format, such as a script, needs none.
+        within: Folders that are mounted as a whole, including their libraries.
 
     Returns:
-        The file of each library by its name, and the dynamic linkers by their absolute paths. A
-        library that is nowhere on the host is left out, as the linker would find none either.
+        The file of each library by name, and the absolute paths of the dynamic linkers. A library
+        that is missing on the host is omitted, because the linker would not find it either.
     """
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
     result: dict[str, Path] = {}
@@ -74,11 +73,11 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def _read(path: Path) -> _Binary:
-    """Read the headers of a file; a file that is none of a program's is without needs."""
+    """Read a file's headers; a file that is not a program has no requirements."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _parse(data) if data[:6] == _MAGIC else _Binary()
-    except (OSError, ValueError, struct.error):  # empty, unreadable or cut short
+    except (OSError, ValueError, struct.error):  # empty, unreadable or truncated
         return _Binary()
 
 
@@ -120,7 +119,7 @@ def _split(paths: Iterator[str]) -> tuple[str, ...]:
 
 
 def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Path | None:
-    """Return the file of a library where the linker would find it, None if it is nowhere."""
+    """Return the file of a library where the linker would find it, or None."""
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
     origin = str(owner.resolve().parent)
@@ -137,10 +136,10 @@ def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Pa
 
 @functools.cache
 def _cache() -> dict[str, str]:
-    """Return the libraries of the system by name, from the linker's cache."""
+    """Return the system's libraries by name, from the linker's cache."""
     try:
         data = _CACHE.read_bytes()
-    except OSError:  # not every system has one
+    except OSError:  # not every system has a cache
         return {}
     start = data.find(b"glibc-ld.so.cache1.1")
     if start < 0:
@@ -154,7 +153,7 @@ def _cache() -> dict[str, str]:
     return libraries
 
 
-_ARCHITECTURES = {0x0300, 0x0A00}  # of 64 bits: x86-64, arm64; a machine's cache has one of them
+_ARCHITECTURES = {0x0300, 0x0A00}  # x86-64 and arm64; a machine's cache contains one of them
 
 
 def _text(data: bytes, start: int) -> str:
@@ -162,7 +161,7 @@ def _text(data: bytes, start: int) -> str:
 
 
 def executable() -> Path:
-    """Return the file of the interpreter that runs this process, or the one that made its virtual
+    """Return the file of the running interpreter, or of the one that created its virtual
     environment.
     """
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

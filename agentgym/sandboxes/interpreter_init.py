@@ -1,7 +1,7 @@
-"""The program in the sandbox `bubblewrap`: runs code, and asks the host to answer the calls that
-the code makes.
+"""The program inside the `bubblewrap` sandbox: it runs code and forwards its calls to the host.
 
-Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
+Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
+messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 
-TYPE_CHECKING = False  # to import `typing` for it would take a third of the time that the program needs to start
+TYPE_CHECKING = False  # importing `typing` would take a third of the start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -31,7 +31,7 @@ def send(channel: int, message: Any) -> None:
 def bind(
     name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """Return the function that code calls under a name."""
+    """Return the function that code calls by a name."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -53,7 +53,7 @@ def bind(
 
 
 def describe(error: BaseException, kind: str) -> Report:
-    """Return the kind, the text and the frames of an exception of the code."""
+    """Return the kind, text and frames of an exception in the code."""
     frames, trace = [], error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == "<code>":
@@ -66,12 +66,12 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows less than this of both; a line on the channel must not grow without bound.
+    # The host shows less of both; a line on the channel must not grow without bound.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 
 def execute(code: str, names: dict[str, Any]) -> Report:
-    """Run the code and return how it ended."""
+    """Run the code and return its outcome."""
     try:
         program = compile(code, "<code>", "exec", dont_inherit=True)
     except BaseException as error:  # noqa: BLE001 - the compiler has many ways to refuse: depth, memory, NUL, encoding
@@ -79,7 +79,7 @@ def execute(code: str, names: dict[str, Any]) -> Report:
     try:
         exec(program, names)
     except MemoryError as error:
-        names.clear()  # so that there is memory to describe the error with
+        names.clear()  # frees memory for describing the error
         return describe(error, "memory")
     except BaseException as error:  # noqa: BLE001 - all that code raises is told to the policy, SystemExit too
         return describe(error, "exception")
@@ -87,7 +87,7 @@ def execute(code: str, names: dict[str, Any]) -> Report:
 
 
 def main() -> None:
-    """Do one job."""
+    """Run one job."""
     channel = os.dup(0)  # the code's stdin is empty
     nothing, end_of_nothing = os.pipe()
     os.dup2(nothing, 0)
@@ -109,7 +109,7 @@ def main() -> None:
     end = execute(job["code"], {"__name__": "__main__", "ToolError": refusal, **functions})
     with contextlib.suppress(
         OSError, ValueError, AttributeError
-    ):  # code may have closed or replaced it
+    ):  # the code may have closed or replaced it
         sys.stdout.flush()
     send(channel, {"done": end})
     os._exit(0)

@@ -24,11 +24,11 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:
-    """Monty, an interpreter of a subset of Python in Rust, in worker processes that all sandboxes
-    of this process share.
+    """Monty, an interpreter for a subset of Python, in worker processes shared by all sandboxes of
+    this process.
 
-    The language itself has no way out: no file, socket, process, environment or foreign module
-    exists in it. Clock and hashes are the same at every run, `random` follows from the seed.
+    The language offers no files, sockets, processes, environment or foreign modules. Clock and
+    hashes are the same in every run, and `random` follows from the seed.
 
     Raises:
         ImportError: `pydantic-monty` is not installed.
@@ -51,7 +51,7 @@ class MontySandbox:
     def run(
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
-        """Run code in a session of its own."""
+        """Run code in a new session."""
         broker = CallBroker(code, functions, limits)
         run = _MontyRun(broker, functions)
         try:
@@ -67,7 +67,7 @@ class MontySandbox:
 
 
 class _MontyRun:
-    """One run in a session of Monty."""
+    """One run in a Monty session."""
 
     def __init__(self, broker: CallBroker, functions: Functions) -> None:
         self._broker = broker
@@ -76,7 +76,7 @@ class _MontyRun:
         self._overflow: Stopped | None = None
 
     def play(self, session: Any) -> None:
-        """Feed the code and answer it until it ends."""
+        """Run the code and answer its calls until it ends."""
         monty = _monty()
         self._worker = session.worker_pid
         session.feed_run("ToolError = RuntimeError")
@@ -98,8 +98,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # The arguments of a call become objects of the host in here; an integer of 5000 digits
-            # does not.
+            # Call arguments become host objects here; an integer of 5,000 digits does not.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -117,16 +116,16 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception in here would wait for the code's next call; until then the code would go
-            # on printing.
+            # An exception here would only surface at the code's next call, and until then the code
+            # would keep printing.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
                     self._worker, getattr(signal, "SIGKILL", signal.SIGTERM)
-                )  # Windows ends a process by the latter
+                )  # Windows terminates a process with the latter
 
     def explain(self, error: Any) -> RunResult:
-        """Return the result of a run that Monty broke off."""
+        """Return the result of a run that Monty aborted."""
         end = self._broker.end
         if self._overflow:
             return end(self._overflow.kind, str(self._overflow))
@@ -152,11 +151,11 @@ class _MontyRun:
 
 
 def _pool() -> Any:
-    """Return the worker processes of this process, which are started when first asked for.
+    """Return the worker processes of this process, started on first use.
 
     Raises:
-        RuntimeError: This process was forked from one that had some; Monty's threads did not come
-            along.
+        RuntimeError: This process was forked from one with workers; Monty's threads do not
+            survive a fork.
     """
     if _POOLS and os.getpid() not in _POOLS:
         raise RuntimeError(
@@ -173,10 +172,10 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # a bound, so that many threads do not start a process each
+_MAX_WORKERS = 64  # so that many threads do not start a process each
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # by the process that has started it: one at most
-# Nothing else that code can ask the host's system for differs from one run to the next.
+_POOLS: dict[int, Any] = {}  # by the process that started it; at most one
+# Everything else that code can request from the host's system is the same in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -184,9 +183,8 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # A function whose name is read, rather than called, takes a suspension as a call does, and so
-    # does each unknown name.
-    # Hence two for each call, and room for the names of an ordinary program.
+    # Reading a function's name without calling it costs a suspension, as does each unknown name. So
+    # allow two per call, plus the names of an ordinary program.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,
@@ -196,7 +194,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 
 def _stub(name: str) -> Callable[..., str]:
-    """Return a stand-in for a function inside; only its name crosses over."""
+    """Return a stand-in for a function; only its name enters the sandbox."""
 
     def stub(*args: Any, **kwargs: Any) -> str:
         raise AssertionError(f"{name} is answered by the host's loop")
@@ -206,8 +204,8 @@ def _stub(name: str) -> Callable[..., str]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return the arguments of a call as JSON carries them: tuples as lists, nothing that JSON has
-    no word for.
+    """Return the arguments of a call as JSON values: tuples as lists, and nothing that JSON cannot
+    express.
     """
     try:
         if nests_deeper(value, MAX_DEPTH):

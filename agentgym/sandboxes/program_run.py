@@ -1,6 +1,4 @@
-"""The host's side of one run of a program in a workbench: what it prints, the files that come back,
-and the watch over what its processes use up.
-"""
+"""The host's side of a workbench run: output, returned files, and resource monitoring."""
 
 from __future__ import annotations
 
@@ -19,42 +17,41 @@ from typing import Any
 from agentgym.sandboxes.base import Limits
 from agentgym.sandboxes.namespaces import START_SECONDS, ConfinedProcess, children
 
-MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
+MAX_PROCESSES = 64  # a pipeline takes a dozen; this stops a fork bomb before the host suffers
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Read and thrown away beyond what is shown; endless output is stopped here.
+# Excess output is read and discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
-MAX_BYTES = 128 * 2**20  # of all files that are given back
-MAX_INODES = 20_000  # files there; an inode takes about 1 kB of the kernel's memory
+MAX_BYTES = 128 * 2**20  # total of all returned files
+MAX_INODES = 20_000  # an inode takes about 1 kB of kernel memory
 
-_MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
+_MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths
 _TOO_MANY = f"stopped because it had more than {MAX_PROCESSES} processes"
 _REASONS = {
     "processes": _TOO_MANY,
     "files": f"stopped because it made more than {MAX_INODES} files",
 }
-_TICK = 0.02  # seconds between two looks at processes and memory
-_GRACE = 20.0  # seconds to give the files back after a stop, on a busy host
-_JOB, _STOP = b"j", b"s"  # what the first process inside is told; a job comes with two pipes
+_TICK = 0.02  # seconds between checks of processes and memory
+_GRACE = 20.0  # seconds to return the files after a stop, on a busy host
+_JOB, _STOP = b"j", b"s"  # commands to the first process inside; a job comes with two pipes
+# # Our own processes inside when a program starts: the first process and two per run, or only the
+# first process if namespaces cannot be nested.
 _OURS = {b"ready many": 3, b"ready once": 1}
-"""Processes inside that are no program's, by what is said when the program starts: the first process
-and two for each run, or the first process alone where namespaces cannot be nested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """Result of a run of a program.
+    """Result of a program run.
 
     Attributes:
-        stdout: The text printed, up to the limit.
-        stderr: The text printed as errors, up to the limit.
-        code: The exit status, minus the number of a signal that ended it; None if it was stopped.
-        stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
+        stdout: The standard output, up to the limit.
+        stderr: The standard error, up to the limit.
+        code: The exit status, or minus the number of the terminating signal; None if stopped.
+        stopped: The reason for stopping it, for the policy; empty if it ended by itself.
         files: The bytes of each file by its path below `/workspace`, None for a directory. None if
-            they are lost.
-        left_out: The paths that were not brought back: files for which there was no room, symlinks,
-            pipes.
-        seconds: How far the clock of the episode went on.
-        timed_out: Whether it was stopped by the time limit.
+            the files are lost.
+        left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
+        seconds: The time that passed on the episode's clock.
+        timed_out: Whether the time limit stopped it.
     """
 
     stdout: str
@@ -68,12 +65,12 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run. Output comes by pipes of its own, so that nothing of it reaches another run.
+    """One run. Its output has separate pipes, so none of it reaches another run.
 
     Args:
-        process: The first process inside, which waits for a job.
+        process: The first process inside, waiting for a job.
         job: The job: a line of JSON and the bytes of files.
-        limits: Seconds, memory and how much output is shown.
+        limits: Seconds, memory and output limits.
     """
 
     def __init__(self, process: ConfinedProcess, job: bytes, limits: Limits) -> None:
@@ -83,7 +80,7 @@ class ProgramRun:
         self._timed_out = False
         self._last_look = 0.0
         self._ours = 0  # until the program has started
-        self._end: int | None = None  # where the answer ends, once that is known
+        self._end: int | None = None  # where the answer ends, once known
         ends = [os.pipe(), os.pipe()]
         self._pipes = [open(reader, "rb", buffering=0) for reader, _ in ends]  # noqa: PTH123, SIM115 - descriptors, closed below
         self._received: dict[Any, bytearray] = {
@@ -91,10 +88,10 @@ class ProgramRun:
         }
         self._printed = 0
         self._deadline = time.monotonic() + START_SECONDS
-        with contextlib.suppress(ConnectionError):  # one that has ended may have said why
+        with contextlib.suppress(ConnectionError):  # a dead process may have left a message
             socket.send_fds(process.channel, [_JOB], [writer for _, writer in ends])
         for pipe, (_, writer) in zip(self._pipes, ends, strict=True):
-            os.close(writer)  # which the programs have
+            os.close(writer)  # the programs keep their copies
             process.listen(pipe)
         process.pending = memoryview(job)
 
@@ -106,13 +103,13 @@ class ProgramRun:
 
     @property
     def reusable(self) -> bool:
-        """True once the first process waits for the next job, and nothing of this one is left."""
+        """Whether the first process waits for the next job and nothing of this one is left."""
         answer = self._received[self._process.channel]
         return self._ours > 1 and self._end is not None and len(answer) == self._end
 
     def play(self) -> bool:
-        """Listen to the processes until all have ended or have to be stopped; return False if the
-        program has not been started.
+        """Serve the processes until all have ended or must be stopped; return False if the program
+        never started.
         """
         while self._process.channel in self._process.sources and not self._is_done():
             for source, data in self._process.exchange(_TICK):
@@ -123,24 +120,24 @@ class ProgramRun:
         return bool(self._ours)
 
     def complaint(self) -> str:
-        """Return why the program was not started: what `bwrap` printed, if anything."""
+        """Return why the program did not start: bwrap's output, if any."""
         while data := self._process.read(self._process.stdout):
             self._keep(self._process.stdout, data)
         printed = bytes(self._received[self._process.stdout]).decode("utf-8", "replace").strip()
         return printed or "bwrap did not start"
 
     def _is_done(self) -> bool:
-        """Return whether the whole answer and the end of both pipes have come."""
+        """Return whether the whole answer and both pipe ends have arrived."""
         if self._end is None or len(self._received[self._process.channel]) < self._end:
             return False
         return not any(pipe in self._process.sources for pipe in self._pipes)
 
     def _keep(self, source: Any, data: bytes) -> None:
-        """Keep what a source has said, up to a limit."""
+        """Store the output of a source up to a limit."""
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            # A character takes up to 4 bytes; more shows that there was more.
+            # A character takes up to 4 bytes; more proves that there was more.
             most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
@@ -149,7 +146,7 @@ class ProgramRun:
             self._find_end(buffer)
 
     def _find_end(self, answer: bytearray) -> None:
-        """Find out whether the program has started, and where the answer ends."""
+        """Determine whether the program has started, and where the answer ends."""
         start = answer.find(b"\n") + 1
         if start and not self._ours:
             self._ours = _OURS.get(bytes(answer[: start - 1]), 0)
@@ -160,13 +157,12 @@ class ProgramRun:
                 self._end = end + sum(int(size) for _, size in files)
 
     def _watch(self) -> bool:
-        """Stop what takes too much; return False when it does not even stop."""
+        """Stop a run that exceeds a limit; return False if stopping fails."""
         now = time.monotonic()
         if self._stopped:
-            self._end_program()  # again, in case that it was missed
+            self._end_program()  # again, in case the first was missed
         if self._stopped or not self._ours:
-            # How long the host takes to lay out the files is not the program's doing, so its
-            # seconds are counted from then on.
+            # The host's time to lay out the files does not count against the program's seconds.
             return now < self._deadline
         if now > self._deadline:
             self._timed_out = True
@@ -186,13 +182,14 @@ class ProgramRun:
         return True
 
     def _stop(self, reason: str) -> None:
-        """End the processes of the program, so that the files are given back."""
+        """Kill the program's processes so that the files are returned."""
         self._stopped, self._deadline = reason, time.monotonic() + _GRACE
         self._end_program()
 
     def _end_program(self) -> None:
-        """Kill the first process of the program's namespaces, with which the kernel ends all others:
-        a fork bomb would leave it no time to end them. Where it has none of its own, ask it to.
+        """Kill the first process of the program's namespaces, and the kernel kills all others: with
+        a fork bomb, that process would have no time to kill them. Without its own namespaces, ask
+        it to.
         """
         with contextlib.suppress(OSError, IndexError):  # it has ended
             if self._ours == 1:
@@ -225,11 +222,11 @@ class ProgramRun:
 def _parse(
     reply: bytes,
 ) -> tuple[int | None, str, dict[str, bytes | None], tuple[str, ...], float]:
-    """Read what the first process of a run gave back: exit status, reason, files, what is left out,
-    and how far the clock went on.
+    """Parse the first process's answer: exit status, reason, files, omitted paths and elapsed
+    clock.
 
     Raises:
-        Exception: It was tampered with.
+        Exception: The answer was tampered with.
     """
     line, _, data = reply.partition(b"\n")
     header = json.loads(line)
@@ -251,15 +248,13 @@ def _parse(
 
 
 def _usage(pid: int, ours: int) -> tuple[int, int]:
-    """Count the processes below `bwrap` that are not ours, and the bytes of memory that they hold
-    together.
-    """
+    """Count the programs' processes below `bwrap`, and their total memory in bytes."""
     count, pages, parents = -ours, 0, [pid]  # each of ours has one child
     while parents and count <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended
             for child in children(parents.pop()):
                 virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
                 parents.append(child)
-                count += virtual > 0  # one that has ended and was not collected holds nothing
+                count += virtual > 0  # a zombie holds no memory
                 pages += resident if count > 0 else 0
     return count, pages * mmap.PAGESIZE

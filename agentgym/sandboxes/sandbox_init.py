@@ -1,8 +1,9 @@
-"""The first process in a workbench: for each job it makes namespaces with empty folders, in which
-another process lays out the files, starts the program, ends all that it left running, and gives back
+"""The first process in a workbench. For each job it creates namespaces with empty folders, in which
+another process lays out the files, starts the program, kills its remaining processes and returns
 the files.
 
-Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
+Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
+messages.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ import signal
 import stat
 import sys
 
-TYPE_CHECKING = False  # to import `typing` for it would take a third of the time that the program needs to start
+TYPE_CHECKING = False  # importing `typing` would take a third of the start-up time
 if TYPE_CHECKING:
     from typing import Any
 
-_DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
-_STATE = f"{_DEVICES}/state"  # what the preloaded library reads
-_ELAPSED = slice(24, 32)  # of that: how far the clock has gone on, in nanoseconds
-_SECCOMP_CALLS = {"x86_64": 317, "aarch64": 277}  # the number of the call `seccomp`
+_DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
+_STATE = f"{_DEVICES}/state"  # read by the preloaded library
+_ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
+_SECCOMP_CALLS = {"x86_64": 317, "aarch64": 277}  # the number of the system call `seccomp`
 _CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
 _CLONE_THREAD = 0x00010000  # a flag of `clone`, from <linux/sched.h>
-_CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
-_PIPE_CHUNKS = 16  # that Linux gives a pipe by default
-_INT_BYTES = 4  # of the number of a descriptor in a message
-_FIRST_PIDS = 8  # more than there are processes before the program
+_CHUNK = 4_096  # a pipe accepts this much completely or not at all, so feeding it leaves no rest
+_PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
+_INT_BYTES = 4  # size of a descriptor number in a message
+_FIRST_PIDS = 8  # more than the processes before the program
 _NO_MORE = 11  # EAGAIN
 _TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
-    """Write the files of a job, whose bytes come from the host."""
+    """Write the files of a job from the bytes that the host sends."""
     for name, size, modified in files:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
@@ -50,14 +51,14 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
 
 
 class RandomSource:
-    """Writer of `/dev/urandom` and `/dev/random`, which are pipes in here: an endless stream by a
-    seed. What a program has read is gone, so that each reader gets other bytes.
+    """Writer of `/dev/urandom` and `/dev/random`, which are pipes with an endless seeded stream.
+    Bytes are consumed by reading, so each reader gets different ones.
 
     Args:
         seed: The seed, a whole number.
 
     Attributes:
-        pipes: The descriptors, each to be fed when it can be written.
+        pipes: The descriptors to feed when writable.
     """
 
     def __init__(self, seed: int) -> None:
@@ -65,38 +66,38 @@ class RandomSource:
         self._generator = _random.Random(seed)
         for name in ("urandom", "random"):
             os.mkfifo(f"{_DEVICES}/{name}", 0o666)
-            # Open for reading too, so that it stays open when no program has it.
+            # Also open for reading, so the pipe stays open while no program uses it.
             pipe = os.open(f"{_DEVICES}/{name}", os.O_RDWR | os.O_NONBLOCK)
             self.pipes[pipe] = b""
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as there is room for, up to what an empty pipe takes: a quick reader may
-        not keep this process from its other duties.
+        """Write as much as fits, up to an empty pipe's capacity, so that a fast reader cannot keep
+        this process from its other duties.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # first, since the pipe may be full
+                self.pipes[pipe] = data  # first, because the pipe may be full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
 class ForkGate:
-    """Answers to the kernel, which asks here before a program starts a process or a thread.
+    """Answers the kernel, which asks before a program starts a process or a thread.
 
-    A fork bomb is faster than whoever counts its processes from time to time, and `RLIMIT_NPROC`
-    does not bind root, who may be the host's user. A process too many ends the program, a thread
-    too many is an error that it may handle.
+    A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
+    host's user. Too many processes end the program; a thread too many is an error that it may
+    handle.
 
     Args:
-        listener: Where the kernel asks.
+        listener: The descriptor of the kernel's questions.
         job: The job, with `most_processes` and, for processes and threads together, `most_tasks`.
         kernel: The system calls.
 
     Attributes:
-        overrun: Whether there would have been too many processes.
+        overrun: Whether the program tried to exceed the process limit.
     """
 
     def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:
@@ -104,23 +105,23 @@ class ForkGate:
         self.overrun = False
         self._kernel = kernel
         self._most = job["most_processes"], job["most_tasks"]
-        self._processes, self._tasks = (most - 1 for most in self._most)  # room; one is there
+        self._processes, self._tasks = (most - 1 for most in self._most)  # one is already running
         self._started = 1
-        self._counted = 2  # numbers below it have been looked at; of these, who had not ended:
+        self._counted = 2  # lower process ids have been examined; these of them were still alive:
         self._alive: set[int] = set()
 
     def attend(self, poll: select.poll, event: int) -> None:
-        """Answer a question, or listen no more if nobody is left who could ask."""
+        """Answer a question, or stop listening if nobody is left to ask."""
         if event & select.POLLIN:
             question = self._kernel.receive_question(self.listener)
-            if question:  # else who asked has ended
+            if question:  # otherwise the asker has ended
                 number, is_thread = question
                 self._kernel.send_answer(self.listener, number, self._error(is_thread))
         else:
             poll.unregister(self.listener)
 
     def _error(self, is_thread: bool) -> int:
-        """Return the error with which a start fails; 0 if there is room."""
+        """Return the errno that refuses a start; 0 if there is room."""
         if self._tasks < 1 or (self._processes < 1 and not is_thread):
             self._count()
         self.overrun = self.overrun or (self._processes < 1 and not is_thread)
@@ -132,9 +133,10 @@ class ForkGate:
         return 0
 
     def _count(self) -> None:
-        """Count, of all that have been started, the threads and processes that have not ended."""
+        """Count the living threads and processes among all that were started."""
         self._processes, self._tasks = self._most
-        # Numbers are dealt in turn; those of a job in a sandbox of its own begin a little later.
+        # Process ids are assigned in order; those of a job in a separate sandbox start slightly
+        # higher.
         recent = range(self._counted, self._started + _FIRST_PIDS)
         before, self._alive = self._alive, set()
         for pid in before.union(recent):
@@ -153,7 +155,7 @@ class ForkGate:
             self._processes -= not has_ended
             if not has_ended:
                 self._alive.add(pid)
-        self._counted = self._started  # at least so many numbers have been dealt
+        self._counted = self._started  # at least so many ids have been assigned
 
 
 def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
@@ -162,7 +164,7 @@ def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        os.nice(5)  # what watches over it goes first
+        os.nice(5)  # the supervising process has priority
         for limit, most in job["limits"].items():
             resource.setrlimit(getattr(resource, limit), (most, most))
         os.chdir(job["cwd"])
@@ -175,8 +177,8 @@ def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
 
 
 def send_gate(gate: _socket.socket, rules: bytes, kernel: Kernel) -> None:
-    """Hold this process to a gate, and send the descriptor on which it asks, if the kernel has one:
-    some containers have a filter of their own that asks.
+    """Put this process behind a gate and send its descriptor, if the kernel supports it; some
+    containers already have such a filter.
     """
     with contextlib.suppress(OSError):
         listener = kernel.listen_to_forks(rules).to_bytes(_INT_BYTES, sys.byteorder)
@@ -184,7 +186,7 @@ def send_gate(gate: _socket.socket, rules: bytes, kernel: Kernel) -> None:
 
 
 def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | None:
-    """Wait until the program is about to start; return its gate, if it has one."""
+    """Wait until the program is about to start; return its gate, if any."""
     attached = gate.recvmsg(1, _socket.CMSG_SPACE(_INT_BYTES), _socket.MSG_CMSG_CLOEXEC)[1]
     gate.close()
     if not attached:
@@ -193,7 +195,7 @@ def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | N
 
 
 def find_excess(tops: list[str], most: int, gate: ForkGate | None) -> str:
-    """Return what a program has too much of; empty if nothing."""
+    """Return the exceeded limit; empty if none."""
     if gate and gate.overrun:
         return "processes"
     has_too_many = any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops)
@@ -208,8 +210,8 @@ def wait(
     source: RandomSource,
     gate: ForkGate | None,
 ) -> tuple[int | None, str]:
-    """Wait for the program, feed its source of randomness and guard its gate; return its exit
-    status, or None and the reason why it has to end before.
+    """Wait for the program, feed its random source and answer its gate; return its exit status, or
+    None and the reason for ending it early.
     """
     poll = select.poll()
     handle = os.pidfd_open(child)
@@ -239,7 +241,7 @@ def wait(
 
 
 def end_all() -> None:
-    """End every process but this one."""
+    """Kill every process except this one."""
     with contextlib.suppress(OSError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -248,8 +250,8 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """List what is below a directory: regular files with their sizes, directories, anything else;
-    no symlink is followed.
+    """List the contents of a directory: regular files with sizes, directories, and others. Symlinks
+    are not followed.
     """
     files: list[tuple[str, int]] = []
     folders: list[str] = []
@@ -272,7 +274,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 
 
 def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str], elapsed: int) -> None:
-    """Send the end of the program and the files, as many as there is room for."""
+    """Send the outcome of the program and the files, as many as fit."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
@@ -309,7 +311,7 @@ class Kernel:
     _MOUNTS, _IPC, _PIDS = 0x00020000, 0x08000000, 0x20000000
     _NO_SUID_NO_DEVICES = 2 | 4
     _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _AMBIENT, _CLEAR = 38, 22, 2, 47, 4
-    # From <linux/seccomp.h>: set a filter that asks, receive a question, send an answer, go on.
+    # From <linux/seccomp.h>: set a filter that asks, receive a question, send an answer, continue.
     _SET_FILTER, _ASK, _RECEIVE, _SEND, _GO_ON = 1, 8, 0xC0502100, 0xC0182101, 1
     _QUESTION_BYTES, _ID = 80, slice(0, 8)
     _NUMBER, _FIRST_ARGUMENT = slice(16, 20), slice(32, 40)
@@ -323,7 +325,7 @@ class Kernel:
             raise OSError(ctypes.get_errno(), "the kernel refuses it")
 
     def may_nest(self) -> bool:
-        """Return whether this process may make namespaces and mount in them; it then is in one of
+        """Return whether this process may create namespaces and mount in them. If so, it now has
         its own, with a folder that no run sees.
         """
         try:
@@ -334,13 +336,13 @@ class Kernel:
         return True
 
     def new_namespaces(self) -> None:
-        """Make namespaces of mounts and message queues for this process, and one of processes for
-        those that it will start.
+        """Create namespaces of mounts and message queues for this process, and one of processes for
+        its children.
         """
         self._check(self._library.unshare(self._MOUNTS | self._IPC | self._PIDS))
 
     def mount_memory(self, path: str, size: int) -> None:
-        """Put an empty folder in memory in place of another folder."""
+        """Mount an empty folder in memory over another folder."""
         options = f"mode=0755,size={size}".encode()
         self._check(
             self._library.mount(
@@ -349,9 +351,7 @@ class Kernel:
         )
 
     def confine(self, rules: bytes) -> None:
-        """Give up all capabilities, and hold this process and those that it starts to a filter of
-        system calls.
-        """
+        """Drop all capabilities and apply a system call filter to this process and its children."""
         header = (ctypes.c_uint32 * 2)(self._CAPABILITIES_VERSION, 0)
         self._check(self._library.capset(header, (ctypes.c_uint32 * 6)()))
         self._prctl(self._AMBIENT, self._CLEAR)
@@ -360,9 +360,7 @@ class Kernel:
             self._prctl(self._SECCOMP, self._FILTER, program)
 
     def listen_to_forks(self, rules: bytes) -> int:
-        """Hold this process and those that it starts to a filter that asks; return the descriptor
-        on which it does.
-        """
+        """Apply a filter that asks to this process and its children; return its descriptor."""
         number = ctypes.c_long(_SECCOMP_CALLS[os.uname().machine])
         with self._program(rules) as program:
             listener: int = self._library.syscall(
@@ -375,9 +373,7 @@ class Kernel:
         return listener
 
     def receive_question(self, listener: int) -> tuple[bytes, bool] | None:
-        """Receive the id of a question, and whether it is about a thread; None if who asked has
-        ended.
-        """
+        """Receive a question's id, and whether it concerns a thread; None if the asker has ended."""
         question = ctypes.create_string_buffer(self._QUESTION_BYTES)
         if self._library.ioctl(listener, ctypes.c_ulong(self._RECEIVE), question) < 0:
             return None
@@ -387,18 +383,18 @@ class Kernel:
         return question.raw[self._ID], is_thread
 
     def send_answer(self, listener: int, question: bytes, error: int) -> None:
-        """Let what was asked for go on, or fail with an error."""
+        """Allow the request, or let it fail with an error."""
         flags = 0 if error else self._GO_ON
         answer = question + bytes(8) + (-error).to_bytes(4, sys.byteorder, signed=True)
         answer += flags.to_bytes(4, sys.byteorder)
         self._library.ioctl(
             listener, ctypes.c_ulong(self._SEND), answer
-        )  # fails if who asked ended
+        )  # fails if the asker has ended
 
     @contextlib.contextmanager
     def _program(self, rules: bytes) -> Any:
-        """Give the address of a `struct sock_fprog`: the number of instructions, each of 8 bytes,
-        and where they are.
+        """Return the address of a `struct sock_fprog`: the number of instructions of 8 bytes, and
+        their address.
         """
         buffer = ctypes.create_string_buffer(rules, len(rules))
         program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
@@ -410,17 +406,17 @@ class Kernel:
 
 
 def read_job(channel: int) -> tuple[Any, Any]:
-    """Read what is to be done; return it, and the stream of the files that follow."""
+    """Read a job; return it with the stream of the files that follow."""
     stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
     return json.loads(stream.readline()), stream
 
 
 def open_state(job: Any) -> int:
-    """Write what the preloaded library reads; return a descriptor of it, which programs do not
-    inherit, and which stays good when they remove the file.
+    """Write the state for the preloaded library. Return its descriptor, which programs do not
+    inherit and which survives the removal of the file.
     """
     state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
-    os.fchmod(state, 0o666)  # as `bwrap` makes it for the first process
+    os.fchmod(state, 0o666)  # the mode that `bwrap` sets for the first process
     os.pwrite(state, bytes.fromhex(job["state"]), 0)
     return state
 
@@ -428,8 +424,8 @@ def open_state(job: Any) -> int:
 def run(
     top: str, channel: int, job: Any, stream: Any, outputs: list[int], kernel: Kernel, ready: bytes
 ) -> tuple[int | None, str]:
-    """Run the program of a job, as the first process of its namespaces; return its exit status, or
-    None and the reason why it was not waited for.
+    """Run a job's program as the first process of its namespaces; return its exit status, or None
+    and the reason for ending it early.
     """
     kernel.confine(bytes.fromhex(job["filter"]))
     lay_out(top, job["files"], stream)
@@ -449,13 +445,13 @@ def run(
 
 
 def finish(channel: int, top: str, job: Any, end: tuple[int | None, str], state: int) -> None:
-    """Give back what a job has left, once all of its processes have ended."""
+    """Return what a job has left after all of its processes have ended."""
     elapsed = int.from_bytes(os.pread(state, _ELAPSED.stop, 0)[_ELAPSED], "little", signed=True)
     give_back(channel, top, job, end, max(0, elapsed))
 
 
 def play(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
-    """Do one job in the namespaces that there are."""
+    """Run one job in the existing namespaces."""
     job, stream = read_job(channel)
     state = open_state(job)
     end = run(top, channel, job, stream, outputs, kernel, b"ready once\n")
@@ -464,10 +460,10 @@ def play(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
 
 
 def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
-    """Do one job in namespaces of its own.
+    """Run one job in its own namespaces.
 
-    The kernel ends all processes of a job with the first of them, which the host may kill: a fork
-    bomb would leave it no time to end the others itself.
+    The kernel kills all processes of a job with the first, which the host may kill: with a fork
+    bomb, that process would have no time to kill the others.
     """
     kernel.new_namespaces()
     job, stream = read_job(channel)
@@ -488,15 +484,15 @@ def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> No
 
 
 def main(top: str) -> None:
-    """Do one job after the other until the host closes its end of the channel, or a single one where
-    namespaces cannot be nested.
+    """Run jobs until the host closes its end of the channel, or a single one if namespaces cannot
+    be nested.
     """
-    channel = os.dup(0)  # not inherited by programs, whose stdin is empty
+    channel = os.dup(0)  # programs do not inherit it, and their stdin is empty
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.umask(0o022)  # whatever the host's is
-    # The one signal that Python handles and programs could send to the first process of a run.
+    os.umask(0o022)  # independent of the host's
+    # The one signal that Python handles and that programs could send to the first process of a run.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kernel = Kernel()
     nested = kernel.may_nest()
@@ -520,7 +516,7 @@ def main(top: str) -> None:
         for output in outputs:
             os.close(output)
         if os.waitpid(child, 0)[1]:
-            return  # it gave nothing back: the host must not wait for that
+            return  # no answer was sent, so the host must not wait for one
 
 
 if __name__ == "__main__":

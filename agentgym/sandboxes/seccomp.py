@@ -1,6 +1,4 @@
-"""The filter of system calls for processes that nobody trusts, as a program for the kernel
-(seccomp-bpf).
-"""
+"""The system call filter for untrusted processes, as a kernel program (seccomp-bpf)."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ import struct
 import sys
 from collections.abc import Sequence
 
-# What a kind of machine calls itself, the number of `clone`, those of `clone3` and `getrandom`, those
-# of fork and vfork, and those of the calls that are always refused: socket, ptrace, shmget, semget, msgget, unshare,
-# setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
-# memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
+# For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
+# fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
+# unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
+# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
@@ -35,7 +33,7 @@ _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, f
 
 
 def check_machine() -> _Machine:
-    """Return this kind of machine.
+    """Return this machine type.
 
     Raises:
         OSError: There is no filter for it.
@@ -47,7 +45,7 @@ def check_machine() -> _Machine:
 
 @functools.cache
 def fork_gate() -> bytes:
-    """Return a filter that asks a listener before a process or thread is started."""
+    """Return a filter that asks a listener before a process or thread starts."""
     _, clone, _, forks, _ = check_machine()
     load, equal, give, ask, allow = 0x20, 0x15, 0x06, 0x7FC00000, 0x7FFF0000
     program = [(load, 0, 0, 0)]
@@ -62,24 +60,23 @@ def _pack(program: Sequence[tuple[int, int, int, int]]) -> bytes:
 
 @functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
-    """Return a filter of system calls that keep memory out of sight or are risky.
+    """Return a filter of system calls that hide memory or are risky.
 
-    `clone3`, whose flags a filter cannot read, is absent, so that the C library falls back to
-    `clone`; so is `getrandom`, which the preloaded library answers, so that what does without the
-    library falls back to `/dev/urandom`.
+    A filter cannot read the flags of `clone3`, so it reports the call as missing, and the C library
+    falls back to `clone`. It treats `getrandom` the same way: the preloaded library answers it, and
+    programs without the library fall back to `/dev/urandom`.
 
     Args:
-        processes: Whether processes may be started; threads always may. Namespaces never may.
+        processes: Whether processes may be started. Threads are always allowed, namespaces never.
     """
     architecture, clone, missing, forks, refused = check_machine()
-    # Codes of instructions, and what the filter may return: the last two with the errors EPERM and
+    # Instruction codes, and the filter's return values; the last two carry the errors EPERM and
     # ENOSYS.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, stop, refuse, absent = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
-    # Each instruction: code, how many to skip if true, if false, operand.
+    # Each instruction: code, instructions to skip if true and if false, operand.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
-    # Numbers from 2**30 are the x32 calls of x86-64, by which the same calls could be made under
-    # other numbers.
+    # Numbers from 2**30 are the x32 calls of x86-64, other numbers for the same calls.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in missing:
         program += [(equal, 0, 1, number), (give, 0, 0, absent)]

@@ -1,8 +1,8 @@
-"""Runs programs on files: bash, the usual tools and full CPython in Linux namespaces, by `bwrap`.
+"""Run programs on files: bash, common tools and full CPython in Linux namespaces, through `bwrap`.
 
-Each run has the files at `/workspace` in memory of its own, and gives back what is there at its
-end; nothing is written on the host. It has no network, and its processes end with it. Clock,
-randomness, file times and addresses depend on the episode alone (`agentgym.sandboxes.determinism`).
+Each run has its own copy of the files in memory at `/workspace` and returns them at its end;
+nothing is written on the host. It has no network, and its processes end with it. Clock, random
+numbers, file times and addresses depend only on the episode (`agentgym.sandboxes.determinism`).
 """
 
 from __future__ import annotations
@@ -62,11 +62,13 @@ PACKAGES = (
     ),
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
-"""The packages that Python inside can import beside its standard library, and what these import."""
+"""Packages that Python can import inside in addition to its standard library, and their
+dependencies.
+"""
 
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
-"""The packages that a model is told of: without one of them no program runs, so that an episode is
-the same on every host.
+"""Packages announced to the model. If one is missing, no program runs, so that an episode is the
+same on every host.
 """
 
 TOOLS = (
@@ -76,27 +78,27 @@ TOOLS = (
     "seq sh sha1sum sha256sum shuf sleep sort split stat sum tac tail tar tee test timeout touch "
     "tr true truncate tsort uname unexpand uniq unlink wc which whoami xargs yes zcat"
 )
-"""The programs that a shell inside finds: those that every distribution has. A host without one of
-them runs none, so that an episode is the same on every host.
+"""Programs on the shell's path, all part of every distribution. A host without one of them runs no
+programs, so that an episode is the same on every host.
 """
 
 SCRIPTS = ("tree", "unzip", "zip")
-"""Further programs, which not every distribution has (`agentgym.sandboxes.scripts`)."""
+"""Further programs that not every distribution has (`agentgym.sandboxes.scripts`)."""
 
-_MAX_FILE_BYTES = 32 * 2**20  # of one that is given back
+_MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # the folder may hold more than is given back, for files on their way
-_MAX_FILES = 6_000  # files given back
-# Nanoseconds; the library takes what is a day older for set by a program.
+)  # the folder may exceed the returned size for temporary files
+_MAX_FILES = 6_000  # returned files
+# Nanoseconds; the library assumes that older times were set by a program.
 _LIFETIME = 12 * 3_600 * 10**9
-_OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
+_OPEN_FILES = 256  # per process: its libraries, and more files than a script needs at once
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """File of a run: its bytes, None for a directory, and when it was written (seconds since
+    """A file of a run: its bytes (None for a directory) and its modification time (seconds since
     1970).
     """
 
@@ -108,19 +110,18 @@ DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
 
 
 class Workbench:
-    """A sandbox for the programs of one episode: it is started by the first run and serves the
-    others, each in namespaces of its own, so that no file, process or module of one run is there in
-    another.
+    """A sandbox for the programs of one episode. The first run starts it, and each run has its own
+    namespaces, so no file, process or module of one run exists in another.
 
-    Where the host does not let namespaces be nested, each run starts a sandbox. Copies of a
-    workbench, and those that come out of a pickle, start one of their own.
+    If the host does not allow nested namespaces, each run starts a sandbox. Copies and unpickled
+    workbenches start their own.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: ConfinedProcess | None = None
         self._owner = 0  # the process that started the sandbox
-        self._began = 0  # when, in nanoseconds since 1970
+        self._began = 0  # start time, in nanoseconds since 1970
         self._release: Callable[[], object] = _nothing
 
     def __reduce__(self) -> tuple[type[Workbench], tuple[()]]:
@@ -143,24 +144,22 @@ class Workbench:
         """Run a program with files and wait for its end.
 
         Args:
-            arguments: The program by its absolute path, such as `BASH` or `PYTHON`, and its
+            arguments: The absolute path of the program, such as `BASH` or `PYTHON`, and its
                 arguments.
-            files: The files by their path below `/workspace`; each directory stands before what is
-                in it.
-            cwd: The directory to start in.
-            limits: Seconds, memory of each process (all together may take twice as much), and how
-                much output is shown.
-            seed: The clock and the randomness of the run.
+            files: The files by their path below `/workspace`; a directory precedes its contents.
+            cwd: The starting directory.
+            limits: Seconds, memory per process (twice as much in total), and the size of the output.
+            seed: The clock and random seed of the run.
 
         Raises:
             SandboxUnavailable: Programs cannot run on this host.
         """
-        if self._owner not in (0, os.getpid()):  # in a fork the lock may be taken for ever
+        if self._owner not in (0, os.getpid()):  # after a fork the lock may never be released
             self._lock = threading.Lock()
         encode = functools.partial(_encode, arguments, files, cwd, limits, seed)
         result: ProgramResult | str = ""
         with self._lock:
-            for _ in range(STARTS):  # nothing of the program has run while it is not ready
+            for _ in range(STARTS):  # the program has not run while it is not ready
                 try:
                     result = self._attempt(encode, limits)
                 except OSError as error:
@@ -175,10 +174,10 @@ class Workbench:
         self._process, self._release = None, _nothing
 
     def _attempt(self, encode: Callable[[int], bytes], limits: Limits) -> ProgramResult | str:
-        """Run a job; return its result, or why it was not started.
+        """Run a job; return its result, or why it did not start.
 
         Args:
-            encode: Returns the job for a sandbox that began at some time.
+            encode: Returns the job for a sandbox with the given start time.
             limits: The limits of the job.
 
         Raises:
@@ -197,13 +196,13 @@ class Workbench:
                 self.close()
 
     def _started(self) -> ConfinedProcess:
-        """Return the sandbox, which is started if there is none.
+        """Return the sandbox, starting it if necessary.
 
         Raises:
             OSError: It cannot be started.
         """
-        # One that belongs to the process that this one is a fork of, or whose files are so old
-        # that the preloaded library would take their times for those that a program has set.
+        # Replace one that belongs to the parent of this fork, or whose files are so old that the
+        # preloaded library would take their times for set by a program.
         if self._owner != os.getpid() or time.time_ns() - self._began > _LIFETIME:
             self.close()
         if self._process is None:
@@ -223,7 +222,7 @@ def _nothing() -> None:
 
 
 def _release(process: ConfinedProcess, owner: int) -> None:
-    """End a sandbox, unless it belongs to the process that this one is a fork of."""
+    """End a sandbox, unless it belongs to the parent of this fork."""
     if owner == os.getpid():
         process.close()
     else:
@@ -237,7 +236,7 @@ def run(
     limits: Limits = DEFAULT_LIMITS,
     seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
 ) -> ProgramResult:
-    """Run one program in a sandbox of its own (see `Workbench.run`).
+    """Run one program in a new sandbox (see `Workbench.run`).
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.
@@ -254,8 +253,8 @@ def _encode(
     seed: RunSeed,
     began: int,
 ) -> bytes:
-    """Return a job as a sandbox that began at some time is sent it: a line of JSON and the bytes of
-    the files.
+    """Return a job for a sandbox with the given start time: a line of JSON and the bytes of the
+    files.
     """
     job = {
         "arguments": list(arguments),
@@ -266,7 +265,8 @@ def _encode(
         ],
         "limits": {
             **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-            "RLIMIT_NPROC": 2 * MAX_TASKS,  # where the kernel has no gate; counts ours too
+            # for kernels without the gate; includes our own processes
+            "RLIMIT_NPROC": 2 * MAX_TASKS,
         },
         "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
         "filter": seccomp(processes=True).hex(),
@@ -286,8 +286,7 @@ def _encode(
 
 @functools.cache
 def check() -> None:
-    """Check that programs can run on this host, with all that they are promised; done once a
-    process.
+    """Check once per process that programs can run on this host with everything they are promised.
 
     Raises:
         SandboxUnavailable: They cannot.
@@ -299,7 +298,7 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# The shell and the interpreter start, and both see the clock of the episode.
+# The shell and the interpreter start, and both see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
@@ -311,12 +310,12 @@ def _scripts() -> Mapping[str, bytes]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the call of `bwrap` up to the first process.
+    """Return the `bwrap` command line up to the first process.
 
     Raises:
         SandboxUnavailable: No `bwrap` works here, or a program or a package is missing.
     """
-    find_bwrap()  # first, as it is what most hosts lack, and the rest takes longer to look for
+    find_bwrap()  # first, because most unsuitable hosts lack it and the rest takes longer
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }
@@ -334,8 +333,8 @@ def _command() -> tuple[str, ...]:
         )
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]
-    # It serves runs of several threads of the host, so it must not end with the one that started it;
-    # it ends when the host's end of its socket is closed.
+    # It serves runs from several host threads, so it must not end with the thread that started it.
+    # It ends when the host closes its end of the socket.
     base = [word for word in base_command(programs, packages.values()) if word != DIE_WITH_THREAD]
     command = [*base, *NESTING, "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
@@ -362,14 +361,14 @@ _ENVIRONMENT = {
     "PYTHONPATH": _PACKAGES,
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
-    "OPENBLAS_NUM_THREADS": "1",  # each thread would take memory from the limit
+    "OPENBLAS_NUM_THREADS": "1",  # each thread would count against the memory limit
     "TZ": "UTC",
     "LC_ALL": "C.UTF-8" if _LOCALE.is_dir() else "C",
 }
 
 
 def _package(name: str) -> Path | None:
-    """Return the path at which a package is installed, if it is."""
+    """Return the path of an installed package, or None."""
     folders = dict.fromkeys(
         [sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), *sys.path]
     )

@@ -1,5 +1,5 @@
-"""Programs of a workbench that not every distribution has, in Python: `tree`, `unzip` and `zip`.
+"""Workbench programs that not every distribution has, in Python: `tree`, `unzip` and `zip`.
 
-Their sources are sent inside; they use the standard library only. They take the options that are used
-most and refuse the others.
+Their sources are sent into the sandbox; they use only the standard library. They support the most
+common options and refuse the others.
 """

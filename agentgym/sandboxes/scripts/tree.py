@@ -1,5 +1,5 @@
 #!/python/bin/python3 -sSPB
-"""tree: show folders with all that is in them."""
+"""tree: show folders with their contents."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ USAGE = "usage: tree [-a] [-d] [-f] [-L LEVELS] [FOLDER ...]"
 
 
 def branches(folder: str, indent: str, levels: int, flags: set[str], counts: list[int]) -> None:
-    """Print what is in a folder, and count folders and files."""
+    """Print the contents of a folder, and count folders and files."""
     if levels == 0:
         return
     entries = [

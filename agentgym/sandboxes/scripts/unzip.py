@@ -1,5 +1,5 @@
 #!/python/bin/python3 -sSPB
-"""unzip: show or unpack an archive."""
+"""unzip: list or extract an archive."""
 
 import fnmatch
 import os
@@ -12,13 +12,13 @@ _NO_MATCH, _NO_ARCHIVE, _BAD_ARGUMENTS = 11, 9, 10  # exit statuses of Info-ZIP
 
 
 def stop(status: int, message: str) -> NoReturn:
-    """End with an error."""
+    """Exit with an error."""
     print(f"unzip:  {message}", file=sys.stderr)
     sys.exit(status)
 
 
 def show(path: str, entries: list[zipfile.ZipInfo]) -> None:
-    """List what is in an archive."""
+    """List the contents of an archive."""
     print(f"Archive:  {path}\n  Length      Date    Time    Name")
     print("---------  ---------- -----   ----")
     for info in entries:
@@ -31,7 +31,7 @@ def show(path: str, entries: list[zipfile.ZipInfo]) -> None:
 
 
 def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str, flags: set[str]) -> str:
-    """Unpack a file; return a line about it."""
+    """Extract a file; return a line about it."""
     parts = [part for part in info.filename.split("/") if part not in ("", ".", "..")]
     target = os.path.join(folder, *(parts[-1:] if "j" in flags else parts))  # noqa: PTH118
     if info.is_dir():
@@ -48,7 +48,7 @@ def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: str, flags: 
 
 
 def carry_out(archive: zipfile.ZipFile, path: str, patterns: list[str], folder: str, flags: set[str]) -> int:  # fmt: skip
-    """Do what the flags say with the files that match; return the exit status."""
+    """Process the matching files as the flags demand; return the exit status."""
     entries = [
         info
         for info in archive.infolist()
@@ -80,7 +80,7 @@ def carry_out(archive: zipfile.ZipFile, path: str, patterns: list[str], folder: 
 
 
 def main(words: list[str]) -> int:
-    """Show or unpack an archive; return the exit status."""
+    """List or extract an archive; return the exit status."""
     flags: set[str] = set()
     names: list[str] = []
     folder = ""

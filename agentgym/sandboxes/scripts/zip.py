@@ -1,5 +1,5 @@
 #!/python/bin/python3 -sSPB
-"""zip: put files into an archive."""
+"""zip: add files to an archive."""
 
 import fnmatch
 import os
@@ -14,13 +14,13 @@ _BAD_ARCHIVE, _NOTHING_TO_DO, _BAD_ARGUMENTS = 3, 12, 16  # exit statuses of Inf
 
 
 def stop(status: int, message: str) -> NoReturn:
-    """End with an error."""
+    """Exit with an error."""
     print(f"\nzip error: {message}", file=sys.stderr)
     sys.exit(status)
 
 
 def below(path: str, recurse: bool) -> Iterator[str]:
-    """Return a path, and those of all that is in it."""
+    """Return a path and all paths below it."""
     yield path
     if recurse and os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
         for name in sorted(os.listdir(path)):  # noqa: PTH208
@@ -28,7 +28,7 @@ def below(path: str, recurse: bool) -> Iterator[str]:
 
 
 def stored_name(path: str, flags: set[str]) -> str:
-    """Return the name of a file in the archive; empty for what is not put into it."""
+    """Return a file's name in the archive; empty if it is excluded."""
     name = os.path.normpath(path).lstrip("/")
     if "j" in flags:
         return "" if os.path.isdir(path) else os.path.basename(name)  # noqa: PTH112, PTH119
@@ -37,7 +37,7 @@ def stored_name(path: str, flags: set[str]) -> str:
 
 
 def entry(path: str, name: str, flags: set[str]) -> tuple[zipfile.ZipInfo, bytes]:
-    """Return a file as it is stored."""
+    """Return a file's archive entry."""
     info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
     if info.is_dir():
         return info, b""
@@ -49,7 +49,7 @@ def entry(path: str, name: str, flags: set[str]) -> tuple[zipfile.ZipInfo, bytes
 
 
 def members(path: str) -> dict[str, tuple[zipfile.ZipInfo, bytes]]:
-    """Return what is in an archive."""
+    """Return the entries of an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {info.filename: (info, archive.read(info)) for info in archive.infolist()}
@@ -58,7 +58,7 @@ def members(path: str) -> dict[str, tuple[zipfile.ZipInfo, bytes]]:
 
 
 def write(target: str, entries: dict[str, tuple[zipfile.ZipInfo, bytes]], quiet: bool) -> None:
-    """Write an archive; what it held before under other names stays."""
+    """Write an archive, keeping existing entries with other names."""
     old = members(target) if os.path.exists(target) else {}  # noqa: PTH110
     with zipfile.ZipFile(f"{target}.new", "w") as archive:
         for name, (info, data) in {**old, **entries}.items():
@@ -71,7 +71,7 @@ def write(target: str, entries: dict[str, tuple[zipfile.ZipInfo, bytes]], quiet:
 
 
 def parse(words: list[str]) -> tuple[set[str], list[str], list[str]]:
-    """Return the flags, the archive with the files, and the patterns of what to leave out."""
+    """Return the flags, the archive with the files, and the exclusion patterns."""
     flags: set[str] = set()
     names: list[str] = []
     excluded: list[str] = []
@@ -91,7 +91,7 @@ def parse(words: list[str]) -> tuple[set[str], list[str], list[str]]:
 
 
 def main(words: list[str]) -> int:
-    """Make or extend an archive; return the exit status."""
+    """Create or extend an archive; return the exit status."""
     flags, names, excluded = parse(words)
     archive = names[0] if "." in names[0].rpartition("/")[2] else f"{names[0]}.zip"
     entries = {}
