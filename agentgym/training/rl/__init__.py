@@ -1,7 +1,6 @@
-"""Training models: behaviour cloning, GRPO, learning a world from nothing, and the token rows
-that they learn from.
+"""Model training: behaviour cloning, GRPO, training from scratch, and the token rows they use.
 
-The trainers need the extra `train` and are loaded when they are used.
+The trainers need the extra `train` and are imported on first use.
 """
 
 from __future__ import annotations

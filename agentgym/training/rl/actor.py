@@ -1,4 +1,4 @@
-"""What plays in a training: the model itself, a copy of it, or a sampler elsewhere, in groups of
+"""The player of a training run: the model, a copy of it, or an external sampler, in groups of
 episodes of one instance.
 """
 
@@ -24,12 +24,12 @@ from agentgym.training.rollout.models.local_policy import count_ids
 
 
 class Actor:
-    """Plays with the weights of a model that is trained.
+    """Plays with the weights of the model in training.
 
     Args:
         model: The model.
         tokenizer: Its tokenizer.
-        renderer: Turns chats into its token ids.
+        renderer: Converts chats to token ids.
         source: Plays the episodes.
         config: The options.
         sampler: Samples in place of the model.
@@ -46,13 +46,13 @@ class Actor:
     ) -> None:
         self.model, self.tokenizer, self.renderer = model, tokenizer, renderer
         self.source, self.config, self.sampler = source, config, sampler
-        # Weights that are trained meanwhile cannot sample.
+        # Weights that are being trained cannot sample.
         self._copy = copy.deepcopy(model) if config.ahead and sampler is None else model
         if config.branch:
             source.branches = Branches()
 
     def take_weights(self) -> None:
-        """Sample with the weights as they are now, until this is called again."""
+        """Use the current weights for sampling until the next call."""
         self._sampler().update(self.model, self.tokenizer)
 
     def policy(self, seed: int) -> Policy:
@@ -67,21 +67,21 @@ class Actor:
         )
 
     def _sampler(self) -> Sampler:
-        """Return what samples; the model itself keeps no states from one batch to the next, for
-        their memory is needed to train.
+        """Return the sampler. The model itself keeps no cache between batches, because training
+        needs the memory.
         """
         return self.sampler or TransformersSampler(
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
-        """Play a group of episodes of each seed.
+        """Play a group of episodes for each seed.
 
         Args:
-            policy: Plays them.
+            policy: The policy.
             seeds: The instances.
-            size: The episodes of each.
-            step: The step of the run that they are for.
+            size: Episodes per instance.
+            step: The training step they belong to.
         """
         with autocast(self.model.device, self.config.precision):
             branches = self.source.branches
@@ -99,7 +99,7 @@ class Actor:
 
 
 def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
-    """Return an episode in which each step that is labelled optimal has this much more reward.
+    """Return an episode with an extra reward for each step labelled optimal.
 
     Raises:
         ValueError: Its steps have no labels.
@@ -108,7 +108,7 @@ def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
         return trajectory
     if not any("optimal" in step.info for step in trajectory.steps):
         raise ValueError(
-            f"label_reward is {reward} and the steps of seed {trajectory.seed} have no labels; make "
+            f"label_reward is {reward}, but the steps of seed {trajectory.seed} have no labels; make "
             "the env with labels=True"
         )
     return replace(

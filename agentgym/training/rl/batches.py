@@ -1,4 +1,4 @@
-"""Rows as tensors, with what is learnt from each sampled token, and the output of a model for their
+"""Rows as tensors, the training signal of each sampled token, and the model's output for their
 tokens.
 """
 
@@ -20,15 +20,15 @@ from agentgym.training.rollout.models.sampler import takes_logits_to_keep
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    The sampled tokens of the rows of episodes, read row by row, are those of the steps in their
-    order, into however many rows an edited context has cut them: `tensor[batch.sampled]` is that
-    stream, and `place` is the way back.
+    `tensor[batch.sampled]` lists the sampled tokens of episode rows in step order, however many
+    rows an edited context produced; `place` is its inverse.
 
     Attributes:
         ids: Token ids.
-        attended: 1 where there is a token.
-        sampled: True where the token was sampled.
-        logprobs: Of the sampled tokens under the policy that sampled them, in nats; 0 elsewhere.
+        attended: 1 for tokens, 0 for padding.
+        sampled: True for sampled tokens.
+        logprobs: Log-probabilities of the sampled tokens under the sampling policy, in nats; 0
+            elsewhere.
     """
 
     ids: torch.Tensor
@@ -40,8 +40,8 @@ class Batch:
         """Return some of the rows, without padding that none of them needs.
 
         Args:
-            rows: Their numbers.
-            device: Where the tensors go; None leaves them where they are.
+            rows: Their indices.
+            device: The device of the tensors; None keeps the current one.
         """
         longest = int(self.attended[rows].sum(1).max())
         return replace(
@@ -53,16 +53,12 @@ class Batch:
         )
 
     def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """Return the numbers of all rows, those of like length together, `size` at a time; 0 for
-        all at once.
-        """
+        """Return the indices of all rows in chunks of `size` with similar lengths; 0 for one chunk."""
         order = self.attended.sum(1).argsort(stable=True)
         return torch.split(order, size or len(order))
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
-        """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0
-        elsewhere.
-        """
+        """Return values of the sampled tokens as a tensor of shape (rows, tokens) with 0 elsewhere."""
         device = self.ids.device
         return torch.zeros(self.ids.shape, device=device).masked_scatter(
             self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
@@ -74,16 +70,15 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
     Args:
         items: The rows.
-        pad: The id to pad with.
+        pad: The padding id.
 
     Raises:
-        ValueError: The log-probabilities of a row are not known.
+        ValueError: A row has no log-probabilities.
     """
     longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
         raise ValueError(
-            "a row has no log-probabilities; train on trajectories of a policy that records them "
-            "with its ids"
+            "a row has no log-probabilities; use a policy that records them with its ids"
         )
 
     def padded(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
@@ -101,12 +96,12 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows to learn from.
+    """Rows for training.
 
     Attributes:
         shares: The share of each sampled token in the objective; they sum to 1.
         advantages: The advantage of each sampled token.
-        replies: The number of the reply that each sampled token belongs to.
+        replies: The index of the reply that each sampled token belongs to.
     """
 
     shares: torch.Tensor
@@ -115,7 +110,7 @@ class Experience(Batch):
 
 
 def mean_over_replies(values: torch.Tensor, data: Experience) -> torch.Tensor:
-    """Return the mean over its reply in place of the value of each sampled token."""
+    """Replace each sampled token's value by the mean over its reply."""
     flat = values[data.sampled]
     numbers: Any = data.replies[data.sampled]
     reply = numbers.unique(return_inverse=True)[1]
@@ -131,14 +126,14 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return episodes as rows to learn from.
+    """Return episodes as rows for training.
 
     Args:
         trajectories: The episodes.
-        advantages: Those of all sampled tokens, in order.
+        advantages: The advantages of all sampled tokens, in order.
         weight: As in `GRPOConfig`.
-        pad: The id to pad with.
-        max_new_tokens: The most tokens of a reply, for the weight `constant`.
+        pad: The padding id.
+        max_new_tokens: The maximum reply length in tokens, for the weight `constant`.
     """
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
@@ -168,12 +163,12 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
     """Return the share of one of the equal parts of each episode, so that all parts of all episodes
-    sum to 1; with `constant`, to the mean length of an episode over `most`.
+    sum to 1; with `constant`, to the mean episode length divided by `most`.
 
     Args:
-        lengths: The number of parts (tokens, say) of each episode.
-        weight: `episode`, if each episode counts the same; else each part does.
-        most: The constant that lengths are divided by, for `constant`.
+        lengths: The number of parts (such as tokens) of each episode.
+        weight: `episode` to weigh all episodes equally; otherwise all parts are equal.
+        most: The divisor of lengths for `constant`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -182,20 +177,20 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Repeat each value as often as its length says: from steps to tokens, say."""
+    """Repeat each value as often as its length, for example from steps to tokens."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return experience of an older policy as if it were that of the present one: each advantage
-    with the ratio of the probabilities of its token now and when it was sampled, `cap` at most
-    (truncated importance sampling: Espeholt et al. 2018, section 4.1), and clipping measured from
-    the present probabilities.
+    """Return experience of an older policy, corrected to the current one. Each advantage is
+    multiplied by the ratio of its token's current probability to its probability when sampled, at
+    most `cap` (truncated importance sampling: Espeholt et al. 2018, section 4.1), and clipping is
+    relative to the current probabilities.
 
     Args:
         data: The experience.
-        logprobs: The log-probabilities of the sampled tokens under the present policy.
-        cap: The largest ratio.
+        logprobs: The log-probabilities of the sampled tokens under the current policy.
+        cap: The maximum ratio.
     """
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
@@ -204,12 +199,12 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 where no token was
-    sampled, or none came before.
+    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 at tokens that were not
+    sampled or have no predecessor.
 
     Attributes:
-        logprobs: The log-probability of each sampled token, given those before it, in nats.
-        entropies: Of the distribution that it is from, in nats.
+        logprobs: The log-probability of each sampled token given its predecessors, in nats.
+        entropies: The entropy of each token's distribution, in nats.
     """
 
     logprobs: torch.Tensor
@@ -226,19 +221,19 @@ def predict(
 ) -> Prediction:
     """Run a model on a batch.
 
-    The softmax is over the positions of sampled tokens only, and in float32 whatever the precision
-    of the model.
+    The softmax covers only the positions of sampled tokens, in float32 regardless of the model's
+    precision.
 
     Args:
         model: A causal language model.
-        data: The batch, on the device of the model.
-        temperature: Of the sampling.
-        precision: `fp32`, as the model is, or `bf16` for autocast.
-        entropy_gradient: Let the entropies carry a gradient, which takes more memory.
+        data: The batch, on the model's device.
+        temperature: The sampling temperature.
+        precision: `fp32` for the model's own, or `bf16` for autocast.
+        entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
     """
     sampled_mask = data.sampled[:, 1:]
-    # Logits are large (a row for each position, of the size of the vocabulary), so they are computed
-    # only where a row has a sampled token next.
+    # Logits are large (a vocabulary-sized row per position), so they are computed only where a
+    # sampled token follows.
     places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
     with autocast(data.ids.device, precision):
         out: Any = model(
@@ -268,16 +263,15 @@ def logprobs_of(
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return the context in which a model runs in a precision, with its weights as they are."""
+    """Return the autocast context of a precision; the weights keep their type."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Let a model compute activations again in the backward pass in place of keeping them, with the
-    method that its release of transformers has, and put it into training mode, without which it
-    does not.
+    """Enable gradient checkpointing with the method of the installed transformers release, and put
+    the model into training mode, which checkpointing requires.
     """
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # else nothing is kept behind a frozen first layer
+    model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept
     model.train()

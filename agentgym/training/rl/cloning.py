@@ -1,4 +1,4 @@
-"""Behaviour cloning: a model learns to write what a scripted policy writes."""
+"""Behaviour cloning: a model learns to write the replies of a scripted policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CloningConfig(TrainerConfig):
     """Options of `Cloning`.
 
     Attributes:
-        episodes: Demonstrations in each step; every one is used once.
+        episodes: Demonstrations per step; each is used once.
     """
 
     episodes: EpisodeCount = 64
@@ -33,7 +33,7 @@ class Cloning(Trainer[CloningConfig]):
     step.
 
     Args:
-        teacher: The policy to learn from; it needs no tokens.
+        teacher: The policy to clone; it needs no tokens.
         *args: As in `Trainer`.
         **kwargs: As in `Trainer`.
     """
@@ -43,7 +43,7 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
+        """Yield one update on the mean negative log-likelihood of the teacher's tokens."""
         played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
         items = [row for trajectory in played.episodes for row in rows(trajectory)]
@@ -57,11 +57,11 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """A policy whose replies come with the tokens that a model would have had to sample.
+    """Policy whose replies carry the tokens that a model would have had to sample.
 
     Args:
         policy: Writes the texts.
-        renderer: Of the model that is to learn them.
+        renderer: The renderer of the model in training.
     """
 
     def __init__(self, policy: Policy, renderer: Renderer) -> None:

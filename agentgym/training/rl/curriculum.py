@@ -1,4 +1,4 @@
-"""Curricula: which tasks a step of training takes, from how far the run is and how it went."""
+"""Curricula: select the tasks of a training step from the run's progress and success."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from agentgym.training.rollout.mixture import mixture
 
 
 class Curriculum(Protocol):
-    """Chooses the env of each step of a training."""
+    """Selects the env of each training step."""
 
     def env(self, progress: float) -> EnvSpec:
-        """Return the env of a step; `progress` is the share of the steps that are done."""
+        """Return the env of a step; `progress` is the completed share of all steps."""
 
     def record(self, success: float) -> None:
-        """Take the share of episodes of the step that were solved."""
+        """Record the share of solved episodes of the step."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that the choices to come depend on, as plain data."""
+        """Return the state that future choices depend on, as plain data."""
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state."""
+        """Restore a state."""
 
 
 class HorizonCurriculum:
-    """Goes on to the next, longer tasks when the present ones are solved often enough.
+    """Moves on to longer tasks once the current ones are solved often enough.
 
     Args:
         stages: The envs of each stage, short tasks first.
-        threshold: The share of solved episodes of a step from which on the next stage begins.
+        threshold: The share of solved episodes in a step that starts the next stage.
 
     Attributes:
-        stage: The number of the present stage.
+        stage: The index of the current stage.
     """
 
     def __init__(self, stages: Sequence[Sequence[EnvSpec]], threshold: float = 0.8) -> None:
@@ -46,11 +46,11 @@ class HorizonCurriculum:
         self.threshold, self.stage = threshold, 0
 
     def env(self, progress: float) -> EnvSpec:
-        """Return the env of the present stage."""
+        """Return the env of the current stage."""
         return self._envs[self.stage]
 
     def record(self, success: float) -> None:
-        """Go on to the next stage if this one is solved often enough."""
+        """Move to the next stage if this one is solved often enough."""
         if success >= self.threshold and self.stage + 1 < len(self._envs):
             self.stage += 1
 
@@ -59,22 +59,22 @@ class HorizonCurriculum:
         return {"stage": self.stage}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a stage."""
+        """Restore a stage."""
         self.stage = state["stage"]
 
 
 class HintCurriculum:
-    """Takes hints away: the share of episodes with them falls linearly from 1 at the beginning to 0
-    at `until`. All episodes of an instance have them, or none.
+    """Removes hints: the share of episodes with hints falls linearly from 1 at the start to 0 at
+    `until`. All episodes of an instance have them, or none.
 
     Args:
         hinted: The envs with hints.
         bare: The envs without.
-        until: The share of the steps after which there are no hints.
+        until: The share of steps after which there are no hints.
     """
 
     parts = 100
-    """The share of hints is rounded to this many parts: a mixture has a spec for each."""
+    """The share of hints is rounded to this many parts, because a mixture has one spec per part."""
 
     def __init__(
         self, hinted: Sequence[EnvSpec], bare: Sequence[EnvSpec], until: float = 0.5
@@ -83,20 +83,20 @@ class HintCurriculum:
         self._hinted, self._bare, self.until = mixture(hinted), mixture(bare), until
 
     def env(self, progress: float) -> EnvSpec:
-        """Return the mixture of hinted and bare episodes at this moment."""
+        """Return the current mixture of hinted and bare episodes."""
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
-        # Seeds count up, so the two kinds are spread evenly over them in place of in two blocks.
+        # Seeds count up, so the two kinds alternate evenly instead of forming two blocks.
         kinds = [
             (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
         ]
         return mixture([self._hinted if with_hints else self._bare for with_hints in kinds])
 
     def record(self, success: float) -> None:
-        """Do nothing: the hints go with time."""
+        """Do nothing: only progress matters."""
 
     def state(self) -> dict[str, Any]:
-        """Return nothing: it depends on the progress alone."""
+        """Return an empty state: only progress matters."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""The episodes of a training run: played on seeds of its own, from their beginning or from the middle
-of others, with the figures that its log gets.
+"""The episodes of a training run: played on reserved seeds, from their start or from the middle of
+others, with the figures for its log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentgym.training.rollout import Collector, EnvLike, Trajectory
 from agentgym.training.rollout.engines.base import MakeEnv, factory_of
 
 TRAIN_SEED = 10_000_000
-"""Training takes seeds from here on; evaluation takes those from 0."""
+"""First training seed; evaluation uses the seeds from 0."""
 
 
 _Env = gymnasium.Env[Any, Any]
@@ -30,12 +30,12 @@ _Env = gymnasium.Env[Any, Any]
 
 @dataclass
 class EpisodeBatch:
-    """Episodes that were played.
+    """Completed episodes.
 
     Attributes:
-        episodes: Those that were played to their end.
-        figures: Figures of each round in which some were played.
-        lost: Seeds and causes of the failures.
+        episodes: The episodes played to their end.
+        figures: The figures of each round of play.
+        lost: Seeds and causes of failures.
     """
 
     episodes: list[Trajectory] = field(default_factory=list)
@@ -43,13 +43,13 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add a round, of whose episodes some may be left out or cut."""
+        """Add a round; some of its episodes may be omitted or cut."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as plain data, for a checkpoint."""
+        """Return the batch as plain data for a checkpoint."""
         return {
             "episodes": [trajectory.to_json() for trajectory in self.episodes],
             "figures": self.figures,
@@ -58,7 +58,7 @@ class EpisodeBatch:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpisodeBatch:
-        """Return what `to_state` has written."""
+        """Parse the output of `to_state`."""
         return cls(
             [Trajectory.from_json(line) for line in state["episodes"]],
             state["figures"],
@@ -71,9 +71,9 @@ class BranchPoint:
     """An episode before one of its steps.
 
     Attributes:
-        step: The number of the step.
-        chat: The chat that the policy is shown there.
-        env: A copy of the env at this point; None before the first step, where a reset leads.
+        step: The index of the step.
+        chat: The observation before the step.
+        env: A copy of the env at this point; None before the first step, which a reset reaches.
     """
 
     step: int
@@ -83,13 +83,13 @@ class BranchPoint:
 
 @dataclass
 class Branches:
-    """Points of the episodes that were played, one for each seed, and whether new episodes go on
-    from there. Each step of an episode is as likely as any other; about log(steps) copies are made
-    to draw one without knowing how many there are going to be.
+    """Points in past episodes, one per seed, and whether new episodes start from them. Each step of
+    an episode is equally likely. Drawing one without knowing the number of steps takes about
+    log(steps) copies.
 
     Attributes:
         points: The point of each seed.
-        open: True while episodes go on from the points; else they begin at the beginning, and
+        open: True while episodes start from the points; otherwise they start at the beginning and
             points are drawn from them.
     """
 
@@ -97,22 +97,22 @@ class Branches:
     open: bool = False
 
     def factory(self, env: EnvLike) -> MakeEnv:
-        """Return a function that makes envs which draw points, and go on from them."""
+        """Return a function that makes envs which draw points and start from them."""
         make_env = factory_of(env)
         return lambda: _BranchingEnv(make_env(), self)
 
     def cut(self, trajectory: Trajectory) -> Trajectory:
-        """Return an episode from the point of its seed on, as those that go on from there are
-        recorded: the first prompt holds all that came before.
+        """Return an episode from its seed's point on, in the form of a branched episode: the first
+        prompt contains everything before it.
         """
         return replace(trajectory, steps=trajectory.steps[self.points[trajectory.seed].step :])
 
 
 class _BranchingEnv(gymnasium.Env[Any, Any]):
-    """Env that draws points of its episodes, or goes on from them.
+    """Env that draws points of its episodes, or starts from them.
 
     Args:
-        env: The env that is played.
+        env: The inner env.
         branches: The points.
     """
 
@@ -129,7 +129,7 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, or go on from the point of its seed."""
+        """Start an episode, or continue from its seed's point."""
         self._env, self._step = self._begun, 0
         self._seed = 0 if seed is None else seed
         point = self._branches.points.get(self._seed) if self._branches.open else None
@@ -147,8 +147,8 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         chat, reward, terminated, truncated, info = self._env.step(action)
         self._step += 1
         may_branch = not (self._branches.open or terminated or truncated)
-        # The n-th point takes the place of the one before with probability 1/n, so that each of
-        # them stays with the same probability (reservoir sampling).
+        # The n-th point replaces the previous one with probability 1/n, so all are equally likely
+        # to remain (reservoir sampling).
         if may_branch and self._draw.integers(self._step + 1) == 0:
             self._branches.points[self._seed] = BranchPoint(self._step, chat, clone(self._env))
         return chat, reward, terminated, truncated, info
@@ -163,13 +163,13 @@ class EpisodeSource:
     """Plays the episodes of a run.
 
     Args:
-        env: An id, a spec or a function that makes an env with a spec.
+        env: An id, a spec, or a function that makes an env with a spec.
         config: The options of the run.
-        curriculum: Chooses the env of each step in place of `env`.
+        curriculum: Selects the env of each step in place of `env`.
 
     Attributes:
         next_seed: The seed of the next instance.
-        branches: Points in the middle of episodes from which others go on, if that is asked for.
+        branches: The branch points, if the options request them.
     """
 
     def __init__(
@@ -181,23 +181,23 @@ class EpisodeSource:
         self._collector: Collector | None = None
 
     def seeds(self, count: int) -> range:
-        """Return seeds of episodes that no earlier step has had."""
+        """Return seeds that no earlier step has used."""
         start = self.next_seed
         self.next_seed += count
-        if self._collector is not None:  # the next step will most likely ask for as many
+        if self._collector is not None:  # the next step probably needs as many
             self._collector.prefetch(range(self.next_seed, self.next_seed + count))
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play episodes; failures are left out, counted and named.
+        """Play episodes. Failures are omitted, counted and listed.
 
         Args:
-            policy: Replies to chats.
+            policy: The policy.
             seeds: Each is played once.
-            step: The step of the run that they are for.
+            step: The training step they belong to.
 
         Raises:
-            RuntimeError: All have failed.
+            RuntimeError: All episodes failed.
         """
         collector = self._open(step)
         begun_again = collector.retried
@@ -220,7 +220,7 @@ class EpisodeSource:
 
     @property
     def _goes_on(self) -> bool:
-        """Return whether episodes go on from others, in the env that these were played in."""
+        """Return whether episodes branch from others in the env in which those were played."""
         return self.branches is not None and self.branches.open
 
     def _open(self, step: int) -> Collector:
@@ -241,7 +241,7 @@ class EpisodeSource:
         return self._collector
 
     def close(self) -> None:
-        """Close the collector; it is opened again when it is needed."""
+        """Close the collector, which reopens on demand."""
         if self._collector is not None:
             self._collector.close()
             self._collector = None

@@ -1,5 +1,5 @@
 """Fine-tuning a language model: cloning of a scripted teacher, then GRPO, with evaluations before,
-within and after.
+during and after.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from agentgym.training.rollout.models.pretrained import (
 )
 
 BASE, HANDOVER = "base", "handover"
+# # Usual learning rates of full training and of adapters for models of this size.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
-"""Learning rates of all weights and of adapters, as they are usual for models of this size."""
+# # Trial demonstrations of the teacher; one that fails them all would teach failing.
 _DEMONSTRATIONS = 24
-"""Demonstrations that the teacher is tried with: one that fails them all teaches failing."""
 
 
 class FineTuning(PhasedRun[FineTuneConfig]):
-    """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint
-    and episode.
+    """One run in a folder. Restarted in the same folder, it resumes from its last checkpoint and
+    episode.
 
     Args:
         config: The options.
-        out: The folder: settings, the learning curve, a folder of metrics and checkpoints for each
-            phase, the evaluations `before` and `after`, at last the model or its adapter. The
-            weights of a GGUF file are written to `base` as a folder of transformers.
+        out: The folder: settings, the learning curve, metrics and checkpoints of each phase, the
+            evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are
+            written to `base` as a transformers folder.
 
     Attributes:
-        device: Where the model is.
+        device: The model's device.
         curve: The learning curve.
 
     Raises:
-        ValueError: The folder holds another run, or there is no such model or device.
-        DamagedFileError: Its settings or its curve cannot be read.
-        RunLockedError: Somebody else writes to the folder.
+        ValueError: The folder contains another run, or the model or device does not exist.
+        DamagedFileError: Its settings or its curve are unreadable.
+        RunLockedError: Another process writes to the folder.
         OSError: The folder cannot be written.
     """
 
@@ -74,7 +74,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         super().__init__(config, out)
 
     def describe(self) -> str:
-        """Return a line on where and how the model is trained."""
+        """Return a line about the model's device, precision and trained weights."""
         config = self.config
         trained = f"adapters of rank {config.lora}" if config.lora else "all weights"
         dequantised = "; weights dequantised from GGUF" if self.source.file else ""
@@ -103,7 +103,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         self._evaluate("after", policy, self.out, on_progress)
 
     def _load(self) -> tuple[Any, Any, Path]:
-        """Return the model as it was before, its tokenizer and its folder."""
+        """Return the untrained model, its tokenizer and its folder."""
         source, base = self.source, self.out / BASE
         if source.file and (base / MODEL).is_file():
             source = ModelSource(base)
@@ -125,7 +125,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         )
 
     def _try_teacher(self) -> None:
-        """Write the point of the teacher, if it has to teach and the curve has none."""
+        """Add the teacher's point to the curve if cloning needs it and it is missing."""
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
@@ -137,15 +137,15 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         if not share:
             raise ValueError(
                 f"the teacher {config.teacher!r} solves none of {_DEMONSTRATIONS} tasks of these "
-                "settings, so there is nothing to clone; change the world's options or the context"
+                "settings, so cloning it is pointless; change the world's options or the context"
             )
         self.curve.add(Point("teacher", 0, 0, 0.0, share, None, _DEMONSTRATIONS))
 
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        """Yield the phases with their trainers and the episodes of a step, each when the one before
-        has ended: its checkpoint is what the next begins with.
+        """Yield each phase with its trainer and episodes per step after the previous one ended,
+        because it starts from its checkpoint.
         """
         config = self.config
         env = mixture(config.training_specs(config.cells()))

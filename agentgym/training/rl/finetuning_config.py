@@ -1,4 +1,4 @@
-"""Options of a fine-tuning."""
+"""Options of fine-tuning."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
 
 ITSELF, VLLM = "transformers", "vllm"
-_OURS = {"model": "of the model that is trained", "seed": "--seed", "enable_lora": "--lora"}
-"""Options of vLLM that follow from those of the training, with what they follow from."""
+# # vLLM options that follow from training options.
+_OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Rate = Annotated[float, Field(gt=0.0, le=10.0)]
@@ -29,44 +29,45 @@ Rate = Annotated[float, Field(gt=0.0, le=10.0)]
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuneConfig(TaskConfig):
-    """Options of `FineTuning`. Training and evaluation take instances of different splits.
+    """Options of `FineTuning`. Training and evaluation use instances of different splits.
 
     Attributes:
-        model: A folder of transformers, a GGUF file, or `smollm2`.
-        lora: The rank of adapters (LoRA), which alone are trained; 0 to train all weights.
-        method: `clone`, `grpo`, or `both`, one after the other.
-        clone_steps: Steps of cloning.
-        demonstrations: Episodes in a step of cloning.
-        rl_steps: Steps of GRPO.
-        groups: Instances in a step of GRPO.
-        group_size: Episodes of each.
-        branch: Begin the episodes of a group in the middle of one; see `GRPOConfig`.
-        ahead: Play the next episodes while these are trained on; see `GRPOConfig`.
+        model: A transformers folder, a GGUF file, or `smollm2`.
+        lora: The rank of LoRA adapters, which are then the only trained weights; 0 to train all.
+        method: `clone`, `grpo`, or `both` in this order.
+        clone_steps: Cloning steps.
+        demonstrations: Episodes per cloning step.
+        rl_steps: GRPO steps.
+        groups: Instances per GRPO step.
+        group_size: Episodes per instance.
+        branch: Start a group's episodes in the middle of one; see `GRPOConfig`.
+        ahead: Play the next episodes during training; see `GRPOConfig`.
         importance_cap: Correct for samples of other weights, up to this ratio; see `GRPOConfig`.
-        resample: Rounds in which instances without a difference are replaced; see `GRPOConfig`.
+        resample: Rounds that replace instances without a difference; see `GRPOConfig`.
         label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
-        level: The unit that has an advantage in GRPO, `episode` or `turn`.
-        curriculum: The tasks of GRPO: `none`, all in turn; `horizons`, a longer one when this one is
-            solved often enough; or `hints`, from the last arm to the first, whose share grows.
+        level: The unit of advantages in GRPO, `episode` or `turn`.
+        curriculum: The tasks of GRPO: `none` for all in turn; `horizons` for longer ones once the
+            current ones are solved often enough; or `hints` for a shift from the last arm to the
+            first.
         threshold: The share of solved episodes that ends a horizon of the curriculum.
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
-        micro_batch: Rows that go through the model at a time, when it is trained.
-        gradient_checkpointing: Compute activations twice in place of keeping them.
-        evaluations: Evaluations within each of the two phases, each with a checkpoint.
+        micro_batch: Rows per forward pass in training.
+        gradient_checkpointing: Recompute activations instead of storing them.
+        evaluations: Evaluations within each phase, each with a checkpoint.
         curve_episodes: Episodes of such an evaluation, in the first arm and context.
-        eval_arms: Arms of the evaluations before and after; None for those of the training.
-        eval_horizons: Horizons of these; None for those of the training.
-        episodes: Episodes of each of their cells; 0 for no such evaluation.
+        eval_arms: Arms of the evaluations before and after; None for the training arms.
+        eval_horizons: Their horizons; None for the training horizons.
+        episodes: Episodes per cell of these evaluations; 0 to skip them.
         device: As in `ModelOptions`.
-        dtype: As in `ModelOptions`; by default weights that are trained are `float32`.
-        max_new_tokens: The most tokens of a reply.
-        batch_size: The most episodes that are played at once.
-        template: Variables of the chat template, such as `enable_thinking`.
-        sampler: What samples in GRPO: `transformers`, the model itself; `vllm`; or the address of a
+        dtype: As in `ModelOptions`; weights in training default to `float32`.
+        max_new_tokens: The maximum reply length in tokens.
+        batch_size: The maximum number of concurrent episodes.
+        template: Chat template variables, such as `enable_thinking`.
+        sampler: The GRPO sampler: `transformers` for the model itself, `vllm`, or the address of a
             server that takes and returns token ids, such as `http://127.0.0.1:8000/v1`.
         sampler_options: Options of `vllm.LLM`, or of `SamplingServerConfig`.
-        tensorboard: Log for TensorBoard too.
+        tensorboard: Log to TensorBoard too.
     """
 
     model: str = "smollm2"
@@ -105,34 +106,34 @@ class FineTuneConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ablation(PolicyConfig())  # which checks its arms and horizons
+        self.ablation(PolicyConfig())  # checks its arms and horizons
         self.training_specs(self.cells())
         if self.method != "grpo":
             self.make_teacher()
         if self.sampler != ITSELF and self.method == "clone":
             raise ValueError(
-                f"sampler={self.sampler!r} is for GRPO, and cloning samples nothing; choose the "
+                f"sampler={self.sampler!r} requires GRPO, because cloning does not sample; choose the "
                 "method grpo or both"
             )
         self._check_sampler()
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
-                f"the curriculum hints goes from the last arm to the first, got {list(self.arms)}; "
+                f"the curriculum hints shifts from the last arm to the first, got {list(self.arms)}; "
                 "give two arms, such as none,P"
             )
 
     def _check_sampler(self) -> None:
-        """Raise `ValueError` if there is no such sampler, or an option of it is not right, as far
-        as that is known without starting it.
+        """Raise `ValueError` if the sampler does not exist or an option is invalid, as far as known
+        without starting it.
         """
         name, options = self.sampler, self.sampler_options
         if name == ITSELF and options:
             raise ValueError(
-                f"sampler_options are for another sampler than {ITSELF}, got {sorted(options)}; "
+                f"sampler_options require a sampler other than {ITSELF}, got {sorted(options)}; "
                 "name it"
             )
         if name == VLLM and (ours := [option for option in options if option in _OURS]):
-            raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; leave it out")
+            raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; omit it")
         if name in (ITSELF, VLLM):
             return
         if not name.startswith(("http://", "https://")):
@@ -143,7 +144,7 @@ class FineTuneConfig(TaskConfig):
         _server_config(name, options, Path())
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """Return the specs of envs for the training, whose instances no evaluation has."""
+        """Return the specs of the training envs, whose instances no evaluation uses."""
         return self.specs(cells, split="train", labels=self.label_reward > 0)
 
     def make_curriculum(self) -> Curriculum | None:
@@ -160,11 +161,11 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return what samples in GRPO in place of the model itself; None if that does.
+        """Return the GRPO sampler; None for the model itself.
 
         Args:
-            model: The folder of the model as it was before.
-            handover: Where the weights of the training are handed over.
+            model: The folder of the untrained model.
+            handover: The path for passing the training weights.
 
         Raises:
             MissingExtraError: A package is missing.
@@ -198,7 +199,7 @@ class FineTuneConfig(TaskConfig):
         )
 
     def options_of_model(self) -> ModelOptions:
-        """Return the options with which the model plays in the evaluations."""
+        """Return the model's options in the evaluations."""
         return ModelOptions(
             device=self.device,
             dtype=self.dtype,
@@ -218,7 +219,7 @@ def _server_config(url: str, options: Mapping[str, Any], model: Path) -> Any:
         )
     if "context" not in options:
         raise ValueError(
-            "a server needs the option context, the most tokens of a prompt and its reply, as it was "
-            "started with (--max-model-len)"
+            "a server needs the option context, the maximum length of a prompt and its reply as "
+            "set on the server (--max-model-len)"
         )
     return SamplingServerConfig(**{"model": str(model), **options, "base_url": url})

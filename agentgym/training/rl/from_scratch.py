@@ -1,5 +1,5 @@
-"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement
-learning fixes what it copied.
+"""Train from scratch: a small transformer clones an imperfect teacher, and reinforcement learning
+corrects its errors.
 """
 
 from __future__ import annotations
@@ -32,35 +32,32 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
+# # Demonstrations for building the tokenizer. Their seeds end where the training seeds start.
 _TEXTS = 300
-"""Demonstrations that the tokenizer is made from.
-
-Their seeds end where those of the training begin.
-"""
+# # Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8
-"""Episodes of a step of cloning; of an instance in a step of GRPO."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnConfig(TaskConfig):
-    """Options of `Learning`. The defaults are the run whose figures docs/training.md shows.
+    """Options of `Learning`. The defaults reproduce the run in docs/training.md.
 
-    The model is evaluated in the first arm. It learns to read the hints of the others, and to live
-    with all contexts but the first, once it can do without.
+    The model is evaluated in the first arm. It learns the other arms' hints and the other contexts
+    after it solves the task without them.
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.
-        hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if
-            there is but one of each.
-        rl_steps: Steps of GRPO after that, in all arms and contexts in turn.
-        groups: Instances of a step of GRPO, each with eight episodes.
-        evaluations: Evaluations of the model, each with a checkpoint, in each of the three phases.
-        episodes: Held-out episodes of an evaluation.
+        hint_steps: Further cloning steps in all arms and contexts in turn; none if there is only
+            one of each.
+        rl_steps: Further GRPO steps in all arms and contexts in turn.
+        groups: Instances per GRPO step, each with eight episodes.
+        evaluations: Evaluations in each of the three phases, each with a checkpoint.
+        episodes: Held-out episodes per evaluation.
         width: The width of the transformer.
-        layers: Its layers.
-        heads: Its attention heads.
-        context: The most tokens of a prompt and its reply.
-        max_new_tokens: The most tokens of a reply.
+        layers: Its number of layers.
+        heads: Its number of attention heads.
+        context: The maximum length of a prompt and its reply in tokens.
+        max_new_tokens: The maximum reply length in tokens.
     """
 
     teacher: str = "thinking:p=0.2"
@@ -86,17 +83,17 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint.
+    """One run in a folder. Restarted in the same folder, it resumes from its last checkpoint.
 
     Args:
         config: The options.
-        out: The folder: settings, `curve.jsonl`, a folder of metrics and checkpoints for each
-            phase, at last the model.
+        out: The folder: settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
+            the model.
 
     Raises:
-        ValueError: The folder holds another run.
-        DamagedFileError: Its settings or its curve cannot be read.
-        RunLockedError: Somebody else writes to the folder.
+        ValueError: The folder contains another run.
+        DamagedFileError: Its settings or its curve are unreadable.
+        RunLockedError: Another process writes to the folder.
         OSError: The folder cannot be written.
     """
 
@@ -154,8 +151,8 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # Read back even if it was just made: one that was read is written with other settings, and
-        # a run that was stopped has to end as one that was not.
+        # Reload a newly built tokenizer too: a loaded one is saved with other settings, and a
+        # resumed run must end like an uninterrupted one.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:
@@ -188,9 +185,7 @@ class Learning(PhasedRun[LearnConfig]):
         )
 
     def _begin(self) -> None:
-        """Evaluate chance, the teacher and the untrained model, unless the curve has them
-        already.
-        """
+        """Evaluate chance, the teacher and the untrained model, unless the curve contains them."""
         if self.curve.last("cloning"):
             return
         self.curve.truncate_after("chance", -1)
@@ -203,7 +198,7 @@ class Learning(PhasedRun[LearnConfig]):
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
     def _both(self) -> tuple[float, float, int]:
-        """Return the success of the model, greedy and as it samples; the trials are not recorded."""
+        """Return the model's success, greedy and sampled; trials are not recorded."""
         greedy, sampled = (self._evaluate(self._policy(temperature=t)) for t in (0.0, 1.0))
         return greedy, sampled, 0
 

@@ -1,9 +1,9 @@
-"""GRPO, to be read from top to bottom: the loop (play groups of episodes, compare them, learn), the
-loss, the advantages.
+"""GRPO, written to be read from top to bottom: the loop (play groups of episodes, compare, learn),
+the loss, the advantages.
 
-Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its relatives
-as options (`trainer_config`). Imported are the episodes (`actor`, `episodes`), the rows in which their
-tokens are trained (`batches`), and the optimiser with its log and checkpoints (`trainer`).
+Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its variants
+as options (`trainer_config`). The episodes (`actor`, `episodes`), their training rows (`batches`),
+and the optimiser with its log and checkpoints (`trainer`) are imported.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
 from agentgym.training.rollout.models.pretrained import has_adapter
 
+# # Smaller deviations are rounding errors: the rewards are equal and teach nothing.
 _TINY = 1e-6
-"""A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them.
-"""
 
 
 class GRPO(Trainer[GRPOConfig]):
-    """Trains on what the model itself has sampled. All tokens of a reply have its advantage.
+    """Trains on the model's own samples. All tokens of a reply share its advantage.
 
     Args:
         *args: As in `Trainer`.
-        sampler: Samples in place of the model itself: vLLM, or a server, which gets the weights
+        sampler: Samples in place of the model: vLLM or a server, which receives the weights
             before each batch of episodes.
         **kwargs: As in `Trainer`.
     """
@@ -60,8 +59,8 @@ class GRPO(Trainer[GRPOConfig]):
         )
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return a copy of the model as it is at the start, if the divergence from it has a weight;
-        without its adapters, a model that has some is that reference.
+        """Return a copy of the initial model if the divergence from it has a weight. For a model
+        with adapters, the reference is the model without them.
         """
         if not self.config.kl or has_adapter(self.model):
             return {}
@@ -70,9 +69,7 @@ class GRPO(Trainer[GRPOConfig]):
     # The loop.
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Play groups of episodes, compare them, learn; where all episodes are equal, there is no
-        update.
-        """
+        """Play groups of episodes, compare them and learn; equal episodes cause no update."""
         played = self._ahead
         self.records.mean(lag=float(played is not None))
         if played is None:
@@ -89,7 +86,7 @@ class GRPO(Trainer[GRPOConfig]):
                 self._ahead = following.result()
 
     def play_groups(self, step: int) -> EpisodeBatch:
-        """Play groups, and others in place of those without a difference, if `resample` says so."""
+        """Play groups; with `resample`, replace those without a difference."""
         config = self.config
         policy, kept = self.actor.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
@@ -110,7 +107,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates from some episodes: those of all epochs, each on a minibatch."""
+        """Yield the updates of all epochs from some episodes, each on a minibatch."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
@@ -127,7 +124,7 @@ class GRPO(Trainer[GRPOConfig]):
         yield from self.optimise(data)
 
     def advantages(self, played: Sequence[Trajectory]) -> list[tuple[float, ...]]:
-        """Return the advantage of each step of each episode, with the rewards of its labels."""
+        """Return the advantage of each step of each episode, including label rewards."""
         config = self.config
         rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
         return advantages(rewarded, config.baseline, config.level, config.gamma)
@@ -147,9 +144,9 @@ class GRPO(Trainer[GRPOConfig]):
 
         Args:
             data: A minibatch.
-            scale: Makes its loss that of all rows, on average: shares are those of all.
+            scale: Scales its loss to the expected loss of all rows, because shares refer to all rows.
             fresh: True while no update has changed the model, whose log-probabilities should then
-                be those of the sampler.
+                match the sampler's.
         """
         for chunk in data.chunks(self.config.micro_batch):
             part = data.take(chunk, self.model.device)
@@ -177,7 +174,7 @@ class GRPO(Trainer[GRPOConfig]):
 
         Args:
             data: Some rows.
-            prediction: The output of the model for them.
+            prediction: The model's output for them.
         """
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
@@ -198,7 +195,7 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.track_max(ratio_max=moved)
         if config.kl:
             apart = self._reference_logprobs(data) - prediction.logprobs
-            # Never negative, little variance: k3 of joschu.net/blog/kl-approx.html.
+            # Never negative, low variance: k3 of joschu.net/blog/kl-approx.html.
             divergence = apart.exp() - 1 - apart
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
@@ -215,7 +212,9 @@ class GRPO(Trainer[GRPOConfig]):
 
     @torch.no_grad()
     def _corrected(self, data: Experience, cap: float) -> Experience:
-        """Return experience of a sampler that is not the model, corrected for the difference."""
+        """Return the experience of an external sampler, corrected for its difference from the
+        model.
+        """
         logprobs = torch.zeros_like(data.logprobs)
         for chunk in data.chunks(self.config.micro_batch):
             part = self.predict(data.take(chunk, self.model.device)).logprobs.cpu()
@@ -224,14 +223,14 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
         return corrected(data, logprobs, cap)
 
-    # What a checkpoint has beside the weights.
+    # Checkpoint contents in addition to the weights.
 
     def state(self) -> dict[str, Any]:
-        """Return all that the rest of the training depends on."""
+        """Return the state that the rest of the training depends on."""
         return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state."""
+        """Restore a state."""
         super().load(state)
         self._ahead = EpisodeBatch.from_state(state["ahead"]) if "ahead" in state else None
 
@@ -247,13 +246,12 @@ def advantages(
 ) -> list[tuple[float, ...]]:
     """Return the advantage of each step of each episode.
 
-    At the level of the episode, what is compared is its reward, and its group are the episodes of
-    its seed. At the level of the turn, what is compared is the return from step k on, `sum(gamma **
-    (j - k) * reward[j] for j >= k)`, and its group are the returns from step k on of those episodes
-    of its seed that have a step k: one that was over by then had no choice to make there and is not
-    compared. So the first turns are compared among all, and a turn that only one episode has
-    reached gets 0. Steps are counted from the first reply; a summary that an env asked for is a
-    step as any other.
+    At the episode level, rewards are compared within the episodes of a seed. At the turn level, the
+    returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared within the
+    episodes of a seed that have a step k; an episode that was over by then made no choice there.
+    The first turns are thus compared among all episodes, and a turn that only one episode reached
+    gets 0. Steps are counted from the first reply; a summary requested by an env is a step like any
+    other.
 
     `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
     (`Trajectory.own_rewards`) and is compared with itself.
@@ -275,16 +273,15 @@ def advantages(
     ]
 
 
+# # The unit of an advantage and its comparison group: the seed (0 if irrelevant), the agent, and
+# the turn (0 for the whole episode).
 _Unit = tuple[int, str, int]
-"""What has an advantage, and is compared with its like: the seed, or 0 if it does not matter; an agent;
-and the number of its turn, or 0 for its whole episode.
-"""
 
 
 def _compared(
     trajectory: Trajectory, baseline: str, level: str, gamma: float
 ) -> tuple[list[_Unit], dict[_Unit, float]]:
-    """Return the unit that each step belongs to, and the value of each unit."""
+    """Return each step's unit, and each unit's value."""
     seed = 0 if baseline == "reinforce" else trajectory.seed
     rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
     units: dict[int, _Unit] = {}
@@ -301,13 +298,13 @@ def _compared(
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return the discounted sum of the rewards from each on."""
+    """Return the discounted sum of the rewards from each step on."""
     backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
     return list(backwards)[:0:-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
-    """Return how far a value is above those of its group, of which it is one itself."""
+    """Return a value's distance from its group, which includes it."""
     centre = fmean(group)
     if baseline in ("mean", "reinforce") or len(group) == 1:
         return value - centre

@@ -1,5 +1,5 @@
-"""Runs that train a model in phases, and their learning curve: success on held-out episodes, in a
-file that grows with the run.
+"""Training runs in phases, and their learning curve: success on held-out episodes in a growing
+file.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 CURVE = "curve.jsonl"
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
-"""The subjects of a point: random legal play, the teacher, or the model in one of its phases, in
-the order of a run.
+"""Subjects of a point in the order of a run: random legal play, the teacher, or the model in one of
+its phases.
 """
 
 _BANDS = {
@@ -53,12 +53,11 @@ class Point:
     Attributes:
         phase: One of `PHASES`.
         step: The step of the phase.
-        episodes: Episodes trained on so far, in all phases.
-        seconds: Processor time of the training so far, without evaluations.
-        greedy: The share of held-out episodes that the most probable tokens solve.
-        sampled: The share that is solved when tokens are sampled at temperature 1; None if that was
-            not tried.
-        trials: The number of held-out episodes; 0 if it was not recorded.
+        episodes: Training episodes so far, over all phases.
+        seconds: CPU seconds of training so far, without evaluations.
+        greedy: The share of held-out episodes solved by greedy decoding.
+        sampled: The share solved by sampling at temperature 1; None if not measured.
+        trials: The number of held-out episodes; 0 if not recorded.
     """
 
     phase: str
@@ -74,13 +73,13 @@ class Curve:
     """The points of a run.
 
     Args:
-        path: A file with a JSON line for each point; it need not exist.
+        path: A JSONL file with one point per line; it need not exist.
 
     Attributes:
-        points: In the order in which they were added.
+        points: The points in the order of addition.
 
     Raises:
-        DamagedFileError: A line before the last cannot be read.
+        DamagedFileError: A line before the last is unreadable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -93,18 +92,18 @@ class Curve:
             PHASES.index(point.phase)
         except (RecursionError, TypeError, ValueError) as error:
             raise DamagedFileError(
-                self.path, f"it is no point of a curve ({error!r})", number
+                self.path, f"it is not a point of a curve ({error!r})", number
             ) from None
         return point
 
     def add(self, point: Point) -> None:
-        """Write a point."""
+        """Append a point."""
         self.points.append(point)
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop what lies beyond a step of a phase, and an unfinished line: a run that goes on from
-        there makes it again.
+        """Drop everything after a step of a phase, and an unfinished line; a resumed run produces
+        them again.
         """
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
@@ -116,13 +115,13 @@ class Curve:
 
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with a phase, its step and how many it has."""
+"""Called with a phase, its step and its number of steps."""
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
 
 class PhasedRun(Generic[ConfigT]):
-    """Run in a folder that trains a model in phases, each evaluated into one learning curve. A
-    subclass names its settings, and fills `_run`.
+    """Run in a folder that trains a model in phases and evaluates each into one learning curve. A
+    subclass names its settings and implements `_run`.
 
     Args:
         config: The options.
@@ -130,13 +129,13 @@ class PhasedRun(Generic[ConfigT]):
 
     Attributes:
         curve: The learning curve.
-        settings: The name of the file of the options.
+        settings: The file name of the options.
         config_type: The class of the options.
 
     Raises:
-        ValueError: The folder holds another run.
-        DamagedFileError: Its settings or its curve cannot be read.
-        RunLockedError: Somebody else writes to the folder.
+        ValueError: The folder contains another run.
+        DamagedFileError: Its settings or its curve are unreadable.
+        RunLockedError: Another process writes to the folder.
         OSError: The folder cannot be written.
     """
 
@@ -151,25 +150,26 @@ class PhasedRun(Generic[ConfigT]):
 
     @classmethod
     def load_settings(cls, out: Path) -> dict[str, Any] | None:
-        """Return the settings of a run as JSON-able data; None if there are none.
+        """Return a run's settings as plain data; None if there are none.
 
         Raises:
-            DamagedFileError: They cannot be read.
+            DamagedFileError: They are unreadable.
         """
         return read_settings(out / cls.settings, _plain(cls.config_type()))
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Train to the end, and save the model. Nobody else can write to the folder meanwhile.
+        """Train to the end and save the model. Other processes cannot write to the folder
+        meanwhile.
 
         Args:
-            on_progress: Called with the phase, its step and how many it has.
+            on_progress: Called with the phase, its step and its number of steps.
 
         Returns:
             The learning curve.
 
         Raises:
-            RunLockedError: Somebody else writes to the folder.
-            DamagedFileError: A checkpoint or a log cannot be read.
+            RunLockedError: Another process writes to the folder.
+            DamagedFileError: A checkpoint or a log is unreadable.
             ValueError: The teacher solves no task, or an extra is missing.
             OSError: The folder cannot be written.
         """
@@ -188,14 +188,14 @@ class PhasedRun(Generic[ConfigT]):
         success: Callable[[], tuple[float, float | None, int]],
         on_progress: OnProgress,
     ) -> None:
-        """Train, with a point of the curve wherever there is a checkpoint.
+        """Train, adding a point to the curve at each checkpoint.
 
         Args:
             phase: The phase.
-            trainer: Trains it.
-            each: The episodes of a step.
-            success: Evaluates the model: the figures of a point from `Point.greedy` on.
-            on_progress: Called with the phase, its step and how many it has.
+            trainer: Its trainer.
+            each: Episodes per step.
+            success: Evaluates the model; returns a point's figures from `Point.greedy` on.
+            on_progress: Called with the phase, its step and its number of steps.
         """
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
@@ -211,7 +211,7 @@ class PhasedRun(Generic[ConfigT]):
             if step % every == 0 or step == steps:
                 now = time.process_time()
                 self.curve.add(Point(phase, step, first + each * step, now - begun, *success()))
-                begun += time.process_time() - now  # evaluations are not counted
+                begun += time.process_time() - now  # evaluations do not count
             on_progress(phase, step, steps)
 
         trainer.train(after)
@@ -223,8 +223,8 @@ def _plain(config: TaskConfig) -> dict[str, Any]:
 
 
 def learning_figure(points: Sequence[Point]) -> Figure:
-    """Draw success on held-out episodes against the processor time of the training, with its
-    phases, teacher and chance.
+    """Plot success on held-out episodes against CPU seconds of training, with phases, teacher and
+    chance.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
@@ -252,7 +252,7 @@ def learning_figure(points: Sequence[Point]) -> Figure:
             panel.axvspan(start, end, color=colour, zorder=0, linewidth=0)
             panel.text((start + end) / 2, 103, name, ha="center", va="bottom")
     panel.set(
-        xlabel="processor seconds of training",
+        xlabel="CPU seconds of training",
         ylabel="success on held-out instances (%)",
         ylim=(-3, 103),
     )

@@ -1,5 +1,5 @@
-"""Training rows: the sampled tokens of trajectories, each in exactly one row, from the recorded ids
-alone.
+"""Training rows: the sampled tokens of trajectories, each in exactly one row, built only from the
+recorded ids.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from agentgym.training.rollout.engines.deltas import continued
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """A sequence of tokens of one episode.
+    """A token sequence from one episode.
 
     Attributes:
         ids: Prompts and replies.
-        sampled: 1 where the token was sampled by the policy, 0 where it is context.
-        logprobs: The log-probability of each token when it was sampled, in nats, and 0 for context;
-            None if any is not known.
-        steps: The steps of the episode whose replies it holds.
-        agent: The agent of a team that wrote them; empty without a team.
+        sampled: 1 for tokens sampled by the policy, 0 for context.
+        logprobs: The log-probability of each sampled token at sampling time, in nats, and 0 for
+            context; None if any is unknown.
+        steps: The steps of the episode whose replies it contains.
+        agent: The team agent that wrote them; empty without a team.
     """
 
     ids: tuple[int, ...]
@@ -36,8 +36,7 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
     """Return the rows of an episode.
 
     Raises:
-        ValueError: No reply has token ids, or one has ids and log-probabilities of different
-            number.
+        ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.
     """
     joined = join((k, step.reply) for k, step in enumerate(trajectory.steps))
     if not joined:
@@ -49,17 +48,17 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
-    """Join replies, with their numbers, into rows.
+    """Join numbered replies into rows.
 
-    A row goes on as long as each prompt begins with the ids of the prompt before and its reply. A
-    context that was edited, or a chat template that writes a reply differently from how it was
-    sampled, starts a new one. Replies without ids are left out.
+    A row continues while each prompt starts with the ids of the previous prompt and its reply. An
+    edited context, or a chat template that renders a reply differently from its sampled ids, starts
+    a new row. Replies without ids are omitted.
 
     Raises:
-        ValueError: A reply has ids and log-probabilities of different number.
+        ValueError: A reply's ids and log-probabilities differ in number.
     """
     open_rows: list[_OpenRow] = []
-    before: Reply | None = None  # the reply that the newest row ends with, if it may go on
+    before: Reply | None = None  # the last reply of the newest row, if the row may continue
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
             raise ValueError(
@@ -79,7 +78,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 @dataclass(slots=True)
 class _OpenRow:
-    """A row that may go on: lists, to which a reply is added in proportion to what is new."""
+    """A row that may continue: lists, so that adding a reply costs time proportional to its length."""
 
     ids: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
@@ -88,7 +87,7 @@ class _OpenRow:
     complete: bool = True
 
     def add(self, number: int, reply: Reply) -> None:
-        """Add the rest of a prompt that begins with this row, and its reply."""
+        """Add the rest of a prompt that starts with this row, and its reply."""
         context = reply.prompt_ids[len(self.ids) :]
         self.ids += (*context, *reply.ids)
         self.sampled += [0] * len(context) + [1] * len(reply.ids)
@@ -97,7 +96,7 @@ class _OpenRow:
         self.complete = self.complete and bool(reply.logprobs)
 
     def closed(self) -> TrainingRow:
-        """Return the row as it stands."""
+        """Return the current row."""
         return TrainingRow(
             tuple(self.ids),
             tuple(self.sampled),

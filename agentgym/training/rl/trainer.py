@@ -1,5 +1,5 @@
-"""The part common to all trainers: the loop (collect, loss, update, log), checkpoints that go on
-exactly where they stopped, evaluation.
+"""Common part of all trainers: the loop (collect, loss, update, log), exactly resumable
+checkpoints, and evaluation.
 """
 
 from __future__ import annotations
@@ -30,35 +30,34 @@ from agentgym.training.rollout.storage import append_text, replacing, whole_line
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
+# # Parts of a checkpoint other than weights.
 _PROGRESS = frozenset({"optimizer", "step", "next_seed", "curriculum", "ahead"})
-"""Parts of a checkpoint that are no weights."""
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
 class Trainer(Generic[ConfigT]):
-    """Trains a model on episodes. A subclass fills `updates`, and `extras` if it has more than a
-    model.
+    """Trains a model on episodes. A subclass implements `updates`, and `extras` if it has more than
+    a model.
 
     Args:
-        model: A causal language model; its device is where it is trained. Of one with adapters
-            (PEFT), these alone are trained and saved.
+        model: A causal language model, trained on its device. If it has adapters (PEFT), only they
+            are trained and saved.
         tokenizer: Its tokenizer, with a chat template.
-        env: An id, a spec or a function that makes an env with a spec.
+        env: An id, a spec, or a function that makes an env with a spec.
         config: The options.
-        out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from
-            there.
-        curriculum: Chooses the env of each step in place of `env`.
+        out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
+        curriculum: Selects the env of each step in place of `env`.
 
     Attributes:
-        modules: The model, called `model`, and the extras.
-        records: Gathers the figures of the current step.
-        lost: Seeds and causes of the failures of the current step.
+        modules: The model, named `model`, and the extras.
+        records: Collects the figures of the current step.
+        lost: Seeds and causes of failures in the current step.
         source: Plays the episodes.
-        step: Steps done.
+        step: Completed steps.
 
     Raises:
-        ValueError: The checkpoint is of another kind of run, or weights that are trained are too
-            coarse for it.
+        ValueError: The checkpoint belongs to another kind of run, or the trained weights are too
+            coarse for training.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Trainer(Generic[ConfigT]):
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             betas=(0.9, 0.95),
-        )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
+        )  # usual for language models; the default of 0.999 forgets gradient spikes too slowly
         self.records = Recorder()
         self.step = 0
         self.lost: list[tuple[int, str]] = []
@@ -91,24 +90,23 @@ class Trainer(Generic[ConfigT]):
             self.load(load_checkpoint(out / CHECKPOINT))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Collect, then yield the losses of each update: one for each micro-batch, which add up to
+        """Collect episodes, then yield the losses of each update: one per micro-batch, which sum to
         the loss of the update.
         """
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return the modules that the run has beside the model, by name.
-
-        They are saved with it, and trained if they take gradients.
+        """Return the run's other modules by name. They are saved with the model, and trained if
+        they require gradients.
         """
         return {}
 
     def draw_seed(self, step: int) -> int:
-        """Return the seed of the draws of a step."""
+        """Return the random seed of a step."""
         return self.config.seed * 10**9 + step
 
     def record(self, played: EpisodeBatch) -> None:
-        """Record how the episodes of this step went."""
+        """Record the outcomes of this step's episodes."""
         for figures in played.figures:
             self.records.mean(**figures)
         self.lost += played.lost
@@ -116,13 +114,13 @@ class Trainer(Generic[ConfigT]):
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end. Nobody else can write to the folder meanwhile.
+        """Train to the end. Other processes cannot write to the folder meanwhile.
 
         Args:
             on_progress: Called with the step and its metrics.
 
         Raises:
-            RunLockedError: Somebody else writes to the folder.
+            RunLockedError: Another process writes to the folder.
             OSError: The folder cannot be written.
         """
         with (
@@ -139,7 +137,7 @@ class Trainer(Generic[ConfigT]):
                 log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
-                    log.sync()  # a checkpoint must not outlive the figures of the steps before it
+                    log.sync()  # a checkpoint must not outlive the figures of earlier steps
                     self.save()
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
@@ -153,7 +151,7 @@ class Trainer(Generic[ConfigT]):
             group["lr"] = rate
         self.optimizer.zero_grad()
         total = torch.zeros((), device=self.model.device)
-        for loss in losses:  # the graph of one micro-batch is gone before the next is made
+        for loss in losses:  # frees the graph of one micro-batch before building the next
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm)
@@ -161,7 +159,7 @@ class Trainer(Generic[ConfigT]):
         self.records.mean(loss=total, grad_norm=norm, learning_rate=rate)
 
     def state(self) -> dict[str, Any]:
-        """Return all that the rest of the training depends on."""
+        """Return the state that the rest of the training depends on."""
         curriculum = self.source.curriculum
         return {
             **{name: _weights(module) for name, module in self.modules.items()},
@@ -172,17 +170,17 @@ class Trainer(Generic[ConfigT]):
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state.
+        """Restore a state.
 
         Raises:
-            ValueError: It is of another kind of run.
+            ValueError: It belongs to another kind of run.
         """
         saved = sorted(state.keys() - _PROGRESS)
         if saved != sorted(self.modules):
             raise ValueError(
                 f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
                 f"{', '.join(sorted(self.modules))}: "
-                "go on with the trainer and the settings that wrote it, or choose another folder"
+                "continue with the trainer and settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():
             module.load_state_dict(state[name], strict=not has_adapter(module))
@@ -192,7 +190,7 @@ class Trainer(Generic[ConfigT]):
             self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
-        """Write a checkpoint; one that is cut short by a kill does not replace the last.
+        """Write a checkpoint atomically: one interrupted by a kill does not replace the last.
 
         Raises:
             OSError: It cannot be written; the last one stays.
@@ -204,13 +202,13 @@ class Trainer(Generic[ConfigT]):
             with replacing(self.out / CHECKPOINT) as file:
                 torch.save(self.state(), file)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # torch hides what the disk said
+            if isinstance(error.__context__, OSError):  # torch hides the system error
                 raise error.__context__ from None
             raise
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    """Return the weights that a checkpoint holds: the adapters alone, if there are any."""
+    """Return the weights for a checkpoint: only the adapters, if there are any."""
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -219,29 +217,29 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
-    """Refuse weights of 16 bits: steps of AdamW are mostly smaller than the distance between two
-    neighbouring numbers, and are rounded away.
+    """Refuse 16-bit weights: most AdamW steps are smaller than the gap between adjacent numbers and
+    would be lost to rounding.
     """
     for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
         raise ValueError(
-            f"the weights that are trained are {dtype}, in which most updates round to nothing; "
+            f"the trained weights are {dtype}, and most updates would round to nothing; "
             "load the model with dtype=torch.float32 (precision='bf16' still computes in 16 "
             "bits), or train adapters"
         )
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in a checkpoint, on the CPU: from there each tensor is copied to where it
-    belongs, whatever device it was saved on.
+    """Return the state in a checkpoint, on the CPU. Each tensor is later copied to its device,
+    whichever it was saved on.
 
     Raises:
-        DamagedFileError: It cannot be read, or parts are missing.
+        DamagedFileError: It is unreadable or incomplete.
     """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # A torn archive is a RuntimeError of torch, anything else may be any of the others.
+    # torch reports a torn archive as RuntimeError; anything else may raise any of the others.
     except (
         AttributeError,
         EOFError,
@@ -251,16 +249,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         UnpicklingError,
     ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DamagedFileError(path, f"it is no whole checkpoint ({reason})") from None
+        raise DamagedFileError(path, f"it is an incomplete checkpoint ({reason})") from None
     return state
 
 
 class Recorder:
-    """Gathers the figures of one step: the mean, or the maximum, of all that was recorded under a
+    """Collects the figures of one step: the mean or the maximum of the values recorded under a
     name.
 
-    A value that is recorded for each token counts for each token, so the figures do not depend on
-    how a batch was divided.
+    Per-token values are weighted per token, so the figures do not depend on the division into
+    batches.
     """
 
     def __init__(self) -> None:
@@ -268,15 +266,15 @@ class Recorder:
         self._max: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
 
     def mean(self, **values: torch.Tensor | float) -> None:
-        """Record numbers, or tensors of any shape, whose mean matters."""
+        """Record numbers or tensors of any shape for their mean."""
         _append(self._mean, values)
 
     def track_max(self, **values: torch.Tensor | float) -> None:
-        """Record numbers, or tensors of any shape, whose maximum matters."""
+        """Record numbers or tensors of any shape for their maximum."""
         _append(self._max, values)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of all that was recorded."""
+        """Return the figures of all recorded values."""
         return {
             name: torch.cat([x.cpu().double() for x in parts]).mean().item()
             for name, parts in self._mean.items()
@@ -286,7 +284,7 @@ class Recorder:
 def _append(
     lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
 ) -> None:
-    for name, value in values.items():  # a tensor stays on its device, which is not made to wait
+    for name, value in values.items():  # tensors stay on their device to avoid synchronisation
         tensor = (
             value.detach()
             if isinstance(value, torch.Tensor)
@@ -296,16 +294,17 @@ def _append(
 
 
 class MetricsLog:
-    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard.
+    """Writes the figures of each step to `metrics.jsonl`, one JSON object per line, and to
+    TensorBoard.
 
     Args:
         out: The folder; None writes nothing.
-        step: The step to resume from. Lines beyond it, of a run that was killed, are going to be
-            repeated and are cut off.
-        tensorboard: Write events for TensorBoard too, into the folder `tensorboard`.
+        step: The step to resume from. Later lines, left by a killed run, are removed because they
+            will be repeated.
+        tensorboard: Also write TensorBoard events to the folder `tensorboard`.
 
     Raises:
-        ImportError: TensorBoard is asked for and not installed.
+        ImportError: TensorBoard is requested but not installed.
     """
 
     def __init__(self, out: Path | None, step: int, *, tensorboard: bool = False) -> None:
@@ -323,11 +322,11 @@ class MetricsLog:
                 raise ImportError(
                     "tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'"
                 ) from error
-            # Events of later steps that are there already are not shown.
+            # Hides events of later steps.
             self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 
     def close(self) -> None:
-        """Close the file of events."""
+        """Close the event file."""
         if self._writer is not None:
             self._writer.close()
 
@@ -339,8 +338,7 @@ class MetricsLog:
         Args:
             step: The step.
             metrics: Its figures.
-            lost: Seeds of the episodes that could not be played, with the causes; TensorBoard shows
-                their number alone.
+            lost: Seeds of failed episodes with their causes; TensorBoard shows only their number.
         """
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
@@ -351,21 +349,21 @@ class MetricsLog:
                 self._writer.add_scalar(name, value, step)
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk."""
+        """Flush everything to disk."""
         if self.path is not None:
             append_text(self.path, "", sync=True)
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the steps of a file of metrics with their lines.
+    """Yield the steps in a metrics file with their lines.
 
     Raises:
-        DamagedFileError: A line before the last cannot be read.
+        DamagedFileError: A line before the last is unreadable.
     """
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")
         except (LookupError, RecursionError, TypeError, ValueError) as error:
             raise DamagedFileError(
-                path, f"it has no figures of a step ({error!r})", number
+                path, f"it lacks the figures of a step ({error!r})", number
             ) from None

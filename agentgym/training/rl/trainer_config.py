@@ -1,4 +1,4 @@
-"""Options of trainings: the tasks, what is common to all trainers, and GRPO with its relatives."""
+"""Training options: the tasks, options common to all trainers, and GRPO with its variants."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 
 MOST = 10**9
-"""Steps, rows and the like beyond this are slips of the pen."""
+"""Upper bound of steps, rows and similar options, which catches typing errors."""
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
-"""The episodes, or groups of them, of one step; all are in memory at once."""
+"""Episodes of one step, or groups of them; all are in memory at once."""
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
-"""The weight of a term of the loss."""
+"""The weight of a loss term."""
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
 IN_PROCESS = ("lockstep", "threads", "asyncio")
-"""Engines whose envs are in this process."""
+"""Engines whose envs live in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig(Config):
-    """The tasks that a model is trained on.
+    """The training tasks.
 
     Attributes:
         world: The id of a world.
         options: Keyword arguments of the world.
-        horizons: Turns that an optimal policy needs, as `World.config_for_horizon` reads them;
-            episodes are of all of them in turn.
-        arms: Oracle arms, of which the first is the main one.
-        contexts: Context strategies, each several joined by `+`.
-        window: The tokens of the context window; None for no limit, or that of the paper if a
-            strategy is asked for.
-        teacher: The policy that is cloned, with its options, as `PolicyConfig` names it.
-        seed: Seeds all draws.
+        horizons: Optimal episode lengths in turns for `World.config_for_horizon`; episodes use all
+            of them in turn.
+        arms: Oracle arms; the first is the main one.
+        contexts: Context strategies, each a combination joined by `+`.
+        window: The context window in tokens; None for no limit, or for the paper's if a strategy is
+            used.
+        teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
+        seed: The random seed.
 
     Raises:
-        ValueError: An id, arm, horizon, policy or option is not right.
+        ValueError: An id, arm, horizon, policy or option is invalid.
     """
 
     world: str = "ListWorld"
@@ -62,17 +62,19 @@ class TaskConfig(Config):
         for name in ("horizons", "arms", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
-                raise ValueError(f"{name} must be given, each once, got {list(values)}")
+                raise ValueError(
+                    f"{name} must list at least one value, and none twice, got {list(values)}"
+                )
         PolicyConfig(self.teacher)
         self.specs(self.cells())
 
     def make_teacher(self) -> Policy:
-        """Return the policy that is cloned."""
+        """Return the policy to clone."""
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return arms with context strategies: each arm in the first context, and each context in
-        the first arm.
+        """Return pairs of arm and context: each arm in the first context, and each context in the
+        first arm.
         """
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
@@ -80,11 +82,11 @@ class TaskConfig(Config):
         ]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
-        """Return the specs of envs, in which a reply that cannot be read ends an episode: it would
-        else fill up with errors.
+        """Return the specs of envs that end an episode at an unreadable reply, because it would
+        otherwise fill up with errors.
 
         Args:
-            cells: Arms with context strategies.
+            cells: Pairs of arm and context.
             **more: Further keyword arguments of the world.
         """
         env_id = resolve(self.world)
@@ -110,25 +112,26 @@ class TrainerConfig(Config):
     """Options common to all trainers.
 
     Attributes:
-        steps: Rounds of collect and update.
-        learning_rate: Of AdamW, after `warmup` steps; it falls linearly to a tenth at the end.
+        steps: Rounds of collecting and updating.
+        learning_rate: AdamW's learning rate after `warmup` steps; it falls linearly to a tenth at
+            the end.
         warmup: Steps over which the learning rate rises.
-        weight_decay: Of AdamW.
-        max_grad_norm: Gradients are clipped to this norm.
-        num_envs: Episodes played at once.
-        engine: The engine that plays them; see `agentgym.training.rollout.Collector`. With
-            `lockstep` a run that was stopped goes on as it would have; with the others, episodes
-            end in an order of their own.
-        timeout: Seconds until an episode whose env hangs is given up, if the engine can do that.
-        micro_batch: Rows that go through the model at a time; their gradients are added up, so this
-            bounds the memory and changes no update. 0 for all rows at once.
-        precision: `fp32`, or `bf16` for autocast: the model computes in bfloat16, from weights that
-            stay as they are.
-        seed: Seeds all draws.
+        weight_decay: AdamW's weight decay.
+        max_grad_norm: The gradient clipping norm.
+        num_envs: Concurrent episodes.
+        engine: The collection engine; see `agentgym.training.rollout.Collector`. With `lockstep`, a
+            resumed run continues exactly as it would have; with the others, the order in which
+            episodes end varies.
+        timeout: Seconds until an episode with a hanging env is abandoned, if the engine supports it.
+        micro_batch: Rows per forward pass. Their gradients are summed, so this bounds the memory
+            and changes no update. 0 for all rows at once.
+        precision: `fp32`, or `bf16` for autocast, which computes in bfloat16 and leaves the
+            weights unchanged.
+        seed: The random seed.
         save_every: Steps between checkpoints.
-        tensorboard: Log for TensorBoard too, which is the extra `tensorboard`.
-        batch_size: The most prompts that go through the model together when it samples.
-        template: Variables of the chat template, such as `enable_thinking`.
+        tensorboard: Log to TensorBoard too (extra `tensorboard`).
+        batch_size: The maximum number of prompts per sampling batch.
+        template: Chat template variables, such as `enable_thinking`.
     """
 
     steps: Annotated[int, Field(ge=1, le=MOST)] = 500
@@ -153,46 +156,44 @@ class GRPOConfig(TrainerConfig):
     """Options of `GRPO`.
 
     Attributes:
-        groups: Instances in each step.
-        group_size: Episodes of each instance.
-        branch: Begin the episodes of a group in the middle of one that was played before them, at a
-            step of it that is drawn, with all that it was shown and wrote until there; only what
-            comes after is compared and trained.
-        resample: Rounds in which more instances are played in place of those whose episodes all
-            had the same reward, which teach nothing (dynamic sampling: DAPO, section 3.2).
-        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
-            standard deviation; `mean`, without the deviation (Dr. GRPO); `rloo`, the mean of the
-            others in its group; `reinforce`, the mean of all.
-        level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
-        label_reward: The reward of each step that an oracle calls optimal, beside those of the
-            env, which has to be made with `labels=True`. At the level of the turn with `gamma` 0 it
-            is a process reward: each turn is compared by its own label.
-        gamma: The discount of rewards, for each turn that they are away; for `turn` only.
-        clip: The distance that the ratio of probabilities may move from 1 before its gradient is
-            cut off.
-        clip_high: The distance upwards, if it is another one: more of it lets improbable tokens
+        groups: Instances per step.
+        group_size: Episodes per instance.
+        branch: Start a group's episodes at a random step of an earlier episode of the instance, with
+            its observations and replies up to there; only what follows is compared and trained.
+        resample: Rounds that replace instances whose episodes all have the same reward and
+            therefore teach nothing (dynamic sampling: DAPO, section 3.2).
+        baseline: The reference of a reward: `grpo`, the mean of its group, divided by the group's
+            standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean of the
+            other episodes in its group; `reinforce`, the mean of all.
+        level: The unit of advantages, `episode` or `turn`; see `advantages`.
+        label_reward: The reward of each step labelled optimal, in addition to the env's rewards.
+            The env must be made with `labels=True`. At the turn level with `gamma` 0 it is a process
+            reward: each turn is compared by its own label.
+        gamma: The discount per turn; only for `turn`.
+        clip: The distance from 1 at which the probability ratio is clipped.
+        clip_high: A different distance above 1; a larger one lets improbable tokens
             rise (DAPO, Yu et al. 2025, section 3.1).
-        ratio: The unit whose ratio is clipped: each `token`, or each `reply`, by the geometric mean
+        ratio: The unit of clipping: each `token`, or each `reply`, by the geometric mean
             over its tokens (GSPO, Zheng et al. 2025).
-        weight: The unit that weighs the same as any other: `episode`, however many tokens it has;
-            `token`, of whichever episode (DAPO, section 3.3); or `constant`, a token too, with a
-            weight that does not depend on what was sampled (Dr. GRPO, Liu et al. 2025).
-        kl: The weight of the divergence from the model as it was at the start.
+        weight: The units of equal weight: each `episode`, however many tokens it has; each
+            `token` of any episode (DAPO, section 3.3); or `constant`, each token with a weight that
+            does not depend on the samples (Dr. GRPO, Liu et al. 2025).
+        kl: The weight of the divergence from the initial model.
         entropy: The weight of the entropy bonus.
         epochs: Passes over the same episodes.
-        minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in
-            each pass.
-        ahead: Play the episodes of the next step, with the weights as they are before this one,
-            while this one is trained on.
-        importance_cap: Weigh each token by the ratio of its probability when training begins to
-            that when it was sampled, this much at most: for a sampler that lags behind, or rounds
-            otherwise. None leaves the difference to the clipped ratio.
-        temperature: Of the sampling.
-        max_new_tokens: The most tokens of a reply.
+        minibatches: Maximum updates per pass, on equally many rows, which are redrawn for each
+            pass.
+        ahead: Play the next step's episodes with the weights from before this step while training
+            on this one.
+        importance_cap: Weigh each token by the ratio of its probability at the start of training to
+            its probability at sampling, at most this value, for a sampler that lags behind or
+            rounds differently. None leaves the difference to the clipped ratio.
+        temperature: The sampling temperature.
+        max_new_tokens: The maximum reply length in tokens.
     """
 
     groups: EpisodeCount = 8
-    group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
+    group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # a single episode has no baseline
     branch: bool = False
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
     baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
@@ -205,17 +206,18 @@ class GRPOConfig(TrainerConfig):
     weight: Literal["episode", "token", "constant"] = "episode"
     kl: LossWeight = 0.0
     entropy: LossWeight = 0.0
-    epochs: Annotated[int, Field(ge=1, le=1_000)] = 1  # after more, the same rows say nothing new
+    # more rounds on the same rows teach nothing new
+    epochs: Annotated[int, Field(ge=1, le=1_000)] = 1
     minibatches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     ahead: bool = False
     importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
-    temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 explores nothing
+    temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 would explore nothing
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 32
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.branch and self.engine not in IN_PROCESS:
             raise ValueError(
-                f"branch=True copies envs of this process, and engine {self.engine!r} has them "
-                f"elsewhere; take one of {', '.join(IN_PROCESS)}"
+                f"branch=True copies envs in this process, and engine {self.engine!r} has them "
+                f"elsewhere; use one of {', '.join(IN_PROCESS)}"
             )

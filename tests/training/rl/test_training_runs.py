@@ -145,7 +145,7 @@ def test_a_checkpoint_is_for_the_run_that_wrote_it(start: Start, tmp_path: Path)
     start("grpo", tmp_path, steps=1).train()
     with pytest.raises(
         ValueError,
-        match="holds model, reference and this run has model: go on with the trainer",
+        match="holds model, reference and this run has model: continue with the trainer",
     ):
         start("cloning", tmp_path)
     assert not list(tmp_path.glob("*.new")), "files are written beside their place, and moved there"
@@ -312,7 +312,7 @@ def test_a_checkpoint_that_is_not_whole_is_named_and_moved_aside(
     else:
         path.write_bytes(damage)
     with pytest.raises(
-        DamagedFileError, match=r"checkpoint.pt: it is no whole checkpoint \(.*doctor"
+        DamagedFileError, match=r"checkpoint.pt: it is an incomplete checkpoint \(.*doctor"
     ):
         start("cloning", tmp_path, steps=2)
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)])
@@ -327,7 +327,7 @@ def test_a_damaged_line_of_metrics_is_named_and_moved_aside(start: Start, tmp_pa
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(path.read_bytes().replace(b'{"step": 2', b'{"step" 2'))
     with pytest.raises(
-        DamagedFileError, match=r"metrics.jsonl, line 2: it has no figures of a step"
+        DamagedFileError, match=r"metrics.jsonl, line 2: it lacks the figures of a step"
     ):
         start("cloning", tmp_path, steps=4).train()
     assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
