@@ -1,7 +1,6 @@
-"""Adversaries of worlds that need no knowledge of them: a fuzzer that plays hostile, mutated and
-random replies in any registered world, and holds every step to the laws that all worlds obey; and a
-battery of shortcuts, which must not earn the reward of a task without doing it. The laws of whole
-worlds are in `laws`.
+"""Toolbox of world authors: the laws of a world (`laws`, `agentgym check`), a fuzzer that plays
+hostile, mutated and random replies and checks every step (`agentgym fuzz`), and an audit for
+shortcuts that earn reward without doing the task (`agentgym audit`).
 """
 
 from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit

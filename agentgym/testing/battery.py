@@ -1,7 +1,7 @@
-"""Battery of shortcuts against a world: policies that do not do its task must not earn its reward.
+"""The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
 
-Shortcuts learn from demonstrations on training seeds and are played on others, of the split for
-testing, so that nothing is won by having seen an instance. Ceilings are known before they play.
+Shortcuts learn from demonstrations on training seeds and play other seeds, of the test split, so
+remembering an instance earns nothing. The ceilings are known before they play.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from agentgym.training.evaluation import Interval, Table, percent, wilson
 from agentgym.world.config import Config
 
 CAP = 0.10
-"""The most that a shortcut may earn in any world where chance is lower."""
+"""The ceiling of a shortcut's score in worlds with a lower chance score."""
 CONFIDENCE = 0.99
-"""A battery holds fifteen policies and more: at 95 % one of them would often be misjudged."""
-_CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
-"""The first seeds of the episodes that estimate chance, of the demonstrations, and of the training of
-the optimiser; those that are played begin at 0, so no two meet.
+"""Confidence level of the intervals. With fifteen or more shortcuts, 95 % would often misjudge one.
 """
+# First seeds of the chance estimate, the demonstrations and the optimiser's training. Played
+# episodes start at 0, so the ranges never overlap.
+_CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
 _GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
 MEASURES: Mapping[str, str] = {
     _GUESSED: "an id that nothing had shown was accepted",
     _REPEATED: "an opaque id that the oracle uses was used in training already",
 }
-"""Shares of episodes that are no scores, with their meanings."""
+"""Shares of episodes that are reported in addition to scores, with their meanings."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class AuditConfig(Config):
     """Settings of an audit.
 
     Attributes:
-        world: The id of a world or of a preset.
-        seeds: Episodes of each policy; 60 without a success show that it stays below 0.10.
-        demonstrations: Episodes to learn from.
+        world: The id of a world or preset.
+        seeds: Episodes per policy; 60 without a success show a score below 0.10.
+        demonstrations: Episodes for learning.
         options: Options of the world.
-        splits: Whether demonstrations are of the split for training, and the episodes that are
-            played of that for testing; if not, both are of all instances, on different seeds.
-        optimise: Instances on which a small model that sees no result is trained on reward alone
-            (`audit.optimiser`), to be played as one more shortcut; 0 for none.
+        splits: Whether demonstrations use the train split and played episodes the test split;
+            otherwise both use all instances, on different seeds.
+        optimise: Instances for training a small model on reward alone, without tool results
+            (`optimiser`), to be played as another shortcut; 0 for none.
     """
 
     world: str
@@ -86,12 +86,12 @@ class AuditConfig(Config):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most that a shortcut may earn, known before any is played.
+    """The maximum score allowed to a shortcut, fixed before any is played.
 
     Attributes:
-        chance: The score of blind luck.
-        source: How it is known: `stated` by the world, `enumerated` from the schemas and the
-            options of the prompts, or `estimated` by random calls on seeds that nothing else plays.
+        chance: The score of guessing.
+        source: The source of that number: `stated` by the world, `enumerated` from the schemas and
+            the options in the prompts, or `estimated` by random calls on reserved seeds.
     """
 
     chance: float
@@ -99,13 +99,13 @@ class Ceiling:
 
     @property
     def value(self) -> float:
-        """The ceiling: chance, but never below the cap."""
+        """The ceiling: chance, but at least the cap."""
         return max(CAP, self.chance)
 
     def verdict(self, interval: Interval) -> str:
-        """Judge the interval of a score: `holds`, `leak`, or `undecided` if more seeds are needed.
+        """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        Where chance itself reaches the cap, a score that agrees with it holds.
+        If chance itself reaches the cap, a score consistent with it holds.
         """
         if interval.low > self.value:
             return "leak"
@@ -114,7 +114,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Row:
-    """Result of one policy, or of one measure.
+    """Result of one policy or measure.
 
     Attributes:
         name: The policy or the measure.
@@ -137,8 +137,8 @@ class Audit:
 
     Attributes:
         world: The id.
-        ceiling: The most that a shortcut may earn.
-        rows: The policies and measures; baselines come last.
+        ceiling: The maximum score allowed to a shortcut.
+        rows: The policies and measures, baselines last.
     """
 
     world: str
@@ -147,7 +147,7 @@ class Audit:
 
     @property
     def leaks(self) -> list[Row]:
-        """Return the rows that are above the ceiling."""
+        """Return the rows above the ceiling."""
         return [row for row in self.rows if row.verdict == "leak"]
 
     @property
@@ -170,7 +170,7 @@ class Audit:
 
 
 class WithoutMemory:
-    """Oracle policy that sees the task and the last reply with its results, and nothing else.
+    """Oracle policy that sees only the task and the last reply with its results.
 
     Args:
         env_id: The id of the world.
@@ -180,13 +180,13 @@ class WithoutMemory:
         self._oracle, self._random = OraclePolicy(env_id), RandomPolicy(env_id)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat; any legal one where the oracle cannot tell."""
+        """Write one call per chat: any legal one if the oracle knows none."""
         replies = []
         for shown in map(_last_turn, chats):
             try:
                 replies += self._oracle([shown])
             except (IndexError, KeyError, StopIteration, ValueError):
-                # The belief is of a world that it has seen too little of.
+                # The rebuilt belief lacks most of the history.
                 replies += self._random([shown])
         return replies
 
@@ -205,10 +205,10 @@ def run_audit(
 
     Args:
         config: The settings.
-        on_progress: Called with the number of seeds that were just played.
+        on_progress: Called with the number of seeds just played.
 
     Raises:
-        ValueError: The world or an option is unknown, or no demonstration can be had.
+        ValueError: The world or an option is unknown, or there are no demonstrations.
     """
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
@@ -247,7 +247,7 @@ _KINDS = ("shortcut", "measure", "baseline")
 
 
 def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
-    """Return what a probe shows at the start of an episode."""
+    """Return the results of a probe at the start of an episode."""
     if not (calls := probe(seen)):
         return seen
     return play(begun.clone(), lambda now: () if now.turns else calls)[1]
@@ -260,7 +260,7 @@ def _play_seed(
     known: set[str],
     scores: dict[str, list[float]],
 ) -> None:
-    """Play all policies on one instance, and add their scores and measures."""
+    """Play all policies on one instance and add their scores and measures."""
     for shortcut in shortcuts:
         score, seen = play(begun.clone(), shortcut.act)
         scores[shortcut.name].append(score)
@@ -288,8 +288,8 @@ def find_ceiling(
     """Return the ceiling of a configuration.
 
     Args:
-        stated: The chance that the world states (`World.chance`), or None.
-        lessons: Demonstrations, which say what the prompts offer.
+        stated: The world's own chance score (`World.chance`), or None.
+        lessons: Demonstrations, which show the options in the prompts.
         random_scores: Scores of random calls that fit the schemas.
     """
     if stated is not None:
@@ -300,12 +300,12 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # Chance that lies below the cap does not matter; above it, its own error must not flag a world.
+    # Chance below the cap does not matter; above it, its own error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
-    """Return the chance of an option that is drawn blindly, where each prompt lists the answer."""
+    """Return the chance of picking the right option at random if every prompt lists the answer."""
     listed = [options(lesson.task) for lesson in lessons]
     finals = [lesson.final_call for lesson in lessons]
     answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
@@ -315,11 +315,11 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return how many different calls of a tool there are: 0 if endlessly many, or only one, which
-    is no answer.
+    """Return the number of different calls of a tool: 0 if unlimited, or if there is only one,
+    which is not an answer.
     """
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    total = prod(map(_count, properties.values()))  # 1 where there is nothing to choose
+    total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total
 
 
@@ -336,7 +336,7 @@ def _count(schema: Mapping[str, Any]) -> int:
 def score_interval(scores: Sequence[float]) -> Interval:
     """Return the mean of scores in [0, 1] with its 99 % interval.
 
-    It is Wilson's of as many successes as the scores sum up to, which is too wide where scores are
-    not 0 or 1: no variable in [0, 1] with that mean has a larger variance.
+    It is Wilson's interval for as many successes as the scores sum up to. It is conservative for
+    scores other than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
     """
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -1,8 +1,8 @@
-"""Policies without understanding: constants, options of the prompt, rules learnt from other
-episodes, copies of them, and guesses of ids.
+"""Policies without understanding: constants, options in the prompt, rules learnt from other
+episodes, copies of them, and guessed ids.
 
-They see the chat and the schemas of the tools, and learn from demonstrations on other seeds, as an
-optimiser would from the episodes that happened to succeed.
+They see the chat and the tool schemas, and learn from demonstrations on other seeds, as an
+optimiser would from episodes that happened to succeed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
+# Plays a probe's calls at the start of each training episode and returns the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
-"""Plays the calls of a probe at the start of each training episode, and returns what was seen."""
 
+# Number of answers to try if a wrong one does not end the episode.
 _TRIES = 3
-"""Answers that are tried where a wrong one does not end the episode."""
 _GUESSES_IN_A_REPLY = 15  # few enough for the calls of one reply
+# Number of ids to try, enough for twenty replies.
 _GUESSES = 300
-"""Ids that are tried: twenty replies full."""
+# Maximum number of ways to end an episode at once.
 _ENDS = 8
-"""The most ways to end an episode at once that are tried."""
 
 
 class Shortcut(Protocol):
-    """A policy of the battery: what it does next follows from what it has seen."""
+    """A policy of the battery that acts on its observations."""
 
     name: str
 
@@ -42,10 +42,10 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call of an episode, with arguments that are constant or guessed.
+    """Final call of an episode, with constant or guessed arguments.
 
     Args:
-        examples: What was seen before the last call of an episode, and that call.
+        examples: The observations before the last call of an episode, and that call.
     """
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
@@ -66,7 +66,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first: all arguments take their next guesses together."""
+        """Yield calls, the likeliest first; all arguments advance to their next guesses together."""
         picks = [
             [value for text in islice(guess.pick(seen), _TRIES) for value in _typed(text, kind)]
             for guess, kind in self.guesses.values()
@@ -77,12 +77,12 @@ class Answer:
             )
 
     def likeliest(self, seen: Transcript) -> Calls:
-        """Return the likeliest call alone; nothing if no rule picks anything."""
+        """Return only the likeliest call; nothing if no rule applies."""
         return list(islice(self.calls(seen), 1))
 
 
 def _typed(text: str, kind: type) -> list[Any]:
-    """Return a text as a value of a type, or nothing if it is none."""
+    """Return a text converted to a type, or nothing if it does not fit."""
     try:
         return [kind(text)]
     except ValueError:
@@ -90,7 +90,7 @@ def _typed(text: str, kind: type) -> list[Any]:
 
 
 class Script:
-    """Shortcut that plays fixed replies, whatever it sees."""
+    """Shortcut that plays fixed replies."""
 
     def __init__(self, name: str, replies: Sequence[Calls]) -> None:
         self.name, self._replies = name, replies
@@ -101,7 +101,7 @@ class Script:
 
 
 class OptionAnswer:
-    """Shortcut that answers with one of the options that the prompt lists."""
+    """Shortcut that answers with one of the options in the prompt."""
 
     def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
         self.name, self._answer, self._choose = name, answer, choose
@@ -119,13 +119,15 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls, and answers by a rule learnt from what they show elsewhere."""
+    """Shortcut that makes some calls and answers by a rule learnt from their results in other
+    episodes.
+    """
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
 
     def act(self, seen: Transcript) -> Calls:
-        """Probe, then answer; then try the next guesses."""
+        """Probe, then answer, then try the next guesses."""
         turn, probes = len(seen.turns), self._probe(Transcript(seen.task, seen.tools, ()))
         before = self._repeats if probes else 0
         if turn < before:
@@ -135,14 +137,14 @@ class ProbeAnswer:
 
 
 class Copy:
-    """Shortcut that repeats the calls of the other episode whose prompt is most alike."""
+    """Shortcut that repeats the calls of the episode with the most similar prompt."""
 
     def __init__(self, name: str, demonstrations: Sequence[Transcript], last: int = 0) -> None:
         self.name, self._last = name, last
         self._demonstrations = [(set(words(d.task)), d) for d in demonstrations]
 
     def act(self, seen: Transcript) -> Calls:
-        """Play the next calls, or the last ones alone."""
+        """Play the next calls, or only the last ones."""
         task = set(words(seen.task))
         _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
         turns = nearest.turns[-self._last :]
@@ -150,8 +152,8 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent sequence of calls, with arguments from the places
-    where they stood in other episodes.
+    """Shortcut that repeats the most frequent sequence of calls, with arguments from the positions
+    they had in other episodes.
     """
 
     name = "copy of another episode, arguments by position"
@@ -175,10 +177,10 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 class GuessIds:
-    """Shortcut that tries ids of other episodes and ids that are formed like them.
+    """Shortcut that tries ids from other episodes and ids of the same form.
 
-    Each reply repeats a call that was carried out, so that it does not count as failed; when an id
-    is right, it answers from what was shown.
+    Each reply repeats a successful call so that it does not count as failed. Once an id is right,
+    the shortcut answers from the results.
     """
 
     name = "ids by guessing"
@@ -196,7 +198,7 @@ class GuessIds:
 
 
 def guessed(seen: Transcript) -> bool:
-    """Report whether a call with an id that no text had shown was carried out."""
+    """Report whether a call succeeded with an id that no text had shown."""
     shown = [seen.task]
     for exchange in seen.turns:
         text = "\n".join(shown)
@@ -207,7 +209,7 @@ def guessed(seen: Transcript) -> bool:
 
 
 def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
-    """Return the arguments of a call that look like ids and stand nowhere in a text."""
+    """Return the arguments of a call that look like ids and occur in no text."""
     return [
         (name, value)
         for name, value in call.arguments.items()
@@ -219,22 +221,22 @@ def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in the calls of an episode that the task does not tell and nobody chooses."""
+    """Return the ids in an episode's calls that neither the task states nor the policy chooses."""
     calls = [call for exchange in seen.turns for call, _ in exchange]
     values = [value for call in calls for _, value in hidden_values(call, seen.task)]
     return set(filter(_OPAQUE.fullmatch, values))
 
 
+# Parameters that take ids. A policy chooses the ranges of a sheet, paths and dates itself.
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
-"""Parameters that take ids; the ranges of a sheet, paths and dates are for a policy to choose."""
+# One word with a digit; other texts are queries, names or choices.
 _ID = re.compile(r"(?=.*\d)\S{2,64}")
-"""One word with a digit: a text without one is a query, a name or a choice."""
+# Long enough not to recur by chance, and neither a date nor a number.
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
-"""An id that is long enough not to come up twice by chance, and is neither a date nor a number."""
 
 
 def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
-    """Yield calls with ids of other episodes, then with ids formed like them, the likeliest
+    """Yield calls with ids from other episodes, then with ids of the same form, the likeliest
     first.
     """
     calls: Counter[tuple[str, str, str]] = Counter()
@@ -256,7 +258,7 @@ def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
 
 
 def _formed(values: Sequence[str]) -> Iterator[str]:
-    """Yield texts of the most frequent form of some ids, with numbers that are frequent in them."""
+    """Yield texts in the most frequent form of some ids, filled with their frequent numbers."""
     form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
     alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
     columns = [
@@ -269,15 +271,15 @@ def _formed(values: Sequence[str]) -> Iterator[str]:
 
 
 _DIGITS = re.compile(r"\d+")
+# Numbers to try in each position of an id.
 _NUMBERS = 15
-"""Numbers that are tried in each place of an id."""
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
     """Return the battery for a world.
 
     Args:
-        demonstrations: Episodes that succeeded, on training seeds.
+        demonstrations: Successful episodes on training seeds.
         probing: Plays probes on them.
     """
     finals = [call for d in demonstrations if (call := d.final_call)]
@@ -322,7 +324,7 @@ def _text(call: ToolCall) -> str:
 
 
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
-    """Return shortcuts that end the episode at once, with all choices of arguments that have few."""
+    """Return shortcuts that end the episode at once, with all values of arguments that have few."""
     ending = {call.name for call in finals}
     calls = (
         ToolCall(tool.name, arguments)
@@ -338,7 +340,9 @@ def _label(call: ToolCall) -> str:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return arguments that a schema allows: each value of the first choice, and else the least."""
+    """Return arguments that a schema allows: each value of the first choice, and the minimum of the
+    others.
+    """
     values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
     least = {name: choices[0] for name, choices in values.items()}
     first = next((name for name, choices in values.items() if len(choices) > 1), None)
@@ -346,7 +350,7 @@ def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a choice, or the least value of another type."""
+    """Return the values of a choice, or the minimum value of another type."""
     if "enum" in schema:
         return list(schema["enum"])
     if "anyOf" in schema:
@@ -361,7 +365,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
-    """Return the calls to look at before an answer, by name."""
+    """Return the calls to make before an answer, by name."""
     probes: dict[str, Probe] = {}
     ending = {call.name for d in demonstrations if (call := d.final_call)}
     longer = [d for d in demonstrations if len(d.turns) > 1]
@@ -381,7 +385,7 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    """Return guesses of the call with the largest number, for the tools that take one."""
+    """Return guesses for the call with the largest number, for tools that take a number."""
     largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
         calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]

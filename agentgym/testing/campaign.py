@@ -1,5 +1,5 @@
-"""Run of a fuzzer over many ids: it shares the episodes out to worker processes, minimises what they
-find, and counts.
+"""Fuzzing over many ids: distribute the episodes over worker processes, minimise the findings, and
+count.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from agentgym.training.rollout.storage import append_text
 Play = Callable[[Case], Report]
 WholeT = TypeVar("WholeT", list[str], str)
 
+# Runs that minimising a finding may take.
 TRIALS = 120
-"""Runs that the minimisation of a finding may take."""
+# The same for findings that kill a process or take long, because each run waits for that.
 TRIALS_OF_HANGS = 8
-"""The same for what ends a process or takes long, since each run waits for that."""
 _SLOW_KINDS = ("hang", "death", "slow", "growth", "memory")
+# Runs for shortening texts, so that a long episode leaves some for them.
 _MAX_TEXT_TRIALS = 60
-"""Runs for the texts, so that a long episode leaves some for them."""
 STEP_SECONDS = 60.0
-"""Processor time after which a step counts as hung: six times what the longest legal query takes."""
+"""CPU seconds after which a step counts as hung, six times the longest legal query."""
 
+# Consecutive episodes of an id, as many as share an instance that the worker caches.
 _BLOCK = 8
-"""Episodes of an id in a row: as many as share an instance, whose drawing a worker remembers."""
+# One episode in this many is also played in a process with another hash seed, time zone and locale.
 _MIRROR_EVERY = 8
-"""Episodes of which one is played in a process with another hash seed, time zone and locale too."""
+# Episodes without a text after which an id is given up because it cannot be made.
 _BARREN = 6
-"""Episodes without a text after which an id is given up: it cannot be made."""
+# Maximum records per id of findings that could not be reproduced.
 _UNSURE = 3
-"""Records of a cause in one id that did not come again, at most."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "1"}
 _MIRROR = {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
+# Kinds whose marks name a place in the code, so that one cause is counted once for all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
-"""Kinds whose marks name a place in the code, so that one cause is one, whatever world shows it."""
 
 
 @dataclass
@@ -55,9 +55,9 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        texts: The replies that were played.
-        calls: The calls that were read from them.
-        episodes: The episodes.
+        texts: The number of replies.
+        calls: The number of parsed calls.
+        episodes: The number of episodes.
         slowest: The slowest step of an episode as a multiple of its median.
         causes: How often each cause was found.
     """
@@ -80,26 +80,26 @@ class Tally:
 
 
 class Campaign:
-    """Run over some ids.
+    """A fuzzing run over some ids.
 
     Args:
-        ids: The ids, in full or short, as users write them; none for all that are registered.
-        texts: The replies for each id; None for as many as the time allows.
-        seed: The seed of the run: it draws the same episodes again.
-        minutes: The time after which no episode begins any more; None for no limit.
-        workers: The processes that play.
-        out: The file that findings are written to as they come, a line of JSON each; None for none.
-        trials: The most runs that the minimisation of a finding takes.
-        step_seconds: Processor time after which a step counts as hung.
+        ids: The ids, full or short; empty for all registered ones.
+        texts: Replies per id; None for as many as time allows.
+        seed: The seed of the run, which determines the episodes.
+        minutes: Minutes after which no episode starts; None for no limit.
+        workers: The number of worker processes.
+        out: The JSONL file that receives findings as they occur; None for none.
+        trials: The maximum number of runs for minimising a finding.
+        step_seconds: CPU seconds after which a step counts as hung.
         patience: Seconds without a step after which a worker counts as hung.
-        texts_per_episode: The most replies of an episode.
+        texts_per_episode: The maximum number of replies per episode.
 
     Attributes:
         tallies: The counts, by id.
-        findings: What was found, one for each cause.
+        findings: The findings, one per cause.
 
     Raises:
-        ValueError: An id or a number is not right, or neither `texts` nor `minutes` is given.
+        ValueError: An id or a number is invalid, or neither `texts` nor `minutes` is set.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Campaign:
         self._stop = threading.Event()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
-        """Play until all ids have their texts or the time is over.
+        """Play until all ids have their texts or time is up.
 
         Args:
             on_progress: Called with the number of texts after each episode.
@@ -155,8 +155,8 @@ class Campaign:
                 self._stop.set()
 
     def table(self) -> Table:
-        """Return a row for each id: texts, calls, causes of faults, and the slowest step of an
-        episode as a multiple of its median.
+        """Return a row per id: texts, calls, distinct faults, and the slowest step of an episode as
+        a multiple of its median.
         """
         rows = [
             [env_id, str(t.texts), str(t.calls), str(len(t.causes)), f"{t.slowest:.0f}"]
@@ -165,7 +165,7 @@ class Campaign:
         return "Fuzzing", ["id", "texts", "calls", "faults", "slowest step : median"], rows
 
     def _play(self, end: float | None, on_progress: Callable[[int], None]) -> None:
-        """Play blocks of episodes with a worker, and another that repeats some of them."""
+        """Play blocks of episodes with a worker, and repeat some of them in another."""
         with (
             closing(Worker(self._step_seconds, self._patience, _ENVIRONMENT)) as worker,
             closing(Worker(self._step_seconds, self._patience, _MIRROR)) as mirror,
@@ -209,14 +209,14 @@ class Campaign:
                 is_new = cause not in self._known
                 self._known.add(cause)
             if is_new and not self._add(finding, worker):
-                # It did not come again, and must not hide another of the same mark.
+                # It was not reproduced, and must not hide another finding with the same mark.
                 self._known -= {cause} if tally.causes[cause] < _UNSURE else set()
 
     def _add(self, finding: Finding, worker: Worker) -> bool:
-        """Minimise a finding, and write it down; return False if it did not come again."""
+        """Minimise a finding and write it; return False if it was not reproduced."""
         smallest = (
             finding
-            if finding.kind == "elsewhere"  # that takes two processes to see
+            if finding.kind == "elsewhere"  # reproducing it takes two processes
             else minimize(finding, player(finding, worker), self._trials)
         )
         with self._lock:
@@ -228,7 +228,7 @@ class Campaign:
 
 
 def player(finding: Finding, worker: Worker) -> Callable[[Case], Report]:
-    """Return what plays the case of a finding again, with every check at every step."""
+    """Return a function that replays the case of a finding with every check at every step."""
     return lambda case: worker.play(
         case, ledger="fresh" if finding.kind == "leak" else "none", full=True
     )
@@ -239,9 +239,7 @@ def replay_findings(
     step_seconds: float = STEP_SECONDS,
     patience: float = PATIENCE,
 ) -> list[tuple[Finding, Finding | None]]:
-    """Play recorded cases again; return each with what it led to, None if nothing is wrong any
-    more.
-    """
+    """Replay recorded cases; return each with its outcome, None if it no longer fails."""
     with (
         closing(Worker(step_seconds, patience, _ENVIRONMENT)) as worker,
         closing(Worker(step_seconds, patience, _MIRROR)) as mirror,
@@ -257,8 +255,8 @@ def _replay_with(finding: Finding, worker: Worker, mirror: Worker) -> Finding | 
 
 
 def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
-    """Play the replies of an episode in a process that is set up otherwise; return a finding if
-    they lead elsewhere.
+    """Play the replies of an episode in a process with another environment; return a finding if the
+    outcomes differ.
     """
     given = replace(
         case,
@@ -274,8 +272,8 @@ def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
 
 
 def replay(finding: Finding, play: Play) -> Finding | None:
-    """Return what a finding leads to when its case is played again, if that breaks the same law for
-    the same cause; else None.
+    """Return the finding that replaying a case produces, if it breaks the same law for the same
+    cause; else None.
     """
     cause = finding.kind, finding.mark
     again = play(finding.case).findings
@@ -283,12 +281,13 @@ def replay(finding: Finding, play: Play) -> Finding | None:
 
 
 def minimize(finding: Finding, play: Play, trials: int = TRIALS) -> Finding:
-    """Return a finding with fewer and shorter replies; one that does not come again stays as it is.
+    """Return a finding with fewer and shorter replies; one that cannot be reproduced stays
+    unchanged.
 
     Args:
         finding: The finding.
-        play: Plays a case, with every check at every step.
-        trials: The most runs.
+        play: Plays a case with every check at every step.
+        trials: The maximum number of runs.
     """
     return _Minimizer(finding, play, trials).run()
 
@@ -302,7 +301,7 @@ class _Minimizer:
         if not self._fails(list(self._best.case.actions or ())):
             return replace(self._best, reproduced=False)
         actions = list(self._best.case.actions or ())
-        # The last reply is tried alone first, since it is nearly always the one.
+        # Try the last reply alone first, because it is nearly always the cause.
         if len(actions) > 1 and self._fails(actions[-1:]):
             actions = actions[-1:]
         actions = self._without_parts(actions, len(actions) // 2, self._fails)
@@ -316,7 +315,7 @@ class _Minimizer:
         return replace(self._best, minimal=True, reproduced=True)
 
     def _fails(self, actions: list[str]) -> bool:
-        """Play the case with other replies; remember the finding if it comes again."""
+        """Play the case with other replies; keep the finding if it occurs again."""
         if self._trials <= 0:
             return False
         self._trials -= 1
@@ -324,7 +323,7 @@ class _Minimizer:
         again = replay(replace(self._best, case=case), self._play)
         if again is None:
             return False
-        # The replies that were played: an episode may be over before the last one.
+        # Keep the replies that were played; an episode may end before the last.
         self._best = replace(again, case=replace(again.case, smaller=case.smaller))
         return True
 
@@ -332,7 +331,7 @@ class _Minimizer:
         return self._fails([*before, text, *after])
 
     def _without_parts(self, whole: WholeT, size: int, fails: Callable[[WholeT], bool]) -> WholeT:
-        """Leave out parts of replies or of a text: of a size, of half of it, and so on to 1."""
+        """Remove parts of replies or of a text, halving the size of the parts down to 1."""
         while size and self._trials:
             start = 0
             while start < len(whole) and self._trials:

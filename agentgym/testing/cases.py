@@ -1,4 +1,4 @@
-"""Cases and findings of a fuzzer, as they are sent to workers and written to files."""
+"""Cases and findings of a fuzzer, in the form sent to workers and written to files."""
 
 from __future__ import annotations
 
@@ -13,27 +13,25 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
+# The version of the finding records.
 FORMAT = 1
-"""The version of the records of findings."""
 
+# Episodes per instance seed. Drawing a large office takes longer than playing it, and drawn states
+# are cached.
 _EPISODES_PER_INSTANCE = 8
-"""Episodes that share the seed of an instance: drawing a large office takes longer than playing it,
-and states drawn before are remembered.
-"""
+# Context windows in tokens: one that overflows at once, one that is edited early and one that is
+# edited late.
 _WINDOWS = (500, 2_000, 12_000)
-"""Tokens of a context window: one that overflows at once, one in which edits begin early, and one
-in which they begin late.
-"""
+# The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
-"""The option that worlds have by custom for more turns than a good policy needs."""
 _DIALECTS = ("auto", "json", "python")
+# The arms that cases rotate through: the paper's, one with wrong hints and a placebo.
 _ARMS = (*ARMS, "P0.5S_")
-"""The arms that cases go round with: the paper's, and one with wrong hints and a placebo."""
 
 
 def pack(text: str) -> Any:
-    """Return a text as JSON can carry it: one with surrogates is escaped, since two that stand side
-    by side would be read back as one character.
+    """Encode a text for JSON. Surrogates are escaped, because two adjacent ones would be read back
+    as one character.
     """
     try:
         text.encode("utf-8")
@@ -43,7 +41,7 @@ def pack(text: str) -> Any:
 
 
 def unpack(data: Any) -> str:
-    """Return the text of `pack`."""
+    """Decode the text of `pack`."""
     if isinstance(data, dict):
         return str(data["escaped"].encode("ascii").decode("unicode_escape"))
     return str(data)
@@ -54,17 +52,16 @@ class Case:
     """One episode to play.
 
     Attributes:
-        id: The id of the env, as a user writes it; its module may stand before it.
+        id: The id of the env, optionally prefixed by its module.
         seed: The seed of the run.
-        index: The number of the episode among those of the id; with `id` and `seed` it says what is
-            played.
-        texts: The most replies that are played.
+        index: The number of the episode for that id; `id`, `seed` and `index` determine it.
+        texts: The maximum number of replies.
         options: The options of `agentgym.make`; None draws a stack by the index.
-        env_seed: The seed of the instance; None takes it from the index.
-        actions: The replies to play, in place of random ones; every check is then made at every
+        env_seed: The seed of the instance; None derives it from the index.
+        actions: The replies to play instead of random ones; every check then runs at every
             step.
-        smaller: A reply that is played in place of the last one too, to compare the work of both.
-        quick: Whether given replies are played without the checks of copies, for what they show.
+        smaller: A reply to play as an alternative to the last one, to compare the work of both.
+        quick: Whether to play given replies without the copy checks.
     """
 
     id: str
@@ -85,7 +82,7 @@ class Case:
         return 1_000 * self.seed + self.index // _EPISODES_PER_INSTANCE
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the case as JSON-able data."""
+        """Return the case as plain data."""
         data = asdict(self)
         if self.actions is not None:
             data["actions"] = [pack(action) for action in self.actions]
@@ -93,7 +90,7 @@ class Case:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the case of `to_dict`."""
+        """Parse the output of `to_dict`."""
         actions = data["actions"]
         texts = None if actions is None else [unpack(action) for action in actions]
         return cls(**{**data, "actions": texts, "smaller": unpack(data["smaller"])})
@@ -101,16 +98,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A law that an env broke, with what replays it.
+    """A violation of a law by an env, with the data to replay it.
 
     Attributes:
         kind: The law: `raise`, `hang`, `death`, `result`, `state`, `copy`, `repeat`, `elsewhere`
             (in another process), `random`, `idle`, `slow`, `growth`, `memory`, `leak` or `oracle`.
-        text: What happened, in one line or a traceback.
-        mark: What findings of one cause have in common.
+        text: The violation in one line, or a traceback.
+        mark: A key shared by findings with the same cause.
         case: The case, with the replies that led to it.
-        minimal: Whether the replies were cut down to those that are needed.
-        reproduced: Whether a second run of the case found it again; None if none was made.
+        minimal: Whether the replies were reduced to the necessary ones.
+        reproduced: Whether a second run reproduced it; None without a second run.
     """
 
     kind: str
@@ -121,16 +118,16 @@ class Finding:
     reproduced: bool | None = None
 
     def to_json(self) -> str:
-        """Return the finding as one line of JSON in ASCII, lone surrogates included."""
+        """Return the finding as one line of ASCII JSON, including lone surrogates."""
         data = {**asdict(self), "case": self.case.to_dict()}
         return json.dumps({"format": FORMAT, **data}, default=str)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Return the finding that a line holds.
+        """Parse a finding from a line.
 
         Raises:
-            ValueError: It holds none.
+            ValueError: The line contains no finding.
         """
         try:
             data = json.loads(line)
@@ -143,18 +140,18 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What an episode came to.
+    """Outcome of an episode.
 
     Attributes:
-        texts: The replies that were played.
-        calls: The calls that were read from them.
-        refused: The replies of which nothing was done.
-        slowest: The processor time of the slowest step, in seconds.
-        median: The median of the processor time of its steps, in seconds.
-        marks: Hashes of what was shown, after the reset and after each step.
+        texts: The number of replies.
+        calls: The number of parsed calls.
+        refused: The number of replies without effect.
+        slowest: The CPU seconds of the slowest step.
+        median: The median CPU seconds of its steps.
+        marks: Hashes of the observations after the reset and each step.
         actions: The replies.
         options: The options of the env.
-        findings: The laws that were broken.
+        findings: The violations.
     """
 
     texts: int = 0
@@ -168,7 +165,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-able data."""
+        """Return the report as plain data."""
         return {
             **asdict(self),
             "actions": [pack(action) for action in self.actions],
@@ -177,18 +174,18 @@ class Report:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the report of `to_dict`."""
+        """Parse the output of `to_dict`."""
         findings = [Finding.from_json(line) for line in data["findings"]]
         actions = [unpack(action) for action in data["actions"]]
         return cls(**{**data, "actions": actions, "findings": findings})
 
 
 def read_findings(path: Path) -> list[Finding]:
-    """Return the findings of a file.
+    """Return the findings in a file.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A line is no finding; the error says which.
+        ValueError: A line is not a finding; the error names it.
     """
     findings = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -200,17 +197,17 @@ def read_findings(path: Path) -> list[Finding]:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id, those of installed packages too: worlds, presets and teams."""
+    """Return every registered id, including installed packages: worlds, presets and teams."""
     load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 
 
 def draw_options(case: Case) -> dict[str, Any]:
-    """Return the options of a case: a stack that goes round with its index through dialects, arms,
+    """Draw the options of a case: a stack that rotates with its index through dialects, arms,
     labels, strategies and windows, as far as the world has the hooks.
 
     Raises:
-        ValueError: There is no such id, or not even a bare env of it.
+        ValueError: The id does not exist or cannot be made even without wrappers.
     """
     index = case.index
     options: dict[str, Any] = {"dialect": _DIALECTS[index % 3]}
@@ -249,6 +246,6 @@ def _context(turn: int) -> dict[str, Any]:
         "context": "+".join(chosen),
         "window": _WINDOWS[turn // 2 % len(_WINDOWS)],
     }
-    if "programmatic" in chosen:  # a loop without end takes all of it
+    if "programmatic" in chosen:  # an endless loop uses all of it
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context

@@ -1,4 +1,4 @@
-"""Laws of every step: what an env may return, whatever a model wrote."""
+"""Laws of every step: the results that an env may return, whatever a model writes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
 StepResult = tuple[Any, Any, Any, Any, Any]
-"""What a step returns: observation, reward, terminated, truncated, info."""
+"""Result of a step: observation, reward, terminated, truncated, info."""
 
 _ROLES = frozenset(get_args(Role))
 _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a record of an info as JSON writes it.
+    """Return a record of an info in JSON form.
 
     Raises:
-        TypeError: It is no record.
+        TypeError: It is not a record.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
@@ -35,7 +35,7 @@ def to_jsonable(value: Any) -> Any:
 def faults_of_result(
     env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
 ) -> Iterator[str]:
-    """Yield what is wrong with the result of a step, or of a reset with a reward of 0."""
+    """Yield the errors in the result of a step, or of a reset with a reward of 0."""
     chat, reward, terminated, truncated, info = result
     if not env.observation_space.contains(chat):
         yield f"the observation is not in the space: {type(chat).__name__}"
@@ -69,9 +69,7 @@ def _faults_of_info(info: Any) -> Iterator[str]:
 
 
 def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
-    """Yield what is wrong with the messages that are new in a chat, and with the pairs of calls and
-    results.
-    """
+    """Yield the errors in a chat's new messages, and in its pairs of calls and results."""
     for message in chat.messages[chat.shared_prefix(before) :]:
         yield from _faults_of_message(message)
     ids = [message.id for message in chat.messages]
@@ -114,13 +112,13 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Return whether nothing that a reply asked for was done, so that nothing may have changed."""
+    """Return whether none of a reply's requests had an effect, so the state must be unchanged."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
 
 class Transcript:
-    """Hash of all that an episode showed, in order."""
+    """Hash of all observations of an episode, in order."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -128,13 +126,13 @@ class Transcript:
         """The hash after the reset and after each step, to tell where two episodes part."""
 
     def add(self, before: Chat, result: StepResult) -> None:
-        """Take in the result of a reset or a step."""
+        """Add the result of a reset or a step."""
         self._hash.update(describe_result(before, result).encode("utf-8", "backslashreplace"))
         self.marks.append(self._hash.hexdigest()[:16])
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Return the step after which two episodes differ, by their marks; empty if they are alike."""
+    """Return the step after which the marks of two episodes differ; empty if they are equal."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"
@@ -142,7 +140,7 @@ def parting(one: Sequence[str], two: Sequence[str]) -> str:
 
 
 def describe_result(before: Chat, result: StepResult) -> str:
-    """Return the result of a step as text: what is new in the chat, and the rest."""
+    """Format a step's result: the new messages and the rest."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]

@@ -1,4 +1,4 @@
-"""All laws of a world in one run: what `agentgym check` shows."""
+"""All laws of a world in one run, as shown by `agentgym check`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law, with the hooks without which there is nothing to check.
+    """A law with the hooks that it requires.
 
     Attributes:
         name: A few words.
@@ -44,8 +44,8 @@ class LawResult:
     Attributes:
         name: The law.
         verdict: `holds`, `broken` or `skipped`.
-        reason: What is wrong or missing; empty if it holds.
-        line: The Python or the command that shows what is wrong.
+        reason: The error or the missing hooks; empty if it holds.
+        line: Python code or a command that reproduces the error.
         missing: The hooks that the world lacks.
     """
 
@@ -57,10 +57,10 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, the quick ones first.
+    """Return the laws, fast ones first.
 
     Args:
-        seeds: The instances that each is checked on.
+        seeds: The instances to check.
     """
     some = range(seeds)
     return [
@@ -99,28 +99,28 @@ def world_laws(seeds: int = 5) -> list[Law]:
 
 
 def _needs(arm: str) -> tuple[str, ...]:
-    """Return the hooks that an arm and its oracle policy need."""
+    """Return the hooks that an arm and its oracle policy require."""
     hints = {"P": ("subtask", "read_subtask"), "S": ("state", "read_state")}
     return (*SCRIPTED, *(hook for letter in arm for hook in hints.get(letter, ())))
 
 
 def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
-    """Check every law of a world; yield a verdict on each.
+    """Check every law of a world and yield the verdicts.
 
     Args:
-        env_id: The id of a world or a preset, or `package.module:MyWorld`.
-        seeds: The instances that each law is checked on.
-        only: Leave out the laws whose names do not hold this text.
+        env_id: The id of a world or preset, or `package.module:MyWorld`.
+        seeds: The number of instances to check.
+        only: Check only laws whose names contain this text.
 
     Raises:
-        ValueError: There is no such world or law, it cannot be made, or it is a team.
+        ValueError: The world or law does not exist, the world cannot be made, or it is a team.
     """
     full = resolve(env_id)
     if is_team(full):
         raise ValueError(f"{env_id} is a team; check the world that it plays")
     world = world_of(full)
     undefined = world.undefined_hooks(tool_env(make(full)).config)
-    # By its module, so that other processes find a world that no package names.
+    # The module prefix lets other processes find a world outside any package.
     name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
     chosen = [law for law in world_laws(seeds) if only in law.name]
     if not chosen:
@@ -150,7 +150,7 @@ def _check(law: Law, env_id: str) -> LawResult:
 
 
 def _line(law: Law, env_id: str) -> str:
-    """Return the Python that checks a law again."""
+    """Return Python code that repeats the check of a law."""
     check: Any = law.check
     options = check.keywords if isinstance(check, functools.partial) else {}
     given = "".join(f", {name}={value!r}" for name, value in options.items())

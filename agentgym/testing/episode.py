@@ -1,4 +1,4 @@
-"""Play of one episode under every law that needs no knowledge of a world."""
+"""Play one episode under every law that needs no knowledge of the world."""
 
 from __future__ import annotations
 
@@ -45,61 +45,60 @@ from agentgym.testing.resources import STEP_BYTES, ResourceLedger, peak_memory
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
+# CPU seconds of a slow step, if also far above the median. A query or program that runs into its
+# limits takes about one.
 SLOW_SECONDS = 2.0
-"""Processor time of a step that counts as slow, if it is also far above the median: a query or a
-program that runs into its limits takes about one.
-"""
+# Multiple of the median step that counts as far above it.
 SLOW_MULTIPLE = 100
-"""Multiple of the median step that is far above it."""
 
+# One step in this many is also played by a copy.
 _COPY_EVERY = 10
-"""Steps of which one is played by a copy too."""
+# One step in this many is probed for superlinear work.
 _PROBE_EVERY = 12
-"""Steps of which one is probed for work that grows faster than the text."""
+# Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
-"""States that are larger are compared at a share of the refused replies only, for speed."""
+# Maximum replies of an episode without actions.
 _IDLE_STEPS = 400
-"""Replies of an episode in which nothing is done, at most."""
 _IDLE_REPLY = "I would rather not."
+# Repetitions of a given case to detect resources that it leaks each time.
 _LEAK_ROUNDS = 5
-"""Times that a given case is played to see whether it leaves something behind each time."""
+# Calls of each kind to consider at a time; a world may suggest thousands.
 _SUGGESTED = 50
-"""Calls of each kind that a world suggests at a moment: it may have thousands."""
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
 class Monitor:
-    """Observer of an episode that is told of each text before it is played, so that what kills the
-    process can be named afterwards. This one does nothing.
+    """Observer that receives each text before it is played, so that it can be named if it kills the
+    process. This one does nothing.
     """
 
     def begin(self, case: Case) -> None:
-        """Take note that an episode begins."""
+        """Record the start of an episode."""
 
     def before(self, action: str) -> None:
-        """Take note of a reply that is about to be played."""
+        """Record a reply that is about to be played."""
 
     def pause(self) -> None:
-        """Take note that nothing is being played."""
+        """Record that nothing is being played."""
 
 
 class _Stop(Exception):
-    """The episode cannot go on: a finding ended it."""
+    """A finding ended the episode."""
 
 
 def play(
     case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None
 ) -> Report:
-    """Play a case, and return what it came to.
+    """Play a case and return the report.
 
     Args:
         case: The case.
         monitor: The observer of the replies.
-        ledger: The accounts of what episodes leave behind; None keeps none.
+        ledger: The ledger of leaked resources; None keeps none.
 
     Raises:
-        ValueError: There is no such id, or an option is not right.
+        ValueError: The id does not exist or an option is invalid.
     """
     options = draw_options(case) if case.options is None else dict(case.options)
     case = replace(case, options=options, env_seed=case.instance)
@@ -114,7 +113,7 @@ def play(
 
 
 class _Player:
-    """One env with its case, and what was found."""
+    """One env with its case and findings."""
 
     def __init__(self, case: Case, monitor: Monitor) -> None:
         self.case, self._monitor = case, monitor
@@ -161,7 +160,7 @@ class _Player:
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
-        """Turn whatever is raised inside into a finding that ends the episode."""
+        """Turn any exception in the block into a finding that ends the episode."""
         try:
             yield
         except _Stop:
@@ -225,10 +224,10 @@ class _Player:
     def _step(
         self, env: gymnasium.Env[Any, Any], chat: Chat, action: str, state: bytes
     ) -> tuple[StepResult, bytes]:
-        """Play a reply, and hold it to all laws; return the state afterwards if it is known."""
+        """Play a reply and check all laws; return the state afterwards if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
-        # The draws are made in any case, so that what is played does not depend on what is found.
+        # Draw in any case, so that findings do not influence what is played.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = (
@@ -289,7 +288,7 @@ class _Player:
             raise _Stop
 
     def _end(self, env: gymnasium.Env[Any, Any]) -> None:
-        """End an episode that still goes on, for its score."""
+        """End a running episode to get its score."""
         inner = env.unwrapped
         if isinstance(inner, ToolEnv) and not inner.over:
             before = inner.chat
@@ -299,7 +298,7 @@ class _Player:
             self._transcript.add(before, result)
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play the same replies in the same env again: all has to come out alike."""
+        """Replay the same replies in the same env; everything must be equal."""
         again = Transcript()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
@@ -313,7 +312,7 @@ class _Player:
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
     def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play an episode in which nothing is done: it has to score 0."""
+        """Play an episode without actions, which must score 0."""
         with self._watch("raise", "an episode in which nothing is done: "):
             env.reset(seed=self.case.env_seed)
             for _ in range(_IDLE_STEPS):
@@ -356,7 +355,7 @@ def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None
 
 
 def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
-    """Return the calls that the world of whoever is asked calls legal or optimal."""
+    """Return the calls that the world suggests as legal or optimal to the current agent."""
     inner = env.unwrapped
     world: World[Any] = (
         inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
@@ -374,7 +373,7 @@ def _global_generators() -> tuple[Any, str]:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the type of an error with the innermost function that is of no library."""
+    """Return an error's type with the innermost function outside libraries."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _is_library(frame.filename)]
     frame = (own or list(frames))[-1]
@@ -382,7 +381,7 @@ def _place_of(error: BaseException) -> str:
 
 
 def _place_in(text: str) -> str:
-    """Return the same for a traceback that was formatted."""
+    """Return the same from a formatted traceback."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]
@@ -395,5 +394,5 @@ def _is_library(file: str) -> bool:
 
 
 def _mark_of(text: str) -> str:
-    """Return a text without its numbers and quotations."""
+    """Return a text without numbers and quotations."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]

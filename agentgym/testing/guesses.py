@@ -1,8 +1,8 @@
 """Guesses of an answer: constants, rules that pick a part of a text without understanding it, and
-one of them for each value of a feature, learnt from examples.
+lookups of a rule by a feature, learnt from examples.
 
 A rule that finds the answers of other episodes (the third word, the last option, the line with a
-certain mark) is a tell of the world.
+certain mark) reveals a tell of the world.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from dataclasses import dataclass, field
 
 from agentgym.testing.playing import Transcript
 
+# An observation and the answer as text.
 Example = tuple[Transcript, str]
-"""What was seen, and the answer as text."""
 
 _WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
 _SEPARATORS = re.compile(r"[\n,;|:]+")
 _LINES = re.compile(r"\n|\}, ?\{")
 
+# Positions that a rule considers at either end of a text, more than the fields of a record.
 _ENDS = 12
-"""Places from either end of a text at which a rule looks: more than the fields of a record."""
+# Number of marks to try as rules, the most frequent first.
 _MARKS = 6
-"""Marks that are tried as rules; the most frequent ones come first."""
+# Minimum share of examples in which a mark must be next to the answer.
 _MARK_SHARE = 0.6
-"""Share of the examples in which a mark has to stand beside the answer to be tried."""
+# A longer line is not a record.
 _LINE_CHARS = 2_000
-"""A longer line is no record."""
+# Texts are cut to this length from both ends, so that long logs do not slow the audit down.
 _TEXT_CHARS = 40_000
-"""Texts are cut to this length, from both ends, so that long logs do not make the audit slow."""
+# Rules kept for each value of a feature, more than there are tries.
 _RULES = 10
-"""Rules that are remembered for each value of a feature: more than there are tries."""
+# Numbers of a prompt used as features; budgets and sizes are among the first or last.
 _PLACES = 8
-"""Numbers of a prompt that are features: budgets and sizes stand among the first or the last."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """Rule that picks a part of what was shown.
+    """Rule that picks a part of an observation.
 
     Attributes:
         source: The text: `task` or `result`, the results of the last reply.
         unit: The parts of a text: `words`, `numbers` or `segments` between separators.
         rule: The name of the rule.
-        place: The place that it looks at, where it does.
-        mark: The word that the line has to contain, if there is one.
+        place: The position it uses, if any.
+        mark: The word that the line must contain, if any.
     """
 
     source: str
@@ -57,7 +57,7 @@ class Selector:
     mark: str = ""
 
     def pick(self, seen: Transcript) -> str | None:
-        """Return the part of what was seen that the rule picks; None if there is none."""
+        """Return the part that the rule picks; None if there is none."""
         text = cut(seen.task if self.source == "task" else seen.last_result)
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
@@ -69,7 +69,7 @@ class Selector:
 
 
 def cut(text: str) -> str:
-    """Return a text without its middle, if it is long."""
+    """Return a text without its middle if it is long."""
     half = _TEXT_CHARS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n{text[-half:]}"
 
@@ -80,7 +80,7 @@ def words(text: str) -> list[str]:
 
 
 def numbers(text: str) -> list[str]:
-    """Return the numbers of a text."""
+    """Return the numbers in a text."""
     return _NUMBER.findall(text)
 
 
@@ -98,8 +98,8 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options of a text: the items of a line between commas, or the
-    entries of lines that begin alike.
+    """Return the longest list of options in a text: the comma-separated items of a line, or the
+    entries of lines with the same beginning.
     """
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
@@ -144,10 +144,10 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules that look at the line with a mark, such as hold the answers of some examples.
+    """Return rules for the line with a mark that contains the answers of some examples.
 
     Args:
-        examples: What was seen, and the answer to pick.
+        examples: Observations with the answers to pick.
     """
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
@@ -168,7 +168,7 @@ def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selecto
 
 @dataclass(frozen=True)
 class Constant:
-    """The same answer whatever was seen."""
+    """A constant answer."""
 
     text: str
 
@@ -178,8 +178,8 @@ class Constant:
 
 
 Rule = Constant | Selector
+# An observation and the rules that would have been right.
 Lesson = tuple[Transcript, frozenset[Rule]]
-"""What was seen, and the rules that would have been right."""
 Feature = Callable[[Transcript], str]
 
 
@@ -199,17 +199,17 @@ FEATURES: Mapping[str, Feature] = {
     **{f"number {place} of the prompt": _number(place) for place in range(_PLACES)},
     **{f"number {place} from its end": _number(-place) for place in range(1, _PLACES // 2)},
 }
-"""Simple facts about what was shown, on which an answer must not depend."""
+"""Simple facts about an observation on which an answer must not depend."""
 
 
 @dataclass
 class Guess:
-    """Lookup of the answer by a feature of what was seen, learnt from examples.
+    """Lookup of the answer by a feature of the observation, learnt from examples.
 
     Attributes:
         feature: The name of the feature.
         rules: The best rules for each of its values, best first.
-        others: The rules for values that were not seen.
+        others: The rules for values without examples.
     """
 
     feature: str = "nothing"
@@ -225,20 +225,20 @@ class Guess:
                 yield answer
 
     def rules_for(self, seen: Transcript) -> Iterator[Rule]:
-        """Yield the rules for what was seen, the best first."""
+        """Yield the rules for an observation, best first."""
         yield from self.rules.get(FEATURES[self.feature](seen), ())
         yield from self.others
 
 
 def learn_guess(examples: Sequence[Example]) -> Guess:
-    """Return the guess whose feature does best on examples that it was not learnt from."""
+    """Return the guess whose feature performs best on held-out examples."""
     lessons = list(_lessons(examples))
     halves = lessons[::2], lessons[1::2]
 
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # the first of equals: the simplest
+    return _fit(max(FEATURES, key=hits), lessons)  # on ties the first, which is the simplest
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
@@ -250,7 +250,7 @@ def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
 
 
 def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
-    """Return the number of lessons whose answer is guessed at once."""
+    """Return the number of lessons whose first guess is right."""
     return sum(next(guess.rules_for(seen), None) in right for seen, right in lessons)
 
 
@@ -259,7 +259,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Of rules that do equally well in a bin, the one that does best elsewhere comes first.
+    # Among equally good rules of a bin, the one that performs best elsewhere comes first.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

@@ -1,18 +1,18 @@
-"""Catalog of hostile texts: values of arguments, JSON literals and whole replies that have broken
+"""Catalogue of hostile texts: argument values, JSON literals and whole replies that have broken
 parsers, services and templates elsewhere.
 
-Texts are short, since these look for wrong answers; growth is probed by `agentgym.testing.episode`.
+The texts are short, because they look for wrong results; `agentgym.testing.episode` probes growth.
 """
 
 from __future__ import annotations
 
 import re
 
+# A member name of a JSON object, which becomes an argument name in Python.
 _MEMBER = re.compile(r'"(\w+)": ')
-"""The name of a member of a JSON object, which Python writes as that of an argument."""
 
 STRINGS: tuple[str, ...] = (
-    # Nothing, or what looks like nothing.
+    # Empty, or apparently empty.
     "",
     " ",
     "\n",
@@ -31,7 +31,7 @@ STRINGS: tuple[str, ...] = (
     "true",
     "False",
     "N/A",
-    # Numbers as texts, and digits that are not ASCII.
+    # Numbers as texts, and non-ASCII digits.
     "0",
     "-0",
     "-1",
@@ -47,7 +47,7 @@ STRINGS: tuple[str, ...] = (
     "9" * 400,
     "0." + "3" * 60,
     "½",
-    # Characters that programs forget: controls, combining, bidirectional, beyond the first plane.
+    # Often forgotten characters: controls, combining, bidirectional, beyond the first plane.
     "\x00",
     "a\x00b",
     "\x1b[2J\x1b[31mred",
@@ -187,7 +187,7 @@ STRINGS: tuple[str, ...] = (
     "a,b\n\"c\nd,'e",
     "\ufeffa;b\n",
     "---\na: &a [*a]\n",
-    # JSON and lists of it in a text.
+    # JSON and lists of JSON in a text.
     "{",
     "[]",
     '{"a": 1}',
@@ -220,14 +220,14 @@ STRINGS: tuple[str, ...] = (
     "#### 42",
     "<answer>42</answer>",
     "### End ###",
-    # Names of Python's own.
+    # Python's own names.
     "__class__",
     "__init__",
     "self",
     "constructor",
     "__proto__",
 )
-"""Values of arguments."""
+"""Argument values."""
 
 LITERALS: tuple[str, ...] = (
     "NaN",
@@ -284,7 +284,7 @@ LITERALS: tuple[str, ...] = (
     "undefined",
     "[" + "0, " * 300 + "0]",
 )
-"""Values of arguments as they are written, for what JSON or Python cannot say."""
+"""Argument values in source form, for what JSON or Python cannot express."""
 
 
 PROSE: tuple[str, ...] = (
@@ -305,12 +305,12 @@ PROSE: tuple[str, ...] = (
     "ha " * 3_000,
     "0" * 5_000,
 )
-"""Replies that hold no call, or only the beginnings and ends of calls."""
+"""Replies without a call, or with only the beginning or end of one."""
 
 
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return whole replies around a tool and the JSON text of legal arguments for it: broken and
-    near-miss syntax of each dialect, and texts that are no calls.
+    """Return whole replies around a tool and the JSON text of legal arguments: broken and near-miss
+    syntax of each dialect, and texts without calls.
     """
     return (*PROSE, *_json_replies(tool, arguments), *_python_replies(tool, arguments))
 

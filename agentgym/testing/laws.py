@@ -1,7 +1,7 @@
-"""Laws that every world obeys, as functions that a test can call: those of the package are held to
-them by its tests, any other world by `agentgym check`.
+"""Laws of every world, as functions for tests. The package's tests apply them to its worlds, and
+`agentgym check` to any other.
 
-Each raises `BrokenLaw` with what is wrong and a line of Python that shows it.
+Each raises `BrokenLaw` with the error and a line of Python that reproduces it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from agentgym.training.rollout import rollout
 from agentgym.world.world import World, has_hook, load_world
 
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-"""The hooks by which `OraclePolicy` plays from the chat."""
+"""The hooks that `OraclePolicy` needs to play from the chat."""
 MOST_REPLIES = 20_000
-"""Replies after which an episode of an agent that does nothing counts as endless; the longest budget
-of the package's worlds is a tenth of it.
+"""Replies after which an episode without actions counts as endless, ten times the longest budget in
+the package.
 """
-_NOISE = 0.3  # as many errors as leave most episodes long enough to see something
+_NOISE = 0.3  # as many errors as still leave most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
@@ -52,11 +52,11 @@ _DIGEST = (
 
 
 class BrokenLaw(AssertionError):
-    """A world does not obey a law.
+    """A world violates a law.
 
     Args:
-        law: What is wrong.
-        line: A line of Python that shows it.
+        law: The violation.
+        line: A line of Python that reproduces it.
     """
 
     def __init__(self, law: str, line: str) -> None:
@@ -71,29 +71,29 @@ def require(condition: object, law: str, line: str) -> None:
 
 
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
-    """Return the Python that makes an env, and begins an episode if there is a seed."""
+    """Return Python code that makes an env and, with a seed, starts an episode."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     made = f"env = agentgym.make({env_id!r}{given})"
     return made if seed is None else f"{made}; env.reset(seed={seed})"
 
 
 def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
-    """Return the Python that plays an episode with a policy of `agentgym.oracles`."""
+    """Return Python code that plays an episode with a policy of `agentgym.oracles`."""
     return f"{make_line(env_id, **options)}; rollout(env, {policy}, {seed})"
 
 
 def world_of(env_id: str) -> type[World[Any]]:
-    """Return the class of a world by its id.
+    """Return a world's class by its id.
 
     Raises:
-        ValueError: No such world.
+        ValueError: There is no such world.
     """
     return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that errs now and then, or plays at random where the world lacks the hooks to
-    play well.
+    """Return a policy that errs sometimes, or plays at random if the world lacks the hooks for
+    optimal play.
     """
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
@@ -102,7 +102,7 @@ def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
 
 
 def check_gymnasium(env_id: str) -> None:
-    """`check_env` of Gymnasium passes without a warning."""
+    """Gymnasium's `check_env` passes without a warning."""
     full = registry.resolve(env_id)
     line = f"check_env(gymnasium.make({full!r}).unwrapped)"
     with warnings.catch_warnings():
@@ -114,7 +114,7 @@ def check_gymnasium(env_id: str) -> None:
 
 
 def play_lines(env_id: str) -> Iterator[str]:
-    """Yield three episodes as JSON, with hints where the world has them."""
+    """Yield three episodes as JSON, with hints if the world has them."""
     world = world_of(env_id)
     hinted = all(has_hook(world, hook) for hook in ("state", "subtask", "read_state", *SCRIPTED))
     env = registry.make(env_id, oracles="SP" if hinted else "", labels=True)
@@ -123,10 +123,10 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
-    """The same seeds give the same bytes, in any process and with any seed of hashes."""
+    """The same seeds give the same bytes in any process and with any hash seed."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
-    path = os.pathsep.join(filter(None, sys.path))  # a world may be in a folder of the user's
+    path = os.pathsep.join(filter(None, sys.path))  # a world may be in a user's folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, *env_ids],
@@ -142,7 +142,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
-    """The global generators of Python and NumPy are left alone."""
+    """Python's and NumPy's global generators are untouched."""
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in arms:
         rollout(registry.make(env_id, oracles=arm, labels=True), erring_policy(env_id), 1)
@@ -156,7 +156,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Legal random walks stay in the spaces, are carried out, and are paid at the end alone."""
+    """Legal random walks stay in the spaces, take effect, and are rewarded only at the end."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -191,8 +191,8 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """The oracle policy solves every instance from the chat alone, and each of its steps is labelled
-    optimal.
+    """The oracle policy solves every instance from the chat alone, and each of its steps is
+    labelled optimal.
     """
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
@@ -207,7 +207,7 @@ def check_oracle(
 
 
 def check_dialect(env_id: str, dialect: Dialect) -> None:
-    """The world is solved in each dialect of calls."""
+    """The world is solved in each call dialect."""
     reward = rollout(
         registry.make(env_id, dialect=dialect), OraclePolicy(env_id, dialect=dialect), 0
     ).reward
@@ -219,7 +219,7 @@ def check_dialect(env_id: str, dialect: Dialect) -> None:
 
 
 def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
-    """An agent that does nothing scores 0, and its episode is cut."""
+    """An agent that does nothing scores 0, and its episode is truncated."""
     env = registry.make(env_id)
     for seed in seeds:
         line = f"{make_line(env_id, seed)}; env.step({_IDLE!r})  # until it ends"
@@ -237,7 +237,9 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
 
 
 def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
-    """Snapshots, clones, deep copies and pickles in mid-episode go on alike and share nothing."""
+    """Snapshots, clones, deep copies and pickles taken during an episode continue identically and
+    share nothing.
+    """
     policy = erring_policy(env_id)
     for arm in arms:
         env = registry.make(env_id, oracles=arm, shots=shots)
@@ -256,7 +258,7 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
-            again = list(_play_on(env, policy, chat))[:-1]  # the generator goes back too
+            again = list(_play_on(env, policy, chat))[:-1]  # restoring rewinds the generator too
             require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
 
 
@@ -270,7 +272,7 @@ def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterat
 
 
 def check_plain_data(env_id: str, **options: Any) -> None:
-    """Observations hold plain data: nothing that leads to the world."""
+    """Observations contain only plain data, nothing that leads to the world."""
     env = registry.make(env_id, labels=True, **options)
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
     for step in rollout(env, erring_policy(env_id), 2).steps:
@@ -285,7 +287,7 @@ def check_plain_data(env_id: str, **options: Any) -> None:
 
 
 def _reachable(value: object) -> Iterator[object]:
-    """Yield everything that an observation holds on to."""
+    """Yield everything that an observation refers to."""
     yield value
     children: Iterable[object] = ()
     if is_dataclass(value) and not isinstance(value, type):
@@ -299,7 +301,7 @@ def _reachable(value: object) -> Iterator[object]:
 
 
 def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
-    """Check that a world which was rebuilt from what was shown gives the hints of the hidden one."""
+    """Check that a world rebuilt from observations gives the same hints as the hidden one."""
     require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
     for flag in (True, False):
         subtask = hidden.subtask(flag)
@@ -313,11 +315,11 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Hints are functions of what was shown: a world that is rebuilt from the text of the chat, or
-    from the text of `state()`, gives the same.
+    """Hints are functions of the observations: a world rebuilt from the text of the chat, or from
+    the text of `state()`, gives the same hints.
 
     Returns:
-        How many moments were compared.
+        The number of compared moments.
     """
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
@@ -343,7 +345,7 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
 
 
 def check_hints_change_nothing(env_id: str) -> None:
-    """Asking for hints leaves the world as it is."""
+    """Requesting hints leaves the world unchanged."""
     env = registry.make(env_id)
     env.reset(seed=4)
     world = tool_env(env).world
@@ -372,7 +374,7 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
 
 
 def check_spec(env_id: str, **options: Any) -> None:
-    """A spec in JSON makes the same env again."""
+    """A JSON spec makes the same env again."""
     env = registry.make(env_id, **options)
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None

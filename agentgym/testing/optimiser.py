@@ -1,13 +1,13 @@
-"""Training of a small model on reward alone, without results: what it earns is what a world gives
-away.
+"""Train a small model on reward alone, without tool results; whatever it earns leaks from the
+prompts.
 
-The model is a softmax over the choices of a call, linear in hashed features of what it sees: a
-prompt and its own calls. Features relate a choice to the prompt (where it stands there, how far that
-is from each number, what the prompt ends in), so that rewards alone find most tells: a budget, a
-length, an id, a place.
+The model is a softmax over the choices of a call, linear in hashed features of its observations:
+the prompt and its own calls. Features relate a choice to the prompt (its position, its distance
+from each number, the end of the prompt), so that rewards alone reveal most tells: a budget, a
+length, an id, a position.
 
-Groups of episodes start from one instance. Episodes that did better than their group did on average
-are reinforced by how much they did (reward-weighted regression), now and again later.
+Groups of episodes start from one instance. Episodes better than their group's mean are reinforced
+in proportion (reward-weighted regression), and replayed occasionally.
 """
 
 from __future__ import annotations
@@ -26,38 +26,37 @@ from agentgym.testing.guesses import EXTREMES, FEATURES, UNITS, cut, options, wo
 from agentgym.testing.playing import Transcript, play, start
 from agentgym.text.messages import ToolCall
 
+# Indices into an array.
 Indices = NDArray[np.intp]
-"""Places of an array."""
 
+# Calls per episode: more than a prompt alone can justify, and few enough for thousands of episodes.
 TURNS = 12
-"""Calls of an episode: more than a prompt alone can tell, and few enough for thousands of episodes."""
-_BITS = 18  # of a hash: a few tens of thousands of features meet in one training
-_ODD = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio, which spreads what it multiplies
-_PARTS = 48  # choices for a text out of the prompt, from both of its ends
+_BITS = 18  # bits of a hash; one training run uses a few tens of thousands of features
+_ODD = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, which spreads the products
+_PARTS = 48  # text choices from the prompt, from both of its ends
+# Text choices for any prompt: answers of any world.
 _CONSTANTS = ("", "yes", "no", "unknown", *map(str, range(17)))
-"""Choices for a text whatever the prompt: answers of any world."""
-_INTEGERS = 17  # choices for an integer, from the least one on
+_INTEGERS = 17  # integer choices, starting at the minimum
+# Up to this many choices, each is crossed with the prompt's words: a tool, a choice in a schema.
 _FEW = 20
-"""Choices up to which each is crossed with the words of the prompt: a tool, a choice of a schema."""
-_ENDS = 6  # words at either end of a prompt that are looked at, where ids and budgets stand
+_ENDS = 6  # words considered at either end of a prompt, where ids and budgets are
+# Episodes per instance. With forty possible answers, about every second group contains a success.
 _GROUP = 24
-"""Episodes of an instance: with forty choices of an answer, about every second group has a success."""
-_EXPLORE = 0.1  # so that a habit that was learnt early does not end the search
-_REPLAYED = 12  # groups of before that are learnt from again with each new one: play is what costs
+_EXPLORE = 0.1  # so that a habit learnt early does not end the search
+_REPLAYED = 12  # earlier groups replayed with each new one, because playing is the main cost
+# Equal for all features, so that features shared by many instances outgrow those of one; a choice
+# has about sixty.
 _STEP = 0.03
-"""The same for all features, so that those that recur in many instances outgrow those of one; a choice
-has about sixty.
-"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Choices at one point of a call, and what is chosen.
+    """The choices at one point of a call, and the selected one.
 
     Attributes:
-        rows: The choice that each feature is of.
-        features: The features of all choices, as places in the weights.
-        chosen: The choice.
+        rows: The choice that each feature belongs to.
+        features: The features of all choices, as indices of the weights.
+        chosen: The selected choice.
     """
 
     rows: Indices
@@ -65,12 +64,12 @@ class Choice:
     chosen: int
 
 
+# Choices of the episodes above their group's mean, with their weights.
 Success = Sequence[tuple[float, Choice]]
-"""Choices of the episodes of a group that did better than it did on average, with their weights."""
 
 
 class MaskedPolicy:
-    """Policy over the calls of a world that never sees a result.
+    """Policy over a world's calls that never sees a result.
 
     Attributes:
         weights: The weight of each feature.
@@ -89,12 +88,12 @@ class MaskedPolicy:
     def choose(
         self, seen: Transcript, rng: np.random.Generator | None, explore: float = 0.0
     ) -> tuple[ToolCall, list[Choice]]:
-        """Choose the next call, one part after the other; return the choices too.
+        """Choose the next call part by part; also return the choices.
 
         Args:
-            seen: The prompt and the calls so far; results are not looked at.
-            rng: Draws the choices; the likeliest are taken without it.
-            explore: The share of the choices that are drawn evenly.
+            seen: The prompt and the calls so far; results are ignored.
+            rng: The random source; without it the likeliest choices are taken.
+            explore: The share of uniformly random choices.
         """
         prompt, calls = _read(seen.task), [call for turn in seen.turns for call, _ in turn]
         choices: list[Choice] = []
@@ -132,13 +131,13 @@ class OptimisedShortcut:
 
 @dataclass(frozen=True, eq=False)
 class _Prompt:
-    """Prompt, read once.
+    """A parsed prompt.
 
     Attributes:
         facts: Simple facts about it, such as its length and its first numbers.
         marks: The words at its ends with their last letters, without those that are facts.
-        parts: What may be chosen out of it, in order.
-        places: Where each part stands, by unit: from the front, and from the back.
+        parts: The possible choices from it, in order.
+        places: The position of each part, by unit, from the front and from the back.
         extremes: The rules that pick each part.
     """
 
@@ -151,7 +150,7 @@ class _Prompt:
 
 @lru_cache(maxsize=64)  # the episodes of one group share a prompt
 def _read(text: str) -> _Prompt:
-    """Read a prompt."""
+    """Parse a prompt."""
     seen = Transcript(text, (), ())
     facts = {name: fact(seen) for name, fact in FEATURES.items() if "result" not in name}
     places: dict[str, list[tuple[str, int, int]]] = {}
@@ -175,7 +174,7 @@ def _read(text: str) -> _Prompt:
 
 
 def _values(schema: Mapping[str, Any], prompt: _Prompt) -> list[Any]:
-    """Return choices for an argument."""
+    """Return the choices for an argument."""
     if "enum" in schema:
         return list(schema["enum"])
     if "anyOf" in schema:
@@ -194,15 +193,15 @@ def _values(schema: Mapping[str, Any], prompt: _Prompt) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Relations:
-    """Features of choices that do not depend on the calls so far, with what the others need.
+    """Features of choices that do not depend on the calls so far, with the data for those that do.
 
     Attributes:
-        rows: The choice that each feature is of.
+        rows: The choice that each feature belongs to.
         features: The features.
         texts: A digest of each choice.
-        spot_rows: The choice of each place where a choice stands in the prompt.
-        spot_units: A digest of the unit of each of these places.
-        spots: The number of each of them, from the front.
+        spot_rows: The choice at each position of a choice in the prompt.
+        spot_units: A digest of the unit of each position.
+        spots: The number of each position, from the front.
     """
 
     rows: Indices
@@ -213,8 +212,8 @@ class _Relations:
     spots: Indices
 
     def with_calls(self, prompt: _Prompt, calls: Sequence[ToolCall]) -> tuple[Indices, Indices]:
-        """Return the choices and the features, those included that depend on the calls: the turn,
-        the last call, and how far a choice stands from where the last one stood.
+        """Return the choices with all features, including those that depend on the calls: the turn,
+        the last call, and the distance from the last choice's position.
         """
         turn, last = len(calls), calls[-1] if calls else None
         after = _digest(f"{last.name} {last.arguments}") if last else 0
@@ -274,7 +273,7 @@ def _digest(text: str) -> int:
 
 
 def _mixed(kind: int, *parts: Indices | int) -> Indices:
-    """Return places in the weights for combinations of numbers."""
+    """Return weight indices for combinations of numbers."""
     total: Any = np.array([kind], np.uint64)
     for part in parts:
         total = (total ^ np.asarray(part).astype(np.uint64)) * np.uint64(_ODD)
@@ -287,11 +286,11 @@ def optimise(
     seeds: Iterable[int],
     on_progress: Callable[[float], None] = lambda reward: None,
 ) -> MaskedPolicy:
-    """Train a policy that sees no result on the rewards of a world.
+    """Train a policy without tool results on a world's rewards.
 
     Args:
-        env: The env to train in.
-        seeds: The seeds of its instances; each is played once by a group.
+        env: The training env.
+        seeds: The seeds of its instances; a group plays each once.
         on_progress: Called with the mean reward of each group.
     """
     policy, successes = MaskedPolicy(), list[Success]()
@@ -304,7 +303,7 @@ def optimise(
         gains = np.maximum(rewards - rewards.mean(), 0)
         if gains.any():
             pairs = zip((gains / gains.sum()).tolist(), (made for _, made in played), strict=True)
-            # By its length, since calls that do no harm would make an episode go on for ever.
+            # Limit the length, because harmless calls would let an episode continue forever.
             successes.append([(g / len(made), each) for g, made in pairs if g for each in made])
         replayed = rng.permutation(len(successes))[:_REPLAYED].tolist()
         for place in [len(successes) - 1, *replayed] if successes else ():
@@ -329,7 +328,9 @@ def _play(
 
 
 def _reinforce(policy: MaskedPolicy, success: Success) -> None:
-    """Make choices likelier, by a step along the gradient of their weighted log-likelihood."""
+    """Increase the probability of choices by a step along the gradient of their weighted
+    log-likelihood.
+    """
     slopes = []
     for weight, choice in success:
         share = -policy.odds(choice.rows, choice.features)

@@ -1,5 +1,5 @@
-"""Playing of episodes by shortcuts and policies, with transcripts of what they have seen, and
-demonstrations for them to learn from.
+"""Play episodes with shortcuts and policies, record transcripts of their observations, and collect
+demonstrations.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from agentgym.text.parsing import render
 from agentgym.text.tools import Tool
 from agentgym.world.world import World, has_hook
 
+# The calls of a reply with their results.
 Exchange = Sequence[tuple[ToolCall, str]]
-"""The calls of a reply with their results."""
 
+# Replies after which a shortcut is stopped, more than any episode that it copies.
 _MAX_REPLIES = 500
-"""Replies of a shortcut before it is stopped: more than any episode that it copies."""
+# Random episodes per demonstration in a world without known optimal calls.
 _SEARCHES = 50
-"""Random episodes for each demonstration of a world that does not know its optimal calls."""
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """Chat of an episode, split up.
+    """The chat of an episode, split up.
 
     Attributes:
         task: The text of the task.
-        tools: The tools on offer.
-        turns: The calls of each reply with their results, errors included.
+        tools: The available tools.
+        turns: The calls of each reply with their results, including errors.
     """
 
     task: str
@@ -49,16 +49,16 @@ class Transcript:
 
     @property
     def final_call(self) -> ToolCall | None:
-        """The last call of the last reply; None if it has none."""
+        """The last call of the last reply; None without a call."""
         return self.turns[-1][-1][0] if self.turns and self.turns[-1] else None
 
     def before(self, turn: int) -> Transcript:
-        """Return the transcript as it was before a turn, counted from 0."""
+        """Return the transcript before a turn, counted from 0."""
         return Transcript(self.task, self.tools, self.turns[:turn])
 
 
 def is_error(result: str) -> bool:
-    """Report whether a result is that of a call that was refused."""
+    """Report whether a result belongs to a refused call."""
     return result.startswith("error:")
 
 
@@ -66,22 +66,23 @@ Act = Callable[[Transcript], Sequence[ToolCall]]
 
 
 def start(env: ToolEnv, seed: int) -> ToolEnv:
-    """Return a copy of an env at the start of the episode of a seed."""
+    """Return a copy of an env at the start of a seed's episode."""
     env.reset(seed=seed)
     return env.clone()
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode by a function of what was seen.
+    """Play an episode with a function of the observations.
 
-    Calls that the env does not take in one reply are played one after the other, and seen as one.
+    Calls that the env does not accept in one reply are played one after the other and observed as
+    one.
 
     Args:
-        env: An env at the start of an episode, which is played on.
+        env: An env at the start of an episode; the episode is played in it.
         act: Returns the next calls; none to give up.
 
     Returns:
-        The score, and what was seen.
+        The score and the transcript.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -105,7 +106,7 @@ def _results(chat: Chat) -> list[str]:
 
 
 def play_policy(env: ToolEnv, policy: Policy) -> float:
-    """Play an episode by a policy, and return the score."""
+    """Play an episode with a policy and return the score."""
     while True:
         (reply,) = policy([env.chat])
         _, reward, *_ = env.step(reply.text)
@@ -114,21 +115,21 @@ def play_policy(env: ToolEnv, policy: Policy) -> float:
 
 
 def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
-    """Play the first optimal call of each turn; return the score, and what was seen."""
+    """Play the first optimal call of each turn; return the score and the transcript."""
     return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
 
 
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Return the starts of episodes with what is seen by a policy that succeeds.
+    """Return the starts of episodes with the transcripts of a policy that succeeds.
 
-    They are played by the optimal calls of the world; where there are none, they are the random
-    episodes that happened to succeed, as reinforcement learning would find them.
+    It plays the world's optimal calls. Without them, the demonstrations are random episodes that
+    happened to succeed, as reinforcement learning would find them.
 
     Args:
         env: The env.
-        first_seed: The seeds are this one and those after it.
+        first_seed: The first of the consecutive seeds.
         count: The number of episodes.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
@@ -146,9 +147,7 @@ def demonstrations(
 
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
-    """Play random calls that fit the schemas, whatever they show; return the score, and what was
-    seen.
-    """
+    """Play random calls that fit the schemas; return the score and the transcript."""
     rng = np.random.default_rng(seed)
     return play(env, lambda seen: [sample_call(seen.tools, rng)])
 

@@ -1,6 +1,6 @@
-"""Probes of one moment of an episode: its state, and what differs between two of them, without
-knowledge of a world; copies that must go on alike; and replies whose work must grow with their
-length.
+"""Probes of one moment of an episode, without knowledge of the world: its state and the differences
+between two states; copies that must continue identically; and replies whose work must grow
+linearly.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.parsing import render
 from agentgym.text.tools import Tool, Toolset
 
+# The building blocks of long replies.
 GROWTH_UNITS = (
     "a",
     " ",
@@ -78,29 +79,28 @@ GROWTH_UNITS = (
     "\u202e",
     "<|im_end|>",
 )
-"""What long replies are made of."""
 
+# Characters of the shorter reply, and the length ratio of the longer one.
 _SMALL, _FACTOR = 8_000, 4
-"""Characters of the shorter reply, and how much longer the other is."""
+# Calls to draw until one takes a text.
 _DRAWS = 4
-"""Calls that are drawn for one that takes a text."""
+# CPU time ratio above which growth is not linear; 4 is linear, 16 quadratic.
 _STEEPEST = 9.0
-"""Ratio of the processor times above which growth is not linear: 4 is linear, 16 quadratic."""
+# Minimum CPU seconds of the longer reply for a meaningful ratio.
 _MEASURABLE = 0.25
-"""Processor seconds of the longer reply below which a ratio says nothing."""
 
+# The start of a database image; two images with the same records may differ.
 _SQLITE = b"SQLite format 3\x00"
-"""The beginning of the image of a database: two images with the same records may differ."""
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+# A team's state besides its worlds, and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-"""What a team has besides its worlds and its mail, which the end of a cycle delivers."""
+# Enough to recognise the change.
 _MAX_DIFFERENCES = 5
-"""Enough to see what changed."""
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return the state of an episode: its worlds but for the number of the turn, which every reply
-    takes, and the state of mounted toolsets.
+    """Return the state of an episode: its worlds without the turn number, which every reply
+    advances, and the mounted toolsets.
     """
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
@@ -127,9 +127,8 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 
 
 def differences(before: bytes, after: bytes) -> list[str]:
-    """Return what differs between two states, as paths with both values; nothing where the pickles
-    differ but what they hold does not (the sharing of equal objects, the order of a set, the pages
-    of a database).
+    """Return the differences between two states as paths with both values; nothing if only the
+    pickles differ and not their content (shared equal objects, set order, database pages).
     """
     if before == after:
         return []
@@ -138,11 +137,11 @@ def differences(before: bytes, after: bytes) -> list[str]:
 
 
 class _Comparison:
-    """Walk through two object graphs at once, by what each object would be pickled as."""
+    """Parallel walk through two object graphs, by the pickled form of each object."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
-        self._alive: list[Any] = []  # so that no id is used again
+        self._alive: list[Any] = []  # prevents reuse of ids
 
     def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
         """Yield the paths at which two values differ."""
@@ -188,7 +187,7 @@ class _Comparison:
         left, right = _parts(one), _parts(two)
         for name in one.__dict__.keys() ^ two.__dict__.keys() if hasattr(one, "__dict__") else ():
             if isinstance(getattr(type(one), name, None), functools.cached_property):
-                for part in (left, right):  # it follows from the rest
+                for part in (left, right):  # derived from the rest
                     if isinstance(part[2], dict):
                         part[2].pop(name, None)
         for k, (first, second) in enumerate(zip(left, right, strict=True)):
@@ -196,7 +195,7 @@ class _Comparison:
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return what an object is rebuilt from: function, arguments, state, items."""
+    """Return the parts from which an object is rebuilt: function, arguments, state, items."""
     reduce = copyreg.dispatch_table.get(type(value))
     parts = reduce(value) if reduce else value.__reduce_ex__(4)
     if isinstance(parts, str):
@@ -241,7 +240,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env at one moment: another env, or the same one with a snapshot of it."""
+    """A copy of an env at one moment: another env, or the same one with a snapshot."""
 
     how: str
     env: gymnasium.Env[Any, Any]
@@ -253,8 +252,8 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 
     Args:
         env: The env.
-        way: 0 for a clone, 1 for a pickle, 2 for a snapshot, which wrappers are no part of, so that
-            a stack is pickled.
+        way: 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers,
+            so a stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
@@ -266,14 +265,14 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in a copy too, and return what comes out otherwise; empty if nothing does.
+    """Play a reply in a copy too, and return the differences; empty if there are none.
 
     Args:
         env: The env, which has played the reply.
-        twin: The copy of the env before that.
-        chat: The chat before it.
+        twin: The copy of the env from before.
+        chat: The chat from before.
         action: The reply.
-        result: What the env returned.
+        result: The env's result.
     """
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
@@ -292,8 +291,8 @@ def compare_copy(
 def growth_reply(
     tools: Sequence[Tool], unit: str, rng: np.random.Generator, generator: ReplyGenerator
 ) -> tuple[str, str]:
-    """Return a reply with a long text in it, and a longer one: in an argument of a legal call if
-    one takes texts, else as it is.
+    """Return a reply with a long text and a longer version: inside an argument of a legal call if
+    one takes texts, otherwise plain.
     """
     texts = [unit * (size // len(unit)) for size in (_SMALL, _FACTOR * _SMALL)]
     for _ in range(_DRAWS):
@@ -310,14 +309,12 @@ def growth_reply(
 
 
 def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> str:
-    """Return what is wrong with the work of two replies at this moment; empty if it grows with
-    their length.
-    """
+    """Return the error in the growth of work between two replies; empty if it is linear."""
     long = _seconds(env, larger)
     if long < _MEASURABLE:
         return ""
-    # Twice each, since a first time may load a library, and a busy machine slow one down; with
-    # another text, since the same one may be in a cache.
+    # Measure each twice, because the first run may load a library and a busy machine may slow one
+    # down; with different texts, because of caches.
     short = max(_seconds(env, smaller), _seconds(env, _varied(smaller)))
     long = min(long, _seconds(env, _varied(larger)))
     ratio = long / max(short, 1e-4)
@@ -330,13 +327,13 @@ def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> s
 
 
 def _varied(text: str) -> str:
-    """Return a text with a character in its middle twice."""
+    """Return a text with a character in its middle doubled."""
     middle = len(text) // 2
     return text[:middle] + text[middle : middle + 1] + text[middle:]
 
 
 def _seconds(env: gymnasium.Env[Any, Any], action: str) -> float:
-    """Return the processor time of a reply, played in a copy."""
+    """Return the CPU seconds of a reply in a copy."""
     copied = clone(env)
     begin = time.process_time()
     copied.step(action)

@@ -1,4 +1,4 @@
-"""Parent's side of a worker process: it sends cases, and reads what a worker that died was doing."""
+"""The parent's side of a worker process: it sends cases, and reads what a dead worker was doing."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from agentgym.testing.cases import Case, Finding, Report, unpack
 
 Ledger = Literal["shared", "fresh", "none"]
 
+# Seconds without a step after which a worker is terminated. Computation ends by its CPU time, so
+# this is generous for busy machines.
 PATIENCE = 300.0
-"""Seconds without a step after which a worker is ended: far more than any step takes on a busy
-machine, since what computes is ended by its processor time.
-"""
 _MODULE = "agentgym.testing.worker"
+# Cases after which a worker restarts, so that library caches do not accumulate.
 _RECYCLE = 2_000
-"""Cases after which a worker is started anew, so that what libraries keep does not add up."""
 _SIGPROF = getattr(signal, "SIGPROF", None)
 
 
 class Worker:
-    """A process that plays cases; it is started when it is needed, and again after it died.
+    """A process that plays cases, started on demand and restarted after a death.
 
     Args:
-        step_seconds: Processor time that a step may take.
-        patience: Seconds without a step after which the process is ended.
-        environment: Variables that are other than those of this process.
+        step_seconds: CPU seconds that a step may take.
+        patience: Seconds without a step after which the process is terminated.
+        environment: Environment variables that differ from this process's.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class Worker:
         self._played = 0
 
     def play(self, case: Case, *, ledger: Ledger = "none", full: bool = False) -> Report:
-        """Play a case, and return its report; if the process died, one with that finding.
+        """Play a case and return its report, or one with a finding if the process died.
 
         Args:
             case: The case.
-            ledger: The accounts of what is left behind: `shared` with earlier cases, `fresh` or
+            ledger: The ledger of leaked resources: `shared` with earlier cases, `fresh` or
                 `none`.
             full: Whether the report lists the replies.
         """
@@ -78,14 +77,14 @@ class Worker:
         return Report.from_dict(json.loads(line))
 
     def stop(self) -> None:
-        """End the process; the next case starts another."""
+        """Terminate the process; the next case starts another."""
         process, self._process, self._played = self._process, None, 0
         if process is not None:
             process.kill()
             process.communicate()
 
     def close(self) -> None:
-        """End the process, and remove its folder."""
+        """Terminate the process and remove its folder."""
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -108,7 +107,7 @@ class Worker:
         return process
 
     def _read_line(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Return the next line of the process; an empty or a torn one if it ended or hung."""
+        """Return the next line of the process; empty or incomplete if it ended or hung."""
         assert process.stdout is not None
         begin, size, parts = time.monotonic(), -1, []
         with selectors.DefaultSelector() as selector:
@@ -126,7 +125,7 @@ class Worker:
                     return b"".join(parts)
 
     def _autopsy(self, case: Case, process: subprocess.Popen[bytes]) -> Report:
-        """Return what a process was doing that died or hung."""
+        """Return what a dead or hung process was doing."""
         hangs = process.poll() is None
         with contextlib.suppress(subprocess.TimeoutExpired):
             hangs = process.wait(timeout=1.0 if hangs else None) is None

@@ -1,5 +1,5 @@
-"""Random replies: legal calls, calls with wrong values, mutations of calls, and hostile texts, with
-the words of an episode, which are the values of calls that reach deep states.
+"""Random replies: legal calls, calls with wrong values, mutated calls, and hostile texts. Values
+seen in the episode let calls reach deep states.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
+# A member of a JSON object in a result, which an argument of the same name may need.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
-"""A member of a JSON object in a result, which an argument of that name may ask for."""
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
 
+# Characters read per message: more than enough values at a bounded cost.
 _READ_CHARS = 20_000
-"""The characters of a message that are read: more than enough words, at a bounded cost."""
+# Number of values to remember, the newest last.
 _VALUES = 400
-"""The values that are remembered, latest last: those of the last messages."""
+# Number of values to remember for each name.
 _VALUES_BY_NAME = 40
-"""The values that are remembered for each name."""
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
+# Share of hostile texts among the texts of legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
-"""The share of hostile texts among those of legal calls: they fit the schema, so tools see them."""
+# Hostile texts that an episode of forty replies is likely to use.
 _VALUES_PER_EPISODE = 40
-"""Hostile texts that an episode of forty replies is likely to use."""
+# Share of calls that may end the episode; small, so that most episodes reach late states.
 _FINAL_SHARE = 0.04
-"""The share of the calls that may be of a tool that ends the episode: few, so that most episodes go on
-into late states.
-"""
+# Maximum characters of a mutated reply; repeated repetition would fill the memory.
 _MAX_REPLY = 200_000
-"""Characters of a mutated reply at most: repeats of repeats would fill the memory."""
 
-# The kinds of replies with their weights. Half are legal as far as a schema says, since only those
-# get past the checks and change anything.
+# The kinds of replies with their weights. Half fit a schema, because only those pass the checks and
+# change anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -58,7 +56,7 @@ _KINDS: Mapping[str, float] = {
 
 
 class Vocabulary:
-    """Values that were shown in an episode, by name where they had one."""
+    """Values shown in an episode, by name if they had one."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque(maxlen=_VALUES)
@@ -66,7 +64,7 @@ class Vocabulary:
         self._named: dict[str, deque[Value]] = {}
 
     def read(self, text: str) -> None:
-        """Take in the words of a message."""
+        """Add the words of a message."""
         text = text[:_READ_CHARS]
         for name, string, number in _PAIR.findall(text):
             value: Value = string if not number else float(number) if "." in number else int(number)
@@ -75,13 +73,11 @@ class Vocabulary:
         self._numbers.extend(map(int, _NUMBER.findall(text)))
 
     def note(self, name: str, value: Value) -> None:
-        """Take in a value of an argument or of a member of a result."""
+        """Add a value of an argument or of a member of a result."""
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a text that was shown, preferably under a name; a short new one if there was
-        none.
-        """
+        """Return a text from the episode, preferably with this name, or a short new one."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -90,16 +86,14 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return a whole number that was shown, preferably under a name."""
+        """Return an integer from the episode, preferably with this name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of a type that was shown under a name, or under the end of it: `id` for
-        `course_id`.
-        """
+        """Return a value of a type with this name, or with the end of it: `id` for `course_id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -110,16 +104,16 @@ class Vocabulary:
 class ReplyGenerator:
     """Source of the replies of one episode.
 
-    The catalog of hostile values is gone through in order, each episode from where the one before
-    is likely to have stopped, so that a few hundred replies have tried all of it.
+    The catalogue of hostile values is used in order. Each episode starts where the previous one
+    probably stopped, so a few hundred replies cover it.
 
     Args:
-        rng: What it draws from.
+        rng: The random source.
         dialect: The form of most calls.
         episode: The number of the episode.
 
     Attributes:
-        vocabulary: What the episode has shown, for the values of calls.
+        vocabulary: The episode's values, for use in calls.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
@@ -135,8 +129,8 @@ class ReplyGenerator:
         """Return a reply.
 
         Args:
-            tools: The tools on offer.
-            suggest: Returns calls that the world calls legal now; asked only when one is needed.
+            tools: The available tools.
+            suggest: Returns the calls that the world considers legal; called only if needed.
         """
         kind = self._names[
             int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
@@ -164,7 +158,7 @@ class ReplyGenerator:
         return self._call(tools, hostile=0.0)
 
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
-        """Return a call whose values are hostile with some probability each."""
+        """Return a call in which each value is hostile with some probability."""
         going_on = [tool for tool in tools if not tool.final]
         tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
         arguments = self._value(tool.parameters, tool.parameters, "", hostile)
@@ -173,7 +167,7 @@ class ReplyGenerator:
         return ToolCall(tool.name, arguments)
 
     def _misshapen(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments of which one is missing, or renamed, or one is too many."""
+        """Return arguments with one missing, renamed or superfluous."""
         if arguments and self._rng.random() < 0.6:
             name = self._pick(list(arguments))
             value = arguments.pop(name)
@@ -191,15 +185,15 @@ class ReplyGenerator:
         return thinking + prose + render(call, dialect)
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
-        """Return a call in which a value stands as no encoder would write it."""
+        """Return a call with a value that no encoder would write."""
         call = self._call(tools, hostile=0.0)
-        mark = "\u2603"  # no value of a legal call
+        mark = "\u2603"  # not a value of any legal call
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
         text = render(ToolCall(call.name, arguments), self.dialect)
         return text.replace(f'"{mark}"', self._pick(LITERALS))
 
     def _mutate(self, tools: Sequence[Tool]) -> str:
-        """Return a legal reply, or the last one, with a few changes at random places."""
+        """Return a legal reply, or the last one, with a few random changes."""
         text = self._last if self._rng.random() < 0.3 else self._render(self._call(tools, 0.0))
         for _ in range(int(self._rng.integers(1, 4))):
             text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
@@ -208,13 +202,13 @@ class ReplyGenerator:
         return text
 
     def _next(self, catalog: tuple[Any, ...]) -> Any:
-        """Return the value of a catalog that comes next."""
+        """Return the next value of a catalogue."""
         place = self._places[catalog]
         self._places[catalog] = place + 1
         return catalog[place % len(catalog)]
 
     def _hostile_text(self) -> str:
-        """Return a hostile text, or some that are joined."""
+        """Return a hostile text, or several joined."""
         count = 8 if self._rng.random() < 0.4 else 1
         return "".join(self._next(STRINGS) for _ in range(count))
 
@@ -229,9 +223,7 @@ class ReplyGenerator:
         return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
 
     def _value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
-        """Return a value for a JSON Schema as `@tool` makes them; a wrong one with some
-        probability.
-        """
+        """Return a value for a JSON Schema made by `@tool`; a wrong one with some probability."""
         if name and self._rng.random() < hostile:
             kind = schema.get("type") if self._rng.random() < 0.6 else None
             if kind in ("integer", "number"):
@@ -276,7 +268,7 @@ class ReplyGenerator:
         return text
 
     def _integer(self, schema: Schema, name: str) -> int:
-        """Return a whole number that was shown, or one on a bound."""
+        """Return an integer from the episode, or one on a bound."""
         low, high = schema.get("minimum", 0), schema.get("maximum", 12)
         share = self._rng.random()
         if share < 0.55:
@@ -312,7 +304,7 @@ def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _flip(text: str, rng: np.random.Generator) -> str:
-    """Replace a character by another."""
+    """Replace a character."""
     start, _ = _span(text, rng)
     return text[:start] + chr(int(rng.integers(1, 0x250))) + text[start + 1 :]
 

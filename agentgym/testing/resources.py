@@ -1,5 +1,5 @@
-"""Resources of the process, and what an episode leaves behind of them: memory, threads, processes,
-files and sockets.
+"""Resources of the process, and those that an episode leaks: memory, threads, processes, files and
+sockets.
 """
 
 from __future__ import annotations
@@ -14,28 +14,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# Bytes that a step may add to the peak memory, twice the limit of a sandbox or a database.
 STEP_BYTES = 512 << 20
-"""Memory that a step may add to the peak of the process: what the limits of a sandbox or of a
-database allow, twice over.
-"""
+# Bytes that an id's episodes may add before a strike. Tables that are loaded once, such as a
+# tokenizer's, take less.
 _LEAK_BYTES = 192 << 20
-"""Memory that episodes of an id may add to the process until it is a strike: tables that are loaded
-once, such as those of a tokenizer, take less.
-"""
+# Strikes that make a leak; one-time loading and bounded caches do not repeat.
 _STRIKES = 3
-"""Strikes that are a leak: what is loaded once, or cached up to a limit, does not go on so."""
+# Memory per character of a reply; a chat keeps a few copies.
 _BYTES_PER_CHARACTER = 100
-"""Memory that each character of a reply may add: a chat keeps it a few times over."""
+# Episodes after which pools and caches are full, so that further growth is a leak.
 _WARM_UP = 3
-"""Episodes after which pools and caches are filled, so that what is left then is a leak."""
+# Tolerance above the descriptors or threads of the first episodes, for a growing pool.
 _SLACK = 12
-"""Descriptors or threads above those after the first episodes: a pool may still grow a little."""
+# Consecutive episodes with growth that make a leak.
 _RUN = 4
-"""Episodes in a row after each of which more is left than before: growth that does not end."""
 
 
 def peak_memory() -> int:
-    """Return the largest memory of the process so far, in bytes; 0 where the system does not say."""
+    """Return the peak memory of the process in bytes; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     import resource  # noqa: PLC0415 - Windows has none
@@ -45,7 +42,7 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Return the memory of the process, in bytes; 0 where the system does not say."""
+    """Return the memory of the process in bytes; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -55,7 +52,7 @@ def resident_memory() -> int:
 
 def open_handles() -> dict[str, int]:
     """Return the numbers of threads, open files and sockets, child processes and temporary files,
-    as far as the system says.
+    as far as the system reports them.
     """
     handles = {"threads": threading.active_count()}
     for folder in ("/proc/self/fd", "/dev/fd"):
@@ -85,27 +82,27 @@ class _Account:
 
 
 class ResourceLedger:
-    """Accounts of what is left after each episode, by id.
+    """Ledger of the resources left after each episode, by id.
 
-    A process has one, whose temporary folder nobody else uses.
+    Each process has one, with its own temporary folder.
     """
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
 
     def close_episode(self, env_id: str, characters: int) -> Iterator[str]:
-        """Take account after an episode was closed; yield what has grown without end, once each.
+        """Record a closed episode; yield each unbounded growth once.
 
         Args:
             env_id: The id.
-            characters: The length of the replies that were played.
+            characters: The length of the replies.
         """
         account = self._accounts.setdefault(env_id, _Account())
         account.episodes += 1
         account.characters += characters
         handles = open_handles()
         if account.handles and any(handles[k] > n for k, n in account.handles[-1].items()):
-            gc.collect()  # what a cycle of garbage holds is not left behind
+            gc.collect()  # reference cycles are not leaks
             handles = open_handles()
         account.handles.append(handles)
         for name in handles:

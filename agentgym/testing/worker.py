@@ -1,7 +1,7 @@
-"""Worker process of a fuzzer: it reads cases as lines of JSON, plays them, and writes reports.
+"""Worker process of a fuzzer: it reads cases as JSON lines, plays them and writes reports.
 
-Each reply is noted in a journal before it is played, and the kernel ends a process whose step takes
-too much processor time, so that the parent can name what hung or died.
+A journal records each reply before it is played, and the kernel kills a process whose step takes
+too much CPU time, so that the parent can name what hung or died.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ class Journal(Monitor):
     """Monitor that writes each reply to a file before it is played, and sets the kernel's timer.
 
     Args:
-        path: The file; it holds the current episode only.
-        step_seconds: Processor time after which the kernel ends the process, also inside of code
-            that is not Python's.
+        path: The file; it contains only the current episode.
+        step_seconds: CPU seconds after which the kernel kills the process, even inside
+            non-Python code.
     """
 
     def __init__(self, path: Path, step_seconds: float) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._step_seconds = step_seconds
-        # By its default action this signal ends the process, whatever it is doing.
+        # The default action of this signal kills the process, whatever it is doing.
         self._timer = getattr(signal, "setitimer", None)
 
     def begin(self, case: Case) -> None:
-        """Begin the journal of an episode."""
+        """Start the journal of an episode."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         self._write(case.to_dict())
 
     def before(self, action: str) -> None:
-        """Write a reply, and give it its time."""
+        """Write a reply and start its timer."""
         self._write(pack(action))
         self._set(self._step_seconds)
 
@@ -62,11 +62,11 @@ class Journal(Monitor):
 def main() -> None:
     """Serve cases from standard input until it ends.
 
-    The first line holds `path`, the import path of the parent, `folder`, a folder of this worker's
-    own, and `step_seconds`.
+    The first line contains `path`, the import path of the parent, `folder`, this worker's own
+    folder, and `step_seconds`.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # whatever a world prints is no answer
+    os.dup2(2, 1)  # a world's output must not mix with the answers
     settings = json.loads(sys.stdin.readline())
     sys.path[:] = settings["path"]
     folder = Path(settings["folder"])
@@ -74,7 +74,7 @@ def main() -> None:
     Path(tempfile.tempdir).mkdir(parents=True, exist_ok=True)
     monitor = Journal(folder / "journal", settings["step_seconds"])
     ledger = ResourceLedger()
-    # The vocabulary is loaded when it is first used, which would count as the work of that step.
+    # The vocabulary loads on first use, which would count as work of that step.
     counter(ContextBudget().counter).length("a text")
     for line in sys.stdin:
         job = json.loads(line)

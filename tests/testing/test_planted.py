@@ -1,4 +1,4 @@
-"""The fuzzer finds every kind of fault that is planted, cuts it down, and plays it again."""
+"""The fuzzer finds, reduces and replays every kind of planted fault."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from tests.testing.planted_worlds import (
     planted_id,
 )
 
+# Episodes of forty replies within which a fault must be found.
 EPISODES = 12
-"""Episodes of forty replies within which a fault has to be found."""
-RARE_EPISODES = 50
-"""The same for a fault that one kind of character in one argument shows."""
+# The same for a fault that needs one kind of character in one argument. Over seeds 0 to 3, one
+# episode in 50 finds it (16 of 800).
+RARE_EPISODES = 250
+# Worlds whose faults need separate processes.
 ELSEWHERE = (HangingWorld, DyingWorld, UnorderedWorld)
-"""Worlds whose faults take processes of their own."""
 
 
 def findings(world: type[SoundWorld], episodes: int) -> Iterator[Finding]:

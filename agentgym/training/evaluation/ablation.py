@@ -113,7 +113,9 @@ class Ablation(Config):
         for name in ("worlds", "arms", "horizons", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
-                raise ValueError(f"{name} must list at least one value, and none twice, got {list(values)}")
+                raise ValueError(
+                    f"{name} must list at least one value, and none twice, got {list(values)}"
+                )
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(
                 f"options are given for {unknown[0]!r}, which is not among the worlds; "

@@ -300,7 +300,10 @@ def test_the_command_trains_and_what_it_wrote_plays(
             ["train", "--horizons", "2,x"],
             "horizons must be whole numbers separated by commas, got 'x'",
         ),
-        (["train", "--horizons", "2,2"], "horizons must list at least one value, and none twice, got [2, 2]"),
+        (
+            ["train", "--horizons", "2,2"],
+            "horizons must list at least one value, and none twice, got [2, 2]",
+        ),
         (["train", "--oracles", "H"], "H needs S"),
         (["train", "--context", "forget"], "'forget'"),
         (["train", "--teacher", "noisy:p=2"], "p must be a number in [0.0, 1.0], got 2.0"),
