@@ -1,5 +1,5 @@
-"""Rollouts, training, evaluation, the papers' benchmarks, bridges to other trainers, and the
-command line, a room for each.
+"""Rollouts, training, evaluation, the papers' benchmarks and adapters for other trainers, one
+package each.
 """
 
 from agentgym.training import papers  # noqa: F401  # registers the papers, whose presets and tables the evaluation needs

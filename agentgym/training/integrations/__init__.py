@@ -1,7 +1,7 @@
-"""Bridges to other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and data sets of training
+"""Adapters for other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and datasets of training
 rows.
 
-Each bridge is a module of its own, which needs its extra and is loaded when it is used.
+Each adapter is a separate module with its own extra, imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,4 @@
-"""Helpers of the bridges to other trainers: envs whose chat only grows, and replies made of sampled
-tokens.
-"""
+"""Shared helpers of the trainer adapters: append-only envs, and replies built from sampled tokens."""
 
 from __future__ import annotations
 
@@ -20,21 +18,21 @@ from agentgym.text.token_ids import TokenIds
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
 
+# Context strategies that change earlier messages.
 _EDITS = ("clear_results", "clear_thinking", "compaction")
-"""The context strategies that change messages which were shown before."""
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
-    """Return the spec of an env whose chat only grows, for a trainer that keeps the history itself.
+    """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
     Args:
         trainer: The name of the trainer, for the error.
-        otherwise: Advice for a stack that edits the context, for the error.
+        otherwise: Advice for stacks that edit the context, for the error.
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: The id or an option is not right, or an option edits the context.
+        ValueError: The id or an option is invalid, or an option edits the context.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -51,10 +49,10 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def seed_of(row: Mapping[str, Any]) -> int:
-    """Return the seed of a row of a data set.
+    """Return the seed of a dataset row.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The row has none.
     """
     try:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
@@ -66,10 +64,10 @@ def seed_of(row: Mapping[str, Any]) -> int:
 
 
 def added(before: Chat, after: Chat) -> Sequence[Message]:
-    """Return the answer of the env to a reply: the messages after it.
+    """Return the env's response to a reply: the messages after it.
 
     Raises:
-        ValueError: The chat after the reply does not go on from the one before it.
+        ValueError: The chat after the reply does not extend the previous one.
     """
     length = len(before.messages)
     if (
@@ -91,14 +89,14 @@ def sampled_reply(
     ids: Sequence[int],
     logprobs: Sequence[float],
 ) -> Reply:
-    """Return sampled ids as the reply to a chat; the prompts after it will begin with them.
+    """Return sampled ids as the reply to a chat; later prompts will start with them.
 
     Args:
-        renderer: Made the prompt.
-        chat: The chat that was shown.
+        renderer: The renderer that made the prompt.
+        chat: The observation.
         prompt: Its ids.
-        ids: The sampled ids, with the end mark if there is one.
-        logprobs: The log-probability of each id, in nats; empty if they are not known.
+        ids: The sampled ids, including the end token if present.
+        logprobs: The log-probability of each id, in nats; empty if unknown.
     """
     tokenizer = renderer.tokenizer
     text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids

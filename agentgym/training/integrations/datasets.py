@@ -1,5 +1,5 @@
-"""Trajectories as training data: chat rows for fine-tuning, and token rows that hold exactly the
-ids that were sampled.
+"""Trajectories as training data: chat rows for fine-tuning, and token rows with exactly the sampled
+ids.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from agentgym.training.rollout.storage import filling, replacing
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")
+# Rows per Arrow batch, few enough that long chats fit into memory.
 _BATCH = 256
-"""Rows that are turned into Arrow at a time: few enough that long chats fit into memory."""
 
 
 class EpisodeFacts(TypedDict):
-    """Facts about an episode, which chat rows and token rows have in common; see `ChatRow`."""
+    """Facts about an episode that chat rows and token rows share; see `ChatRow`."""
 
     reward: float
     group_id: str
@@ -40,29 +40,30 @@ class EpisodeFacts(TypedDict):
 
 
 class ChatRow(EpisodeFacts):
-    """A segment of an episode, as chat-completions messages.
+    """A segment of an episode as chat-completions messages.
 
-    `tools` and `labels` are JSON texts, because the columns of Arrow would merge the schemas of all tools into one; chat templates
-    take `json.loads(row["tools"])`. A trainer that should see the replies as they were written, instead of calls that a template
-    writes again, puts `{"role": "assistant", "content": reply}` at the places in `trainable`.
+    `tools` and `labels` are JSON texts, because Arrow columns would merge the schemas of all tools;
+    chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, instead
+    of calls rendered again by a template, put `{"role": "assistant", "content": reply}` at the
+    positions in `trainable`.
 
     Attributes:
         messages: The last prompt of the segment and the reply to it.
-        trainable: The positions in `messages` of the replies of this segment. Other assistant messages are summaries, examples or
-            replies of earlier segments, which have been trained there.
-        replies: The exact texts that the policy wrote, one for each position.
-        tools: The function tools on offer.
-        reward: The reward of the whole episode, to its agent.
+        trainable: The positions of this segment's replies in `messages`. Other assistant messages are summaries, examples or
+            replies of earlier segments, which are trained there.
+        replies: The policy's exact texts, one per position.
+        tools: The available function tools.
+        reward: The agent's reward for the whole episode.
         agent: The agent of a team; empty without a team.
-        group_id: The same for all episodes of one spec and seed, in every process: what GRPO compares.
-        episode_id: The same for all rows of an episode, and for no other episode of the export.
+        group_id: Equal for all episodes of one spec and seed in every process, the group that GRPO compares.
+        episode_id: Equal for all rows of an episode and unique within the export.
         seed: The seed of the reset.
-        episode: The number of the episode among those exported.
-        segment: The number of the segment in the episode.
-        is_last: This is the last row of the episode.
-        terminated: The episode ended by itself: no value follows.
-        truncated: A limit ended it: a value may be bootstrapped.
-        failure: The cause, if the episode says nothing about the policy; empty else.
+        episode: The index of the episode in the export.
+        segment: The index of the segment in the episode.
+        is_last: Whether this is the last row of the episode.
+        terminated: Whether the episode ended by itself, so that no value follows.
+        truncated: Whether a limit ended it, so that a value may be bootstrapped.
+        failure: The cause, if the episode does not measure the policy; otherwise empty.
         labels: Labels of the run.
     """
 
@@ -78,19 +79,19 @@ class ChatRow(EpisodeFacts):
 
 
 class TokenRow(TypedDict):
-    """A run of steps whose prompts grow token by token.
+    """Consecutive steps whose prompts only grow.
 
     Attributes:
         input_ids: The ids of the last prompt and of the reply to it.
-        loss_mask: 1 at the ids that were sampled in these steps, 0 elsewhere.
-        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply of the run has none.
+        loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
+        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has none.
         prompt_length: The number of ids before the first sampled one.
-        reward: The reward of the whole episode, to the agent of the row.
-        agent: The agent of a team that wrote the replies; empty without a team.
-        advantage: None, for the trainer to fill.
-        segment: The number of the segment (`Trajectory.segments`) that the steps are in.
-        steps: The numbers of the steps.
-        is_last: This is the last row of the episode.
+        reward: The reward of the row's agent for the whole episode.
+        agent: The team agent that wrote the replies; empty without a team.
+        advantage: None, to be filled by the trainer.
+        segment: The index of the segment (`Trajectory.segments`) that contains the steps.
+        steps: The indices of the steps.
+        is_last: Whether this is the last row of the episode.
     """
 
     input_ids: list[int]
@@ -108,9 +109,10 @@ class TokenRow(TypedDict):
 class TrainingDict(EpisodeFacts):
     """An episode as token rows; the other fields are those of `ChatRow`.
 
-    What other trainers call the fields, with `p` for `prompt_length`. A row is one sample, and all trainers take all of an
-    episode; TRL as many as `rollout_func(rows_per_episode=...)` has room for. prime-rl trains on verifiers' branches, as
-    `token_ids`, `mask`, `logprobs` and `advantage`.
+    The table maps the fields to other trainers' names, with `p` for `prompt_length`. A row is one
+    sample. All trainers use all rows of an episode, except that TRL uses at most
+    `rollout_func(rows_per_episode=...)`. prime-rl trains on verifiers' branches, as `token_ids`,
+    `mask`, `logprobs` and `advantage`.
 
     | here            | verl `AgentLoopOutput`     | SkyRL `GeneratorOutput`    | verifiers `Branch`     | TRL `rollout_func`     |
     |-----------------|----------------------------|----------------------------|------------------------|------------------------|
@@ -119,12 +121,12 @@ class TrainingDict(EpisodeFacts):
     | `loss_mask[p:]` | `response_mask`            | `loss_masks`               | `sampled_mask`: whole  | `env_mask`             |
     | `logprobs[p:]`  | `response_logprobs`        | `rollout_logprobs`         | `logprobs`: whole      | `logprobs`             |
     | `advantage`     | `advantages` (trainer)     | `advantages` (trainer)     | `advantages`: whole    | `advantages` (trainer) |
-    | `reward`        | `reward_score` of each row | `rewards` of the last row  | `Trace.rewards`        | a field of its own     |
+    | `reward`        | `reward_score` of each row | `rewards` of the last row  | `Trace.rewards`        | an extra field         |
     | `group_id`      | `uid`                      | `TrajectoryID.instance_id` | `Trace.task.key`       | an equal prompt        |
     | `episode_id`    | `{uid}_{session_id}`       | `TrajectoryID`             | `Trace.id`             | one row is an episode  |
     | `is_last`       | the last of the list       | `is_last_step`             | the last branch        | one row is an episode  |
-    | `truncated`     | `extra_fields`             | `stop_reasons`: `length`   | `Trace.is_truncated`   | a field of its own     |
-    | `failure`       | raise: the prompt is left  | leave the episode out      | `Trace.errors`         | leave the episode out  |
+    | `truncated`     | `extra_fields`             | `stop_reasons`: `length`   | `Trace.is_truncated`   | an extra field         |
+    | `failure`       | raise: the prompt is left  | omit the episode           | `Trace.errors`         | omit the episode       |
     """
 
     rows: list[TokenRow]
@@ -132,26 +134,26 @@ class TrainingDict(EpisodeFacts):
 
 
 def group_id(trajectory: Trajectory) -> str:
-    """Return the id that all episodes of one spec and seed share; other arms and other worlds have
-    other ids.
+    """Return the id shared by all episodes of one spec and seed; other arms and worlds have other
+    ids.
     """
     return group_of(trajectory.spec, trajectory.seed)
 
 
 def group_of(spec: str, seed: int) -> str:
-    """The `group_id` of the episodes that are going to be played with this spec (JSON text, in any
-    order of keys) and seed.
+    """Return the `group_id` of future episodes with this spec (JSON text, keys in any order) and
+    seed.
     """
     ordered = json.dumps(json.loads(spec), sort_keys=True)
     return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
 
 
 def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
-    """One row for each segment. Every reply of the episode is trainable in exactly one of them.
+    """Return one row per segment. Every reply of the episode is trainable in exactly one of them.
 
     Args:
         trajectory: The episode.
-        episode: Its number.
+        episode: Its index.
     """
     dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
     rows: list[ChatRow] = []
@@ -185,7 +187,7 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
-    """Return the chat that the agent of a step was shown next, or the last of the episode."""
+    """Return the next chat of a step's agent, or the last of the episode."""
     agent = trajectory.steps[step].info.get("agent")
     return next(
         (later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent),
@@ -194,21 +196,20 @@ def _after(trajectory: Trajectory, step: int) -> Chat:
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
-    """The last reply of a segment: as the env took it, if the next chat still shows it untouched,
-    else as it reads.
+    """Return the last reply of a segment: in the env's form if the next chat still contains it
+    unchanged, otherwise as written.
     """
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # Of a team, the turns of the world do not number the replies of an agent, but the length of its
-    # chat is its own.
+    # In a team, world turns do not count an agent's replies, but the length of its own chat does.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
 
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
-    """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools
-    come as messages of their own.
+    """Return the indices of the `replied` messages of a chat in its list of dicts, where tool
+    images are separate messages.
     """
     reply_places = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
     replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
@@ -216,20 +217,20 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
-    """The episode as the token ids that were recorded; nothing is tokenised again.
+    """Return the episode as its recorded token ids; nothing is tokenised again.
 
-    A row ends where a segment does, and where a prompt does not begin with the ids of the prompt
-    before and its reply, as when a chat template writes a reply differently from how it was
-    sampled. So every sampled id is in the mask of exactly one row, after the ids it was sampled
-    after. Replies without ids are left out.
+    A row ends with its segment, and where a prompt does not start with the ids of the previous
+    prompt and its reply, for example because a chat template renders a reply differently from its
+    sampled ids. Every sampled id is therefore masked in exactly one row, after the ids it was
+    conditioned on. Replies without ids are omitted.
 
     Args:
         trajectory: The episode.
-        episode: Its number.
+        episode: Its index.
 
     Raises:
-        ValueError: No reply has ids, though nothing failed, or a reply has ids and
-            log-probabilities of different number.
+        ValueError: No reply has ids although nothing failed, or a reply's ids and
+            log-probabilities differ in number.
     """
     rows = [
         _token_row(trajectory, row, k)
@@ -259,14 +260,14 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
 def training_dicts(
     trajectories: Iterable[Trajectory], *, failures: bool = False
 ) -> Iterator[TrainingDict]:
-    """Yield `to_training_dict` of each episode, numbered as they come.
+    """Yield `to_training_dict` of each episode, numbered in order.
 
     Args:
         trajectories: The episodes.
-        failures: Keep those in which something else than the policy failed.
+        failures: Whether to keep episodes that failed through no fault of the policy.
 
     Raises:
-        ValueError: An episode has no token ids, or log-probabilities that do not fit them.
+        ValueError: An episode has no token ids, or log-probabilities that do not match them.
     """
     for episode, trajectory in enumerate(trajectories):
         if failures or not trajectory.failure:
@@ -290,8 +291,8 @@ def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenR
 
 
 def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
-    """Rows of the episodes that the oracle policy plays through the text interface, one episode for
-    each seed.
+    """Return the rows of episodes that the oracle policy plays through the text interface, one
+    episode per seed.
 
     Args:
         env_id: The id of a world.
@@ -299,7 +300,7 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
         **options: Keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: The id or an option is not right.
+        ValueError: The id or an option is invalid.
     """
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
@@ -318,9 +319,9 @@ def export(
 
     Args:
         trajectories: The episodes.
-        path: The file, or the folder of the data set.
+        path: The file, or the folder of the dataset.
         format: As in `write_rows`.
-        failures: Keep episodes in which something else than the policy failed.
+        failures: Whether to keep episodes that failed through no fault of the policy.
     """
     numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
     return write_rows(
@@ -329,19 +330,18 @@ def export(
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
-    """Write rows as they come, without holding them all. The file is there whole or as it was
-    before.
+    """Write rows as a stream. The file is replaced only once it is complete.
 
     Args:
         rows: The rows.
-        path: The file to write; the folder of the data set if the format is `datasets`.
-        format: `jsonl`, `parquet`, or `datasets` for what `datasets.load_from_disk` reads.
+        path: The file to write, or the folder if the format is `datasets`.
+        format: `jsonl`, `parquet`, or `datasets` for `datasets.load_from_disk`.
 
     Returns:
         The number of rows.
 
     Raises:
-        ValueError: The format is unknown, or a message has pictures, which only `jsonl` can hold.
+        ValueError: The format is unknown, or a message contains images, which only `jsonl` supports.
     """
     check_choice("format", format, FORMATS)
     if format == "jsonl":
@@ -381,7 +381,7 @@ def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
-    """Write rows to an Arrow or Parquet writer, a batch at a time."""
+    """Write rows to an Arrow or Parquet writer in batches."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     count, remaining = 0, iter(rows)
@@ -398,7 +398,7 @@ def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
 
 
 def _arrow_schema() -> Any:
-    """The columns of `ChatRow`, fixed so that every file has them whatever its first rows hold."""
+    """Return the columns of `ChatRow`, fixed so that they do not depend on the first rows."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     text = pa.string()

@@ -1,7 +1,7 @@
-"""HTTP server whose clients cannot cost each other anything: limits on connections, on the time of
-each part of an exchange, and a token.
+"""HTTP server whose clients cannot harm each other: limits on connections and exchange times, and a
+token.
 
-The packages `uvicorn` and `starlette`, which come with `mcp`, are imported here.
+It imports `uvicorn` and `starlette`, which `mcp` installs.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""The hosts that only this machine reaches."""
+"""Hosts that only this machine can reach."""
 MAX_CONNECTIONS = 128
-"""Open connections: a multiple of what clients of an episode take, and few descriptors."""
+"""Maximum open connections, several times what the clients of an episode use."""
 EXCHANGE_SECONDS = 30.0
-"""Time in which a client has to send a whole request, or to read what waits for it: at the size
-that bodies may have, a slow telephone line.
+"""Seconds in which a client must send a whole request, or read its response; enough for a slow
+connection at the maximum size.
 """
 MAX_BODY_BYTES = 2 * 2**20
-"""Bytes of a request: the longest call as JSON, which may write one character as six."""
+"""Maximum request size in bytes: the longest call as JSON, which may encode one character as six.
+"""
 LINGER_SECONDS = 2.0
-"""Time in which the rest of a refused request is read and dropped: a connection that is closed with
-something unread is reset, and the answer may be lost with it.
+"""Seconds for reading and dropping the rest of a refused request. Closing a connection with unread
+data resets it, and the response may be lost.
 """
 MIN_TOKEN = 16
-"""Characters of a token; shorter ones can be guessed."""
+"""Minimum token length; shorter ones can be guessed."""
 
 
 def check_access(host: str, token: str) -> None:
-    """Refuse a token that can be guessed, and a host that others reach without a token.
+    """Refuse weak tokens, and hosts that others can reach without a token.
 
     Raises:
-        ValueError: The host or the token is not right.
+        ValueError: The host or the token is invalid.
     """
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(
@@ -54,11 +55,11 @@ def check_access(host: str, token: str) -> None:
 
 
 class Guarded:
-    """App that answers only requests with the token, if there is one, and no GET: nothing is ever
-    sent unasked, so a stream of events would only hold a connection.
+    """App that answers only requests with the token, if there is one, and no GET: the server never
+    sends unsolicited events, so an event stream would only hold a connection.
 
     Args:
-        app: The app behind it.
+        app: The inner app.
         token: The token; empty for none.
     """
 
@@ -81,7 +82,7 @@ class Guarded:
 
     def _is_authorized(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # Compared in constant time, so that a token cannot be found out character by character.
+        # Compare in constant time, so that the token cannot be guessed character by character.
         return not self._token or (len(given) == 1 and hmac.compare_digest(given[0], self._token))
 
 
@@ -114,17 +115,17 @@ async def _drop_body(receive: Receive) -> None:
 
 
 class BoundedProtocol(H11Protocol):
-    """Connection that ends if its client takes too long: to send a whole request, from the first
-    moment on, or to read the answer.
+    """Connection that closes if its client takes too long to send a whole request, counted from the
+    start, or to read the response.
 
-    When there are too many connections, the one that has been waiting for its request the longest
-    makes room: clients that mean it send theirs at once.
+    If there are too many connections, the one that has waited longest for its request is closed;
+    well-behaved clients send theirs at once.
     """
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection, and wait for its first request."""
+        """Count the connection and wait for its first request."""
         super().connection_made(transport)
         self._start_timer()
         alive = [
@@ -134,10 +135,10 @@ class BoundedProtocol(H11Protocol):
         ]
         if len(alive) > MAX_CONNECTIONS:
             waiting = {each._timer.when(): each for each in alive if each._timer is not None}
-            waiting[min(waiting)].transport.abort()  # among them is this one
+            waiting[min(waiting)].transport.abort()  # includes this one
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request."""
+        """Receive a part of a request."""
         super().data_received(data)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             if self._timer is None:
@@ -146,13 +147,13 @@ class BoundedProtocol(H11Protocol):
             self._stop_timer()
 
     def pause_writing(self) -> None:
-        """Give the client time to read the whole answer."""
+        """Give the client time to read the whole response."""
         super().pause_writing()
         if self._timer is None:
             self._start_timer()
 
     def resume_writing(self) -> None:
-        """Go on; the time for the whole answer runs on while there is more of it."""
+        """Continue; the time for the whole response keeps running."""
         super().resume_writing()
         if self.cycle is None or self.cycle.response_complete:
             self._stop_timer()
@@ -166,18 +167,18 @@ class BoundedProtocol(H11Protocol):
             self._stop_timer()
 
     def timeout_keep_alive_handler(self) -> None:
-        """End a connection that is not used any more, even if its client has not read all."""
+        """Close an idle connection, even if its client has not read everything."""
         super().timeout_keep_alive_handler()
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def _start_timer(self) -> None:
         self._stop_timer()
-        # Aborted, since closing would wait until the client has read what it does not read.
+        # Abort, because closing would wait for a client that does not read.
         self._timer = self.loop.call_later(EXCHANGE_SECONDS, self.transport.abort)
 
     def _stop_timer(self) -> None:
@@ -190,22 +191,22 @@ def run(app: ASGIApp, host: str, port: int, token: str = "") -> None:
     """Serve an app until interrupted.
 
     Raises:
-        ValueError: The host or the token is not right.
+        ValueError: The host or the token is invalid.
     """
     check_access(host, token)
     uvicorn.Server(server_config(app, host, port, token)).run()
 
 
 def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:
-    """Return the configuration of uvicorn with all limits."""
+    """Return the uvicorn configuration with all limits."""
     return uvicorn.Config(
         Guarded(app, token),
         host=host,
         port=port,
         http=BoundedProtocol,
         ws="none",
-        limit_concurrency=2 * MAX_CONNECTIONS,  # it counts those too that are being ended
-        timeout_graceful_shutdown=5,  # for calls under way, after an interrupt
+        limit_concurrency=2 * MAX_CONNECTIONS,  # includes connections that are being closed
+        timeout_graceful_shutdown=5,  # for running calls, after an interrupt
         server_header=False,
         log_level="warning",
     )

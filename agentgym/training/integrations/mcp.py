@@ -1,8 +1,7 @@
-"""Serving an office server or a world over MCP, the Model Context Protocol: each episode is a
-server with a state of its own.
+"""Serve an office server or a world over MCP, the Model Context Protocol: each episode is a server
+with its own state.
 
-The package `mcp` is imported here, so this module is imported where it is used; `agentgym serve` is
-its command.
+It imports the package `mcp`; `agentgym serve` is its command.
 """
 
 from __future__ import annotations
@@ -33,17 +32,15 @@ from agentgym.training.integrations import http_server
 from agentgym.training.integrations.http_server import LOOPBACK, MAX_BODY_BYTES, check_access
 
 MAX_SESSIONS = 64
-"""Sessions of one episode that are open at once by default: a client needs one."""
+"""Default maximum of open sessions per episode; a client needs one."""
 IDLE_SECONDS = 1_800.0
-"""Seconds without a request after which a session is closed by default: longer than a model thinks."""
+"""Default idle seconds after which a session is closed, longer than a model thinks."""
 MAX_WAITING = 8
-"""Calls of one episode that wait for the one under way; they run one after the other, and each
-holds a connection.
-"""
+"""Maximum waiting calls per episode. Calls run sequentially, and each holds a connection."""
 
 
 class Episode(Protocol):
-    """An episode that is served: its tools, and how to call one.
+    """A served episode: its tools, and a method to call them.
 
     Attributes:
         name: The world or the servers.
@@ -55,17 +52,17 @@ class Episode(Protocol):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """The tools on offer."""
+        """The available tools."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
-        """Run a call; raises `ToolError` if it is refused."""
+        """Run a call; raise `ToolError` if it is refused."""
 
     def close(self) -> None:
-        """Let go of what the episode holds."""
+        """Release the episode's resources."""
 
 
 class OfficeEpisode:
-    """An office whose servers may have been filled before.
+    """An office whose servers may already contain data.
 
     Args:
         office: The office.
@@ -84,7 +81,7 @@ class OfficeEpisode:
         if name not in self._tools:
             raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
         check_jsonable(arguments)
-        # A server undoes a call that fails, so there is nothing to restore here.
+        # A server undoes its own failed calls, so there is nothing to restore.
         with self._guard.watch(name, passes=(ToolError,)):
             answer = run_tool(self._tools[name], arguments)
             return answer if isinstance(answer, Content) else Content(answer)
@@ -97,14 +94,14 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world; its rules and its task are the instructions, and its score goes to
-    stderr when it has ended.
+    """An episode of a world. Its rules and task are the instructions, and its score is printed to
+    stderr at the end.
 
-    There are no replies over MCP, only calls, so a world's limit on turns does not hold.
+    MCP has calls and no replies, so a world's turn limit does not apply.
 
     Args:
         env_id: The world.
-        seed: Of the instance.
+        seed: The seed of the instance.
         **options: Options of the env and of the world.
 
     Raises:
@@ -138,13 +135,13 @@ class WorldEpisode:
 
 
 def _print_faults(guard: Guard) -> None:
-    """Show whoever runs the server what broke, since a client is not told."""
+    """Print tool faults for the person who runs the server; clients do not see them."""
     for fault in guard.take_faults():
         print(fault.traceback, file=sys.stderr)
 
 
 def open_episode(target: str, seed: int, **options: Any) -> Episode:
-    """An episode of servers of the office (joined by `+`), which are empty at first, or of a world.
+    """Return an episode of office servers (joined by `+`), initially empty, or of a world.
 
     Raises:
         gymnasium.error.Error: There is no such world.
@@ -160,10 +157,10 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
 
 
 def build_server(episode: Episode) -> Server[Any]:
-    """An MCP server of an episode.
+    """Return an MCP server for an episode.
 
-    Calls run one after the other, in the order in which they come, in a thread for this episode
-    alone, so that slow ones hold up no other episode.
+    Calls run sequentially in their order of arrival, in a separate thread per episode, so a slow
+    call delays no other episode.
     """
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
@@ -234,13 +231,13 @@ def http_app(
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> Starlette:
-    """A web app with one MCP server an episode: the k-th, from 0 on, at `/episodes/<k>/mcp`.
+    """Return a web app with one MCP server per episode: number k, from 0, at `/episodes/<k>/mcp`.
 
     Args:
         episodes: The episodes.
-        host: Where it is served; on the local host it answers the local host only.
-        max_sessions: Sessions of one episode that are open at once; another is refused (503).
-        idle_seconds: Seconds after which a session without a request is closed.
+        host: The address to listen on; on the local host, only local clients are answered.
+        max_sessions: Maximum open sessions per episode; others are refused (503).
+        idle_seconds: Idle seconds after which a session is closed.
     """
     apps = [
         build_server(episode).streamable_http_app(
@@ -256,7 +253,7 @@ def http_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for each in apps:  # a mounted app is not started by the one that it is mounted in
+            for each in apps:  # mounting an app does not start it
                 await stack.enter_async_context(each.router.lifespan_context(each))
             yield
         for episode in episodes:
@@ -279,14 +276,14 @@ def serve_http(
 
     Args:
         episodes: The episodes.
-        host: The address to listen on; one that others reach needs a token.
+        host: The address to listen on; one that others can reach requires a token.
         port: The port.
-        token: What clients have to send as `Authorization: Bearer TOKEN`; empty for none.
-        max_sessions: Sessions of one episode that are open at once.
-        idle_seconds: Seconds after which a session without a request is closed.
+        token: The token that clients must send as `Authorization: Bearer TOKEN`; empty for none.
+        max_sessions: Maximum open sessions per episode.
+        idle_seconds: Idle seconds after which a session is closed.
 
     Raises:
-        ValueError: The host or the token is not right.
+        ValueError: The host or the token is invalid.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

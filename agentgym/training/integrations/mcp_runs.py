@@ -1,7 +1,7 @@
-"""Runs of agents that play over MCP: each episode is a cell of an ablation, and its trajectory goes
-into the folder of a run as that of any policy.
+"""Runs of agents that play over MCP: each episode is a cell of an ablation, and its trajectory is
+stored in the run folder like any policy's.
 
-A call is a step, so a world's limit on turns holds for calls.
+Each call is a step, so a world's turn limit applies to calls.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from agentgym.training.evaluation.study import played_by_of, result_cell
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
+# The dialect of recorded calls, which can express any name and argument.
 DIALECT: Dialect = "json"
-"""The form in which calls are recorded: that in which any name and any argument can be written."""
 
 
 class RecordedEpisode:
-    """A cell of an ablation that is played over MCP.
+    """A cell of an ablation played over MCP.
 
-    An episode that was begun and is closed before its end counts as left by the agent, with the
-    score that it has then; one without a call is not written.
+    An episode closed before its end counts as abandoned by the agent, with its current score; an
+    episode without calls is not written.
 
     Args:
         ablation: The settings of the run.
         cell: The cell.
-        write: Takes the trajectory, once.
+        write: Receives the trajectory, once.
 
     Attributes:
         name: The cell in words.
         instructions: The rules and the task.
-        tools: The tools on offer.
+        tools: The available tools.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -77,7 +77,7 @@ class RecordedEpisode:
         return Content(answer.text, answer.images)
 
     def close(self) -> None:
-        """End the episode if it was begun, and close the env."""
+        """End the episode if it has started, and close the env."""
         if self._calls and not self._episode.over:
             self._episode.leave()
             self._end()
@@ -93,17 +93,17 @@ class RecordedEpisode:
 def external_ablation(
     world: str, sizes: Sequence[int], seeds: int, agent: str, options: Mapping[str, Any]
 ) -> Ablation:
-    """Return the settings of a run of an agent outside of this process.
+    """Return the run settings of an agent outside this process.
 
     Args:
         world: The id of a world.
-        sizes: The sizes of its instances, as the preset that has the world means them.
-        seeds: The number of instances of each size.
+        sizes: The sizes of its instances, as defined by the preset with this world.
+        seeds: The number of instances per size.
         agent: The name of the agent in the report; empty for none.
         options: Keyword arguments of the world.
 
     Raises:
-        ValueError: The world, a size or an option is not right.
+        ValueError: The world, a size or an option is invalid.
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
@@ -120,20 +120,20 @@ def external_ablation(
 
 @contextmanager
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
-    """Open the episodes that a folder does not hold yet, and write each when it ends.
+    """Open the episodes that a folder lacks, and write each when it ends.
 
     Args:
         ablation: The settings.
-        out: The folder; nobody else can write to it meanwhile.
-        most: The most episodes to open.
+        out: The folder; other processes cannot write to it meanwhile.
+        most: The maximum number of episodes to open.
 
     Yields:
-        The episodes, in the order of their cells; whoever serves them closes them.
+        The episodes in cell order; the server closes them.
 
     Raises:
-        DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Somebody else writes to the folder.
-        ValueError: The folder holds another run, or all episodes of this one.
+        DamagedFileError: A file in the folder is unreadable.
+        RunLockedError: Another process writes to the folder.
+        ValueError: The folder contains another run, or all episodes of this one.
         OSError: The folder cannot be written.
     """
     log = prepare_ablation(ablation, out)

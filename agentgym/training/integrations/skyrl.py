@@ -1,9 +1,9 @@
-"""The worlds in SkyRL: as text environments of SkyRL-Gym, which its generator plays.
+"""SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
 
-SkyRL keeps the history, as text: the model sees the chat of the env with results as user messages,
-and the rules say how to call tools. Strategies that edit the context cannot be played so; for them
-a generator of one's own gives the rows of
-`agentgym.training.integrations.datasets.to_training_dict`, with `step_wise_trajectories`.
+SkyRL keeps the history as text: the model sees the env's chat with results as user messages, and
+the rules explain how to call tools. This excludes strategies that edit the context. For them, write
+a generator that returns the rows of `agentgym.training.integrations.datasets.to_training_dict`,
+with `step_wise_trajectories`.
 
 Example:
     >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the process of the generator, too
@@ -33,20 +33,20 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
-    The reward is that of the world, given with the last step. SkyRL knows no truncation: `metadata`
-    and the metrics tell it apart. Pictures are left out; MultimodalWorld can describe them in words
-    with `render="scene"`.
+    The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
+    metrics report it. Images are omitted; MultimodalWorld can describe them in words with
+    `render="scene"`.
 
     Args:
-        env_config: Not used: the options of the env are given to `register`.
-        extras: The other columns of the row. `seed` says which instance is played. `max_turns`,
-            which SkyRL sets to that of its generator (1 unless it is configured), truncates the
-            episode after so many replies, with the score as it is.
+        env_config: Unused; `register` takes the env's options.
+        extras: The other columns of the row. `seed` selects the instance. `max_turns`, which SkyRL
+            sets from its generator's configuration (default 1), truncates the episode after that
+            many replies with its current score.
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: The row has no seed, or an option is not right.
+        ValueError: The row has no seed, or an option is invalid.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; what is shown first takes the place of the row's prompt, which is the
-        same.
-        """
+        """Start the episode; its first observation replaces the row's prompt, which is equal."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return plain_messages(self._chat.messages), {}
@@ -99,8 +97,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies
-        it took.
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
+        of replies.
         """
         return {
             "turns": float(self.turns),
@@ -113,7 +111,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Make a world known to `skyrl_gym.make`. Each process that makes envs has to call this.
+    """Register a world with `skyrl_gym`. Every process that makes envs must call this.
 
     Args:
         name: The `env_class` of the rows.
@@ -121,7 +119,7 @@ def register(name: str, env_id: str, **options: Any) -> None:
         **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
-        ValueError: The id or an option is not right, or an option edits the context.
+        ValueError: The id or an option is invalid, or an option edits the context.
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     growing_spec("SkyRL", _OTHERWISE, env_id, options)
@@ -131,11 +129,11 @@ def register(name: str, env_id: str, **options: Any) -> None:
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """Return the data set for a registered world: prompt, `env_class` and seed of each instance.
-    Rows of one prompt are a group.
+    """Return the dataset of a registered world: prompt, `env_class` and seed of each instance. The
+    rows of one prompt form a group.
 
     Args:
-        name: The name under which the world was registered.
+        name: The registered name.
         seeds: The seeds.
 
     Raises:

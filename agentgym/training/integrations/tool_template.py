@@ -1,4 +1,4 @@
-"""A chat template with tools for models whose own has none: calls and results as plain text."""
+"""A chat template with tools, as plain text, for models whose own template has none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from trl.chat_template_utils import (
 
 TokenizerT = TypeVar("TokenizerT", bound=PreTrainedTokenizerBase)
 
+# A text that occurs in no template.
 _MARK = "a8f3e2b1"
-"""A text that no template holds."""
 
 _PRELUDE = r"""
 {%- set plain = namespace(messages=[], system='') %}
@@ -63,20 +63,20 @@ _PRELUDE = r"""
 def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:
     """Return a tokenizer whose chat template has tools, for `environment_factory`.
 
-    Tools are listed in the system message (in the first user message if the template has no
-    system role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user
-    messages; the rest is the model's own template. Give the result to `trl.GRPOTrainer` as its
-    `processing_class`. A model that has never called tools has to learn it, so begin with cloning.
+    The system message lists the tools (or the first user message if the template has no system
+    role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user messages.
+    The rest is the model's own template. Pass the result to `trl.GRPOTrainer` as its
+    `processing_class`. A model that has never called tools should start with cloning.
 
     Args:
         tokenizer: The tokenizer of a model with a chat template.
 
     Returns:
-        A copy; the tokenizer itself if its template has tools already.
+        A copy, or the tokenizer itself if its template already has tools.
 
     Raises:
-        ValueError: It has no chat template, one that marks no beginning or end of a reply, or one
-            that writes earlier messages differently when more follow.
+        ValueError: It has no chat template, or one that does not mark the start or end of a reply,
+            or that renders earlier messages differently when more follow.
     """
     if not isinstance(tokenizer.chat_template, str):
         raise ValueError("the tokenizer has no single chat template: set tokenizer.chat_template")
@@ -125,7 +125,7 @@ def _render(
 
 
 def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> bool:
-    """Report whether a template takes messages and keeps the marked text in them."""
+    """Report whether a template accepts messages and keeps the marked text in them."""
     try:
         return _MARK in _render(tokenizer, messages, prompt=False)
     except TemplateError:
@@ -134,7 +134,7 @@ def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) 
 
 def _reply_bounds(tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[str]]:
     """Return the text that a template writes between a question and its reply, and the texts that
-    end a reply: the template's own mark and the token at which sampling stops.
+    end a reply: the template's own mark and the end token.
     """
     start = _render(tokenizer, [_user(_MARK)], prompt=True).rpartition(_MARK)[2]
     reply = {"role": "assistant", "content": _MARK}

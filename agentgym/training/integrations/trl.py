@@ -1,9 +1,9 @@
-"""The worlds in TRL: as environments whose tools the GRPO trainer calls, and as a rollout function
-that plays whole stacks.
+"""TRL adapter: the worlds as environments whose tools the GRPO trainer calls, and as a rollout
+function for whole stacks.
 
-With `environment_factory` the trainer keeps the history, reads the calls out of the replies in the
-form of the model's own chat template, and shows the schemas of the tools. That is the usual way.
-Strategies that edit the context need `rollout_func`: there the model sees the chat of the env.
+With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the form
+of the model's own chat template, and shows the tool schemas. Strategies that edit the context need
+`rollout_func`, in which the model sees the env's chat.
 
 Example:
     >>> options = {"items": 6, "removals": 2}
@@ -62,15 +62,14 @@ _ENDED = "error: the episode has ended; this call was not run"
 
 
 class ToolEnvironment:
-    """Environment for TRL: `reset`, `get_reward` and one method for each tool, which
-    `environment_factory` adds; no other public name.
+    """Environment for TRL: `reset`, `get_reward` and one method per tool, which
+    `environment_factory` adds; it has no other public name.
 
-    A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in
-    one reply nor what else it held. So each call takes a turn, failed calls count, hints and notes
-    of wrappers come with the result, and the episode ends as it does in any other run; from then on
-    calls are answered with an error. Errors are answers too, in the words that a model reads
-    elsewhere, so TRL's `tools/failure_frequency` stays 0. Pictures are left out; MultimodalWorld
-    can describe them in words with `render="scene"`.
+    Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor
+    the other text of a reply. So each call takes a turn, failed calls count, results include the
+    wrappers' hints and notes, and the episode ends as in any other run; later calls return an
+    error. Errors are results with the usual wording, so TRL's `tools/failure_frequency` stays 0.
+    Images are omitted; MultimodalWorld can describe them in words with `render="scene"`.
     """
 
     _spec: ClassVar[EnvSpec]
@@ -86,10 +85,10 @@ class ToolEnvironment:
         """Start the episode of a row.
 
         Args:
-            **row: A row of the data set; `seed` says which instance is played.
+            **row: A row of the dataset; `seed` selects the instance.
 
         Returns:
-            The task, which TRL puts at the end of the row's last message.
+            The task, which TRL appends to the row's last message.
 
         Raises:
             ValueError: The row has no seed.
@@ -99,10 +98,10 @@ class ToolEnvironment:
         return str(self._chat.messages[-1].text)
 
     def get_reward(self) -> float | None:
-        """The reward of the episode; None, which TRL leaves out of its statistics and advantages,
-        if it says nothing about the policy (`StepInfo.invalid`).
+        """The reward of the episode; None if it does not measure the policy (`StepInfo.invalid`),
+        which TRL excludes from its statistics and advantages.
 
-        One that goes on ends now, with the score as it is: the policy has stopped calling.
+        A running episode ends now with its current score, because the policy has stopped calling.
         """
         if not self._over:
             _, self._reward, *_, info = tool_env(self._env).truncate("stopped")
@@ -121,22 +120,21 @@ class ToolEnvironment:
 
 
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
-    """The `environment_factory` of `trl.GRPOTrainer` for a world.
+    """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
     The class is named after the world, and TRL logs its rewards under that name. It owns the
-    reward, so `reward_funcs` may be left out. TRL lists the tools by name, not in the order of the
-    world.
+    reward, so `reward_funcs` may be omitted. TRL lists the tools by name, not in the world's order.
 
-    For a run over several worlds give TRL a dict of such classes, and the rows of `prompts` a
-    column `environment` with its keys.
+    To train on several worlds, give TRL a dict of such classes, and add a column `environment` with
+    its keys to the rows of `prompts`.
 
     Args:
         env_id: The id of a world.
         **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
-        ValueError: The id or an option is not right, an option edits the context, or a tool has a
-            name that TRL keeps for itself.
+        ValueError: The id or an option is invalid, an option edits the context, or a tool has a
+            name that TRL reserves.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     tools = tool_env(gymnasium.make(spec)).tools
@@ -154,20 +152,20 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the data set for either way of training: a prompt and a seed for each instance.
+    """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt is what comes before the task: the rules, the examples if there are any, and an empty
-    user message, to which `ToolEnvironment.reset` adds the task. The rules do not say how to call
-    tools, because chat templates do. `rollout_func` reads nothing but the seed, which the last
-    message carries too, since TRL gives it no other column.
+    A prompt contains everything before the task: the rules, the examples if any, and an empty user
+    message, to which `ToolEnvironment.reset` adds the task. The rules do not explain tool calls,
+    because chat templates do. `rollout_func` reads only the seed, which is also in the last message
+    because TRL passes it no other column.
 
     Args:
         env_id: The id of a world.
         seeds: The seeds.
-        **options: The options of the env that is to be trained on.
+        **options: The options of the training env.
 
     Raises:
-        ValueError: The id or an option is not right.
+        ValueError: The id or an option is invalid.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
@@ -182,7 +180,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         rows.append(
             {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
         )
-    # As structs, the arguments of all calls would be given the names of each other.
+    # As structs, the arguments of all calls would get each other's names.
     features = datasets.Features(
         {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
     )
@@ -192,35 +190,35 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """The `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the chat of the
-    env is all that the model sees.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the model
+    sees exactly the env's chat.
 
-    An episode whose context was edited has several token rows (`to_training_dict`), and TRL takes
+    An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
     exactly one prompt and one completion for each of the `num_generations` of a group. With
     `rows_per_episode=k`, k of these hold one episode: `num_generations=n * k` plays n episodes of
-    an instance, and all tokens that the policy sampled in at most k rows are trained, each once. A
-    row that an episode does not need is one masked token. All k carry the reward of the episode, so
-    the mean of a group is that of its episodes. TRL's standard deviation counts each episode k
-    times, which makes it smaller by at most 1 / n; `scale_rewards="none"` does without. The losses
-    `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing; others divide
-    by rows. Of an episode with more than k rows k are drawn, each with the same probability, and
-    `env_reward` logs the share of rows that were left out as `rows_left_out`.
+    an instance and trains each sampled token once, provided its episode has at most k rows. Unused
+    rows contain one masked token. All k carry the episode's reward, so the group mean is that of
+    its episodes. TRL's standard deviation counts each episode k times and is thus smaller by at
+    most 1 / n; `scale_rewards="none"` avoids it. The losses `dapo` (the default), `bnpo` and
+    `cispo` divide by tokens, so masked rows change nothing; other losses divide by rows. Episodes
+    with more than k rows are subsampled to k, all rows equally likely, and `env_reward` logs the
+    omitted share as `rows_left_out`.
 
-    What the env said within a completion is masked. The reward comes as `env_reward`: train with
-    `reward_funcs=env_reward`. Sampling goes through the trainer's own engine. Without vLLM TRL
-    gives no log-probabilities, and `logprobs` is None.
+    The env's messages within a completion are masked. The reward arrives as `env_reward`: train
+    with `reward_funcs=env_reward`. Sampling uses the trainer's own engine. Without vLLM, TRL
+    returns no log-probabilities, and `logprobs` is None.
 
-    `max_completion_length` of the trainer holds for each reply, not for the episode; the window of
-    the spec bounds that.
+    The trainer's `max_completion_length` applies to each reply, not to the episode, which the
+    spec's window bounds.
 
     Args:
-        spec: The spec of the env, as `agentgym.assemble.registry.spec` makes it.
-        seed: Seeds the draws.
-        rows_per_episode: How many generations of TRL hold one episode, at most 1,000.
+        spec: The spec of the env, made by `agentgym.assemble.registry.spec`.
+        seed: The random seed.
+        rows_per_episode: The number of TRL generations that hold one episode, at most 1,000.
 
     Raises:
-        ValueError: The number is out of range. The function raises it too if the prompts of a
-            process are not whole episodes.
+        ValueError: The number is out of range. The returned function also raises it if the prompts
+            of a process are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     draw = random.Random(seed)
@@ -258,8 +256,8 @@ def env_reward(
 ) -> list[float | None]:
     """The reward function for `rollout_func`.
 
-    An episode that says nothing about the policy has None, which TRL leaves out of its statistics
-    and advantages.
+    An episode that does not measure the policy has None, which TRL excludes from its statistics and
+    advantages.
     """
     if rows_left_out:
         log_metric("rows_left_out", sum(rows_left_out) / len(rows_left_out))
@@ -267,7 +265,7 @@ def env_reward(
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Return the seed of each episode; the prompts of one follow each other."""
+    """Return the seed of each episode; the prompts of an episode are consecutive."""
     seeds = [_seed_of(prompt) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
@@ -280,8 +278,8 @@ def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
 
 
 def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
-    """Return exactly so many rows of an episode: all, or as many as there is room for, and masked
-    ones for the rest; all are masked if the episode says nothing about the policy.
+    """Return exactly so many rows of an episode: all, or a subsample, padded with masked rows; only
+    masked rows if the episode does not measure the policy.
     """
     rows = episode["rows"]
     filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
@@ -290,7 +288,7 @@ def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenR
 
 
 def _shortened(row: TokenRow) -> TokenRow:
-    """Return a row of two tokens: the first one, and the last one as its completion."""
+    """Return a row of two tokens: the first, and the last as its completion."""
     ends = [row["input_ids"][0], row["input_ids"][-1]]
     logprobs = None if row["logprobs"] is None else [0.0, 0.0]
     return {**row, "input_ids": ends, "loss_mask": [0, 0], "logprobs": logprobs, "prompt_length": 1}
@@ -301,11 +299,11 @@ def _masked(row: TokenRow) -> TokenRow:
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    """A method for a tool, which transformers' `get_json_schema` turns into the schema of the
-    tool.
+    """Return a method for a tool, from which transformers' `get_json_schema` derives the tool's
+    schema.
     """
     properties = tool.parameters["properties"]
-    # What is a word of Python is shown with an underscore.
+    # Python keywords get a trailing underscore.
     names = {name + "_" * keyword.iskeyword(name): name for name in properties}
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
@@ -329,7 +327,7 @@ def _method(tool: Tool) -> Callable[..., str]:
         )
     method.__name__ = method.__qualname__ = tool.name
     method.__doc__ = "\n".join([tool.description, *(["", "Args:", *texts] if texts else [])])
-    method.__annotations__ = hints  # a return annotation would add to the schema
+    method.__annotations__ = hints  # a return annotation would change the schema
     vars(method)["__signature__"] = inspect.Signature(parameters)
     return method
 
@@ -337,14 +335,14 @@ def _method(tool: Tool) -> Callable[..., str]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """The type and the description of an argument; the description holds the schema if no type says
-    the same.
+    """Return an argument's type and description; the description contains the schema if no type
+    expresses it.
     """
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
-    # Transformers reads the lines of a description that look like `name: text` as arguments, and
-    # needs one for every argument.
+    # Transformers parses description lines of the form `name: text` as arguments, and requires one
+    # for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
-    if "default" in schema:  # which transformers has no place for
+    if "default" in schema:  # transformers has no field for it
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text
@@ -356,9 +354,7 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """The type whose JSON schema this is; `KeyError` if there is none that transformers reads
-    so.
-    """
+    """Return the type with this JSON schema; raise `KeyError` if transformers knows none."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -374,7 +370,7 @@ def _hint(schema: Mapping[str, Any]) -> Any:
 
 
 class _TrainerPolicy:
-    """Replies with what the model under training samples."""
+    """Replies with samples of the model in training."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
@@ -382,8 +378,8 @@ class _TrainerPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         prompts = [self.renderer.ids(chat) for chat in chats]
-        # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes
-        # token ids is not public.
+        # The only entry to all of TRL's engines (transformers, vLLM, sharded models) that takes
+        # token ids is private.
         sampled, logprobs = self.trainer._generate_single_turn(
             [list(ids) for ids in prompts], None, {}, 1
         )
@@ -408,7 +404,7 @@ def _seed_of(prompt: Any) -> int:
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
-    """Token rows in TRL's form: what comes before the first sampled id is the prompt."""
+    """Return token rows in TRL's form: everything before the first sampled id is the prompt."""
     cut = [(row, row["prompt_length"]) for row in rows]
     logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
     return {

@@ -1,11 +1,11 @@
-"""The worlds in verifiers, and so in prime-rl, which trains on verifiers' environments.
+"""verifiers adapter, and so prime-rl, which trains on verifiers' environments.
 
-A task is an instance of a world, and a group is the episodes of one task. The harness plays the
-whole stack in this process: what the model is asked is the chat of the env, edited contexts
-included, and verifiers records each as a branch of the trace. The rules say how to call tools;
-`tools="native"` sends their schemas as well. A call that comes back structured goes on standing so.
+A task is an instance of a world, and a group contains the episodes of one task. The harness plays
+the whole stack in this process: the model's requests are the env's chat, including edited contexts,
+and verifiers records each edit as a branch of the trace. The rules explain how to call tools;
+`tools="native"` also sends their schemas. Structured calls stay structured.
 
-Verifiers finds plugins by the name of a top-level module, which is `agentgym_verifiers`:
+verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
     vf-eval agentgym_verifiers --env.taskset.world ListWorld --env.taskset.options '{"items": 6,
     "removals": 2}'
@@ -37,14 +37,14 @@ from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 PLUGIN = "agentgym_verifiers"
-"""The name by which verifiers knows these classes."""
+"""The name under which verifiers finds these classes."""
 _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 
 
 class WorldData(vf.TaskData):  # type: ignore[misc]
     """An instance of a world.
 
-    `id` is the `group_id` of its episodes, `prompt` what is shown first.
+    `id` is the `group_id` of its episodes, and `prompt` its first observation.
     """
 
     world: str
@@ -53,24 +53,22 @@ class WorldData(vf.TaskData):  # type: ignore[misc]
 
 
 class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[misc]
-    """Scores the episode that the harness has played; what happened is in
-    `trace.info["agentgym"]`.
-    """
+    """Scores the harness's episode; `trace.info["agentgym"]` describes it."""
 
     @property
     def key(self) -> str:
-        """The same for all episodes of a group, in every process."""
+        """The key shared by all episodes of a group, in every process."""
         return str(self.data.id)
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """The reward of the episode."""
+        """Return the reward of the episode."""
         return float(_played(trace)["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies
-        it took.
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
+        of replies.
         """
         return {
             name: float(_played(trace)[name])
@@ -79,11 +77,11 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
 
 class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """Which instances are played.
+    """The instances to play.
 
     Attributes:
         world: The id of a world.
-        options: Keyword arguments of `agentgym.make`, as JSON-able data.
+        options: Keyword arguments of `agentgym.make`, as plain data.
         start: The first seed.
         stop: The seed after the last one.
     """
@@ -95,13 +93,13 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
 
 class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[misc]
-    """One task for each seed."""
+    """One task per seed."""
 
     def load(self) -> Iterator[WorldTask]:
-        """Make the tasks as they are asked for.
+        """Make the tasks lazily.
 
         Raises:
-            ValueError: The id or an option is not right.
+            ValueError: The id or an option is invalid.
         """
         config = self.config
         world, env = registry.resolve(config.world), registry.make(config.world, **config.options)
@@ -125,8 +123,8 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
     """Options of `WorldHarness`.
 
     Attributes:
-        tools: `text` sends messages alone; `native` sends the schemas of the tools too, for servers
-            that read calls only then.
+        tools: `text` sends only messages; `native` also sends the tool schemas, for servers that
+            only then parse calls.
     """
 
     id: str = PLUGIN
@@ -134,21 +132,20 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
 
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
-    """Plays an episode in this process, every model call through verifiers' endpoint.
+    """Plays an episode in this process, with every model call through verifiers' endpoint.
 
-    A limit of verifiers truncates the episode, with the score as it is, as the turn budget of the
-    world does. What fails without being the policy's doing is an error of the trace, which has no
-    reward then.
+    verifiers' limits truncate the episode with its current score, like the world's turn budget. A
+    failure through no fault of the policy is an error of the trace, which then has no reward.
     """
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
 
     async def setup(self, runtime: vf.Runtime) -> None:
-        """Check that no box is asked for, since nothing would run in it.
+        """Check that no box is requested, because nothing would run in it.
 
         Raises:
-            ValueError: One is.
+            ValueError: One is requested.
         """
         if runtime.config.type != "subprocess":
             raise ValueError(
@@ -169,7 +166,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         """Play the episode of a task.
 
         Raises:
-            ValueError: The task is not of a world, or brings rules of its own.
+            ValueError: The task does not belong to a world, or has its own rules.
         """
         if not isinstance(data, WorldData):
             raise ValueError(
@@ -203,39 +200,39 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                     request["tools"] = [tool.to_openai() for tool in episode.chat.tools]
                 completion = (await client.chat.completions.create(**request)).model_dump()
                 reply = to_reply(completion, tool_env(episode.env).dialect)
-                # A step that has begun is finished, though the rollout be cancelled: nothing else
-                # may touch the env meanwhile.
+                # Finish a started step even if the rollout is cancelled, because nothing else may
+                # touch the env meanwhile.
                 await run_shielded(asyncio.to_thread(episode.play, reply))
                 history.remember(episode.chat, reply.text, completion["choices"][0]["message"])
         except openai.APIStatusError:
             if (
                 trace.stop_condition is None
-            ):  # it was not verifiers that refused the call, for one of its limits
+            ):  # verifiers did not refuse the call for one of its limits
                 raise
         except asyncio.CancelledError:
             trace.info["agentgym"] = _outcome(
                 episode, "timeout"
-            )  # verifiers scores what was played before it
+            )  # verifiers scores the steps before it
             raise
         outcome = trace.info["agentgym"] = _outcome(episode, trace.stop_condition or "")
-        if cause := episode.trajectory().failure:  # verifiers leaves out a trace with an error
+        if cause := episode.trajectory().failure:  # verifiers omits a trace with an error
             raise RuntimeError(f"the episode says nothing about the policy: {cause}")
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
 
 
 class _History:
-    """The chat as chat-completions messages, in which each reply stands as the server gave it.
+    """The chat as chat-completions messages, with replies kept verbatim.
 
-    So verifiers finds the reply that it has recorded, and a trainer its tokens; written anew, each
-    would begin another branch.
+    verifiers thus finds the reply that it recorded, and a trainer its tokens; a rewritten reply
+    would start another branch.
     """
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        """Keep what the server said for the newest reply of the chat, which has this text."""
+        """Keep the server's message for the newest reply of the chat, which has this text."""
         newest = next(
             (message for message in reversed(chat.messages) if message.role == "assistant"), None
         )
@@ -251,9 +248,9 @@ class _History:
             )
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """The request for a chat.
+        """Return the request for a chat.
 
-        Structured calls are answered by tool messages; all other results are the user's.
+        Tool messages answer structured calls; all other results are user messages.
         """
         messages: list[Message] = []
         forms: list[dict[str, Any]] = []
@@ -265,7 +262,7 @@ class _History:
                 messages.append(message)
             elif waiting and message.role == "tool":
                 messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the env could not read the calls and says so
+            elif waiting:  # the env's error about unreadable calls
                 messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:
@@ -305,7 +302,7 @@ def _played(trace: vf.Trace) -> dict[str, Any]:
 
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
-    """Return how an episode has ended; one that goes on ends now, with the score as it is."""
+    """Return how an episode ended; a running one ends now with its current score."""
     trajectory = episode.trajectory()
     reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
     if not episode.over:
@@ -323,13 +320,13 @@ def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
-    """The env's options; its one agent is played in this process."""
+    """The env's options; its one agent runs in this process."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
 class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
-    """One agent, which plays one episode of a task."""
+    """One agent that plays one episode of a task."""
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Play the task."""
@@ -339,16 +336,16 @@ class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
 def load_environment(
     env_id: str, seeds: range, *, tools: Literal["text", "native"] = "text", **options: Any
 ) -> vf.Env:
-    """A world as a verifiers environment.
+    """Return a world as a verifiers environment.
 
     Args:
         env_id: The id of a world.
         seeds: The seeds of its tasks.
-        tools: The way tools are shown; see `WorldHarnessConfig`.
-        **options: Keyword arguments of `agentgym.make`, as JSON-able data.
+        tools: How tools are shown; see `WorldHarnessConfig`.
+        **options: Keyword arguments of `agentgym.make`, as plain data.
 
     Raises:
-        ValueError: The id or an option is not right, or the seeds have gaps.
+        ValueError: The id or an option is invalid, or the seeds have gaps.
     """
     registry.spec(env_id, **options)
     if seeds.step != 1:

@@ -1,12 +1,12 @@
-"""The worlds in verl: as an agent loop, which plays an episode with the engine of the trainer.
+"""verl adapter: an agent loop that plays an episode with the trainer's engine.
 
-The model sees the chat of the env, edited contexts included, through the plain chat template; what
-it samples is kept as tokens. An episode whose context is edited has several rows
-(`agentgym.training.integrations.datasets.to_training_dict`): verl's trainer takes them all and
-gives each the advantage of the episode. Its workers of old (`trainer.use_v1=false`) take one, so
-such stacks fail there.
+The model sees the env's chat, including edited contexts, through the plain chat template, and its
+samples are kept as tokens. An episode with an edited context has several rows
+(`agentgym.training.integrations.datasets.to_training_dict`). verl's trainer takes them all and
+gives each the episode's advantage. Its old workers (`trainer.use_v1=false`) take only one, so such
+stacks fail there.
 
-Agent loops are named in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
+The file at `actor_rollout_ref.rollout.agent.agent_loop_config_path` names agent loops:
 
     - name: my_lists
       _target_: agentgym.training.integrations.verl.WorldAgentLoop
@@ -38,21 +38,21 @@ from agentgym.training.rollout.models.plain_chat import plain_messages
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays one episode of a world for a row of the data set.
+    """Plays one episode of a world for a row of the dataset.
 
-    An episode that no longer fits is truncated, with the score as it is: when a prompt is longer
-    than `rollout.prompt_length`, or the rest of a row longer than `rollout.response_length`. verl
-    knows no other truncation: `reward_extra_info` tells it apart. Pictures are left out;
-    MultimodalWorld can describe them in words with `render="scene"`.
+    An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
+    the rest of a row `rollout.response_length`. verl has no other truncation signal;
+    `reward_extra_info` reports it. Images are omitted; MultimodalWorld can describe them in words
+    with `render="scene"`.
 
     Args:
-        *args: The arguments that verl gives to all agent loops.
+        *args: verl's arguments of all agent loops.
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`.
-        **kwargs: The arguments that verl gives to all agent loops.
+        **kwargs: verl's arguments of all agent loops.
 
     Raises:
-        ValueError: The config of verl asks for a chat template with arguments.
+        ValueError: verl's config requests a chat template with arguments.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         """Play the episode of a row.
 
         Args:
-            sampling_params: Of the engine.
-            **row: The columns of the row; `seed` says which instance is played.
+            sampling_params: The engine's sampling parameters.
+            **row: The columns of the row; `seed` selects the instance.
 
         Returns:
-            The rows of the episode, oldest first; without a list if there is one.
+            The rows of the episode, oldest first; a single row without a list.
 
         Raises:
             ValueError: The row has no seed, or the first prompt is too long.
-            RuntimeError: The episode is invalid; the trainer leaves its prompt out.
+            RuntimeError: The episode is invalid; the trainer omits its prompt.
         """
         seed = seed_of(row)
         env = await asyncio.to_thread(make, self.env_id, **self.options)
@@ -126,8 +126,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play until the episode ends or does not fit any more; what the engine said about the
-        versions of the weights.
+        """Play until the episode ends or no longer fits; return the engine's report on weight
+        versions.
         """
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
@@ -154,7 +154,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # Of the first turn, but the newest version is that of the last.
+            # From the first turn, except that the newest version is the last turn's.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value
@@ -188,8 +188,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the data set for a world: for each instance a prompt, which verl only measures, and a
-    seed. A group is the episodes of a row.
+    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed.
+    The episodes of a row form a group.
 
     Args:
         agent_name: The name of the agent loop.
@@ -198,7 +198,7 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
         **options: The options of the agent loop.
 
     Raises:
-        ValueError: The id or an option is not right.
+        ValueError: The id or an option is invalid.
     """
     env = make(env_id, **options)
     fixed = {

@@ -1,8 +1,8 @@
-"""The benchmarks of the papers: presets of the ablation, metrics, tables, figures and commands, a
-module for each paper.
+"""The papers' benchmarks: presets of the ablation, metrics, tables, figures and commands, one
+module per paper.
 
 A module registers itself with `agentgym.training.evaluation.register_paper`. All modules of this
-folder are imported here, in the order of their names, so a new file needs no other change.
+folder are imported here in alphabetical order, so a new file needs no other change.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""AgentLongBench as files: writing its rows, answering them, scoring the answers, and the tables
-and figures of the paper.
+"""AgentLongBench as files: write its rows, answer them, score the answers, and produce the paper's
+tables and figures.
 """
 
 from __future__ import annotations
@@ -44,13 +44,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWERS = "answers.jsonl"
-"""The rows without their messages, which are all that scoring reads."""
+"""The rows without their messages, sufficient for scoring."""
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
+# Samples per task at a length outside the benchmark, its smallest number at any of its lengths.
 _OTHER_LENGTH = 25
-"""Samples of each task at a length that the benchmark does not have: its smallest number at one
-that it has.
-"""
 _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
@@ -67,10 +65,10 @@ _CONTEXT_COLUMNS = (
     "last page",
     "unanswered",
 )
+# Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
-"""Fields of a row that scoring does not need."""
+# Fields shared by a row and an episode's report.
 _MEASURES = ("setting", "task", "length", "chance", "last_page", "acl_scan", "acl_min")
-"""Fields that a row and the report of an episode have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,12 @@ class LongBenchResult:
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
         task: The task.
         length: The tokens of the bucket.
-        score: In [0, 1], in the metric of the task; 0 where there is no answer.
+        score: The score in [0, 1] in the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
-        last_page: That of an answer from the last page of the log alone.
+        last_page: The expected score of an answer from the log's last page alone.
         acl_scan: The tokens of the evidence.
-        acl_min: Those of a smallest part that proves the answer.
-        answered: True if there was a reply with an answer in it.
+        acl_min: The tokens of a minimal part that proves the answer.
+        answered: Whether there was a reply with an answer.
     """
 
     setting: str
@@ -106,11 +104,10 @@ class Plan(Config):
 
     Attributes:
         settings: Some of the four settings.
-        lengths: Some of the lengths of the benchmark, by name, or numbers of tokens.
+        lengths: Lengths of the benchmark, by name, or numbers of tokens.
         tasks: Some of the eight tasks.
-        samples: At most this many samples of each cell; None for the numbers of the paper (25 at
-            other lengths).
-        seed: Seeds all draws.
+        samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
+        seed: The random seed.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -132,7 +129,7 @@ class Plan(Config):
                 )
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return settings and lengths, in the order of the lengths."""
+        """Return settings and lengths, ordered by length."""
         return [(setting, length) for length in self.lengths for setting in self.settings]
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
@@ -148,12 +145,11 @@ class Plan(Config):
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
-    """Write the rows, log by log, each cell of setting and length into its folder; a cell that is
-    there already stays as it is.
+    """Write the rows log by log, with one folder per cell of setting and length; existing cells
+    stay unchanged.
 
     Yields:
-        Setting, length and how many rows were written, after each log, and with 0 after each cell
-        that was there.
+        Setting, length and the number of rows after each log, with 0 after each existing cell.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -178,14 +174,14 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
-    """Write what scoring reads of a cell; lines of tasks that were written before stay."""
+    """Write a cell's data for scoring, keeping existing lines of tasks."""
     before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     others = [line for line in before if json.loads(line)["task"] not in tasks]
     write_text(path, "".join([*others, *lines]))
 
 
 def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]) -> list[str]:
-    """Write the rows of a log, and return what scoring needs of each, as a line."""
+    """Write the rows of a log, and return each row's scoring data as a line."""
     lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -195,20 +191,19 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
 
 
 MAX_SILENT = 3
-"""Rows in succession that the policy may leave without an answer: more are not the fault of a row.
-"""
+"""Consecutive rows that the policy may leave unanswered; more are not a single row's fault."""
 
 
 def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
-    """Let a policy answer all rows, into files of the same names; rows that were answered already
-    are left out. A row for which the policy has no reply stays without an answer.
+    """Answer all rows with a policy, in files of the same names. Answered rows are skipped. A row
+    without a reply stays unanswered.
 
     Yields:
-        After each row the empty text, or the cause if it has no answer.
+        After each row, an empty text, or the reason for a missing answer.
 
     Raises:
-        PolicyError: The policy had no reply to one row after the other.
-        RunLockedError: Somebody else writes to the folder.
+        PolicyError: The policy failed on several consecutive rows.
+        RunLockedError: Another process writes to the folder.
         OSError: The folder cannot be written.
     """
     silent = 0
@@ -222,7 +217,7 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
 
 
 def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyError | None]:
-    """Answer the rows of a file that have no answer yet; yield the error of each that gets none."""
+    """Answer the unanswered rows of a file; yield the error of each that gets no answer."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -244,11 +239,11 @@ def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyErr
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
-    """Score predictions. Every row counts once: one without a prediction scores 0, and of several
-    the last counts.
+    """Score predictions. Every row counts once: without a prediction it scores 0, and the last of
+    several counts.
 
     Args:
-        data: A folder that `write` wrote.
+        data: A folder written by `write`.
         predictions: A folder with files of the same names, whose lines have an `id` and a
             `raw_response` (or a `pred_answer`).
 
@@ -290,7 +285,7 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
     """Return the result of an episode of LongContextQA.
 
     Raises:
-        ValueError: It has not ended, or was played in another world.
+        ValueError: It has not ended, or belongs to another world.
     """
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "acl_scan" not in report:
@@ -305,7 +300,7 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
 
 
 def _replies(path: Path) -> dict[str, str]:
-    """Return the replies in a file of predictions, by the id of the row."""
+    """Return the replies in a prediction file, by row id."""
     if not path.exists():
         return {}
     replies = {}
@@ -322,7 +317,7 @@ def _replies(path: Path) -> dict[str, str]:
 
 
 def context_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return scores beside the adequate context lengths, by what is asked about, as in table 2, for
+    """Return scores and adequate context lengths by the subject of the question, as in table 2, for
     each length.
     """
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
@@ -350,8 +345,8 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return the mean score of each setting, task and length, beside those of the best
-    constant answer and of the last page alone.
+    """Return the mean score of each setting, task and length, with the scores of the best constant
+    answer and of the last page alone.
     """
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
@@ -384,7 +379,7 @@ def mean(rows: Sequence[LongBenchResult], name: str) -> float:
 
 
 def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
-    """Return the mean score by setting, task and length, in the order of the paper."""
+    """Return the mean score by setting, task and length, in the paper's order."""
     return {key: mean(rows, "score") for key, rows in _by_cell(results).items()}
 
 
@@ -405,7 +400,7 @@ def _by_cell(
 
 
 def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
-    """Write the results, one in a line, the tables as Markdown, and the heat map.
+    """Write the results as JSON lines, the tables as Markdown, and the heat map.
 
     Returns:
         The tables.
@@ -426,10 +421,10 @@ def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
 
 
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
-    """Draw mean scores by task and length, a panel for each setting (figures 3 to 6).
+    """Draw mean scores by task and length, one panel per setting (figures 3 to 6).
 
     Args:
-        cells: The mean score, in [0, 1], by setting, task and length in tokens; tasks are in the
+        cells: The mean score in [0, 1] by setting, task and length in tokens; tasks keep the
             order of the mapping.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
@@ -461,7 +456,7 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
 
 
 def _format_length(tokens: int) -> str:
-    """Return a number of tokens as the benchmark writes it: `32k`, `1M`."""
+    """Format a number of tokens like the benchmark: `32k`, `1M`."""
     for unit, size in (("M", 2**20), ("k", 2**10)):
         if tokens % size == 0:
             return f"{tokens // size}{unit}"

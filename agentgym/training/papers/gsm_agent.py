@@ -1,7 +1,7 @@
-"""GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), from trajectories alone.
+"""GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The paper's text and its tables differ in places; the definitions here are those that its tables
-bear out, and the others stand beside them (`extra_turns`, `tokens_all`).
+The paper's text and tables differ in places. The definitions here match its tables, and the
+alternatives are included (`extra_turns`, `tokens_all`).
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Count = Callable[[str], int]
-"""The number of tokens of a text, for replies that carry no ids."""
+"""Function that counts the tokens of a text, for replies without ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Figures of one episode; NaN where the trajectory does not show one.
+    """Figures of one episode; NaN for those that the trajectory does not contain.
 
     Attributes:
-        success: The answer was the right number.
-        rounds: Turns with at least one search that was carried out.
-        seconds: Wall time from the reset to the end, if `timed` recorded it.
-        complete: The results showed all documents of the task.
-        extra: Searches (pages too) after the one that showed the last missing document; NaN if it
-            is not complete.
+        success: Whether the answer was the right number.
+        rounds: Turns with at least one executed search.
+        seconds: Wall time from the reset to the end, if recorded by `timed`.
+        complete: Whether the results showed all documents of the task.
+        extra: Searches, including pages, after the last missing document appeared; NaN if
+            incomplete.
         extra_turns: The same in turns.
-        followed_format: The episode ended with an answer that holds a number.
-        early_stops: Stops that the env did not take as an end: replies without a call and without a
+        followed_format: Whether the episode ended with an answer that contains a number.
+        early_stops: Stops that the env did not accept: replies without a call and without a
             number, and answers before `min_rounds`.
-        tokens: Completion tokens of the turns with a search; 0 if there is none.
+        tokens: Completion tokens of turns with a search; 0 if there are none.
         tokens_all: Completion tokens of all turns.
     """
 
@@ -79,7 +79,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Means over episodes, under the names of the paper's tables; `Acc`, `SC` and `FF` are shares.
+    """Means over episodes, named as in the paper's tables; `Acc`, `SC` and `FF` are shares.
 
     Attributes:
         Acc: Right answers.
@@ -88,10 +88,10 @@ class Metrics:
         SC: Search-complete episodes.
         ER: Extra searches of these; `ER_turns` counts turns.
         FF: Episodes that end with a number.
-        PremT: Early stops of an episode: a count, not a share.
+        PremT: Early stops per episode (a count, not a share).
         TotTok: Completion tokens of turns with a search; `TotTok_all` of all turns.
-        TokR: Tokens of a search round: the mean, over episodes that have one, of each episode's own
-            ratio.
+        TokR: Tokens per search round: the mean of the episodes' own ratios, over episodes that have
+            one.
     """
 
     Acc: float
@@ -110,8 +110,8 @@ class Metrics:
 def timed(
     env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
 ) -> Trajectory:
-    """Play an episode, and label its trajectory with the `seconds` it took; infos hold no times, so
-    that they can be replayed.
+    """Play an episode and label its trajectory with its duration in `seconds`. Infos contain no
+    times, so that they can be replayed.
     """
     start = time.perf_counter()
     trajectory = rollout(env, policy, seed, labels)
@@ -119,8 +119,8 @@ def timed(
 
 
 def asker(policy: Policy) -> Ask:
-    """Wrap a policy, such as one for an endpoint, as the model that the hooks of
-    `agentgym.envs.gsm_agent.loaders` ask.
+    """Wrap a policy, such as one for an endpoint, as the model for the functions in
+    `agentgym.envs.gsm_agent.loaders`.
     """
 
     def ask(prompt: str) -> str:
@@ -135,10 +135,10 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
 
     Args:
         trajectory: The episode.
-        count: Counts the tokens of replies that carry no ids; without it they are NaN, never 0.
+        count: Counts the tokens of replies without ids; without it they are NaN, never 0.
 
     Raises:
-        ValueError: The trajectory is not one of SearchWorld.
+        ValueError: The trajectory does not belong to SearchWorld.
     """
     report = search_report(trajectory)
     log = report["searches"]
@@ -167,7 +167,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     """Return the means over episodes.
 
     Raises:
-        ValueError: There is no episode.
+        ValueError: There are no episodes.
     """
     if not outcomes:
         raise ValueError("there are no episodes to take the mean of")
@@ -193,7 +193,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
-    """Return the table of the paper: a row for each setting. Unknown figures are left empty."""
+    """Return the paper's table with a row per setting. Unknown figures are empty."""
     return means_table(
         "GSM-Agent",
         {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
@@ -213,7 +213,7 @@ def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str])
 
 
 def _stopped(step: Step) -> bool:
-    """Return whether a reply did not try to call a tool and gave no answer either."""
+    """Return whether a reply neither tried to call a tool nor gave an answer."""
     text = step.reply.text
     tried = parse(text, "auto", step.chat.tools).calls or step.info["detail"]["calls"]
     if tried or MARK in text:
@@ -280,9 +280,9 @@ def write_report(
     Args:
         settings: The episodes of each setting.
         out: The folder.
-        nodes: The clusters of the graph; None for a number that goes by the documents.
-        embed: Turns texts into vectors; empty for latent semantic analysis.
-        count: Counts the tokens of replies that carry no ids.
+        nodes: The clusters of the graph; None derives the number from the documents.
+        embed: The embedding function; empty for latent semantic analysis.
+        count: Counts the tokens of replies without ids.
 
     Returns:
         The two files.
@@ -302,7 +302,7 @@ def write_report(
 
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
-    """Draw accuracy against the revisit ratio, a point for each setting (figure 4).
+    """Draw accuracy against the revisit ratio, one point per setting (figure 4).
 
     Args:
         points: The revisit ratio and the accuracy of each setting, as shares.

@@ -1,5 +1,5 @@
-"""The benchmark of LOCA-bench in tables and a figure: accuracy by task and description length,
-trajectory length, tool calls and tool output by description length.
+"""LOCA-bench's tables and figure: accuracy by task and description length; trajectory length, tool
+calls and tool output by description length.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = "length"
+# The package of the tasks; listing them does not import their modules.
 _TASKS = "agentgym.envs.loca.tasks."
-"""The package of the tasks, whose modules are not imported to be listed."""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
@@ -46,16 +46,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def is_loca(result: Result) -> bool:
-    """Return whether an episode was an office task played at an environment description length."""
+    """Return whether an episode is an office task with an environment description length."""
     return result.axis == AXIS and "description_tokens" in (result.report or {})
 
 
 def loca_tables(results: Sequence[Result]) -> list[Table]:
-    """Return tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each
-    length, all tasks together; and for each arm and strategy the accuracy by task and length.
+    """Return the paper's tables 1, 4, 5 and 6, with a row per arm and strategy and a column per
+    length over all tasks, and the accuracy by task and length for each arm and strategy.
 
-    Tokens are those that context wrappers counted; without a window there are none, and their
-    tables are left out.
+    Token counts come from context wrappers; without a window there are none, and their tables are
+    omitted.
     """
     rows = [row for row in results if is_loca(row)]
     if not rows:
@@ -78,7 +78,7 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def _tasks(rows: Sequence[Result]) -> list[Table]:
-    """Return a table for each arm and strategy: a row for each task, a column for each length."""
+    """Return a table for each arm and strategy, with a row per task and a column per length."""
     tables = []
     lengths = sorted({row.horizon for row in rows})
     for arm, context in _lines(rows):
@@ -155,18 +155,18 @@ def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
 
 
+# The panels of the figure: the metric, its label, and the scale factor.
 _PANELS = (
     ("success", "accuracy (%)", 100.0),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001),
     ("calls", "tool calls", 1.0),
     ("tool_output_tokens", "tool output (thousand tokens)", 0.001),
 )
-"""The panels of the figure: the metric, its label, and the factor from one to the other."""
 
 
 def lengths_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy, trajectory length, tool calls and tool output against the description length
-    (figures 1 and 3), a line for each arm and strategy, with 95 % intervals as bands.
+    (figures 1 and 3), one line per arm and strategy, with 95 % intervals as bands.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415

@@ -1,5 +1,5 @@
-"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and how
-episodes failed.
+"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and kinds of
+failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTHS = {"operations": 10, "height": 5}
-"""The axes of the paper's curves, with the widths of their bins."""
+"""The axes of the paper's curves, with their bin widths."""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     f"lore-{difficulty}": {
         "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
@@ -49,10 +49,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 """The runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`."""
 
+# Minimum episodes per bin of heights. With ten, Wilson's interval extends at most 26 points to
+# either side.
 _LEAST = 10
-"""Episodes that a bin of heights should hold: with ten, Wilson's interval reaches at most 26 points
-to either side.
-"""
 _COLUMNS = (
     "world",
     "oracles",
@@ -82,18 +81,16 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
+# Ticks of the logarithmic axes; matplotlib would give a one-decade axis a single tick.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
-"""Ticks of the logarithmic axes; matplotlib's own would leave an axis of one decade with a single
-one.
-"""
 
 
 class LoreEpisode(Protocol):
-    """An episode that has ended: a `LoreResult`, or a `Result` of an ablation."""
+    """A completed episode: a `LoreResult`, or a `Result` of an ablation."""
 
     @property
     def success(self) -> float:
-        """1 or true if the exact answer was given."""
+        """Whether the exact answer was given."""
 
     @property
     def report(self) -> Mapping[str, Any] | None:
@@ -102,14 +99,15 @@ class LoreEpisode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoreResult:
-    """Figures of one episode; `LoreWorld.report` explains each of those in `report`.
+    """Figures of one episode; `LoreWorld.report` explains those in `report`.
 
     Attributes:
-        success: True if the exact answer was given.
+        success: Whether the exact answer was given.
         turns: The turns of the episode.
         failed_rounds: Replies whose calls all failed.
-        labels: The number of calls with each label; none unless the stack holds `StepOptimality`.
-        optimal_turns: Turns that were optimal; none unless the stack holds `StepOptimality`.
+        labels: The number of calls with each label; empty unless the stack contains
+            `StepOptimality`.
+        optimal_turns: The number of optimal turns; None unless the stack contains `StepOptimality`.
         report: The report of the world.
     """
 
@@ -123,7 +121,7 @@ class LoreResult:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Episodes whose tasks are of like size: `low` to `high`, both included."""
+    """Episodes with tasks of similar size, from `low` to `high` inclusive."""
 
     low: int
     high: int
@@ -135,7 +133,7 @@ def outcome(trajectory: Trajectory) -> LoreResult:
     """Return the figures of an episode.
 
     Raises:
-        ValueError: It has not ended, or was not played in a world of LORE.
+        ValueError: It has not ended, or belongs to a world outside LORE.
     """
     infos = [step.info for step in trajectory.steps]
     report = (infos[-1]["detail"].get("report") if infos else None) or {}
@@ -155,14 +153,14 @@ def outcome(trajectory: Trajectory) -> LoreResult:
 
 
 def is_lore(episode: LoreEpisode) -> bool:
-    """Return whether an episode was played in a world of LORE, to its end."""
+    """Return whether an episode of LORE was played to its end."""
     return "height" in (episode.report or {})
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return the results in worlds of LORE, by world and then by arm and context.
+    """Return the results in LORE's worlds, by world and then by arm and context.
 
-    The name of a line is the arm, the context if no arms are compared, or both.
+    Lines are named after the arm, the context if arms are not compared, or both.
     """
     rows = [row for row in results if is_lore(row)]
     arms = sort_arms(row.arm for row in rows)
@@ -187,11 +185,11 @@ def accuracy(
     Args:
         episodes: Episodes of LORE.
         by: `operations` or `height`.
-        width: The width of a bin; 10 operations or 5 levels if None. The first bin starts at 1; a
-            task of size 0 is in it.
+        width: The bin width; None for 10 operations or 5 levels. The first bin starts at 1 and
+            includes tasks of size 0.
 
     Raises:
-        ValueError: `by` or `width` is not right.
+        ValueError: `by` or `width` is invalid.
     """
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
@@ -209,11 +207,9 @@ def accuracy(
 
 
 def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
-    """Return the accuracies that tables and figures show: for each number of operations, or for
-    heights.
+    """Return the accuracies for tables and figures, by number of operations or by height.
 
-    Of heights, bins of 5 levels are joined with the next until each holds ten episodes, or there is
-    but one.
+    Bins of 5 levels of height are merged until each contains ten episodes, or only one is left.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -233,7 +229,7 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return, for each world of LORE, accuracy by operations and by height, a column for each arm,
+    """Return, for each world of LORE, accuracy by operations and by height, with a column per arm,
     and the kinds of failure.
     """
     return [
@@ -248,8 +244,8 @@ def lore_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
-    """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each,
-    with 95 % intervals.
+    """Write the accuracies as CSV with 95 % intervals, for each number of operations and each 5
+    levels of height.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -267,7 +263,7 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
-    """Return the table of exact answers and their share, a column for each line."""
+    """Return the table of exact answers and their share, with a column per line."""
     bins = {
         name: {(each.low, each.high): each for each in curve(rows, by)}
         for name, rows in arms.items()
@@ -290,7 +286,7 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count the episodes that failed in each way; one may lose leads besides."""
+    """Count the failed episodes by kind; lost leads may occur in addition."""
     table = []
     for name, rows in arms.items():
         failed = [row.report or {} for row in rows if not row.success]
@@ -316,8 +312,8 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
 
 
 def lore_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy against operations and height, a column of panels per world, with Wilson's 95 %
-    intervals as bands.
+    """Draw accuracy against operations and height, one column of panels per world, with Wilson's 95
+    % intervals as bands.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415

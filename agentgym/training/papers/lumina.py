@@ -1,4 +1,4 @@
-"""LUMINA's benchmark (section 4.3): the preset of its ablation of oracles.
+"""LUMINA's benchmark (section 4.3): the preset of its oracle ablation.
 
 Its figures and tables are those of every ablation: figure 3 is `horizons`, 4 and 5 are `arms`, 6a
 is `levelled` and 6b `interventions`.

@@ -1,9 +1,9 @@
-"""The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over clusters of
-documents; needs the extra `graph`.
+"""The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over document clusters.
+Needs the extra `graph`.
 
-A step explores (a node not visited before), exploits (the node of the step before) or revisits (any
-other node visited before). The paper's text counts the first step as an exploration, its tables
-leave it out; `with_first` and `transitions` are the two.
+A step explores (a new node), exploits (the node of the previous step) or revisits (any other
+visited node). The paper's text counts the first step as exploration, its tables omit it; these are
+`with_first` and `transitions`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
-"""Nodes on a database of that many documents (node numbers of the paper reach 235); others have
-them by the square root.
+"""Number of nodes for a database of that size (node numbers in the paper reach 235); others scale
+with the square root.
 """
 
+# Rounds of k-means, which has usually converged by then; nodes are approximate anyway.
 _ITERATIONS = 25
-"""Rounds of k-means. It has mostly settled by then, and a node is a rough notion anyway."""
+# Dimensions of latent semantic analysis: enough to separate topics, few enough that distances
+# between texts still differ.
 _DIMENSIONS = 128
-"""Of latent semantic analysis: enough to part the topics, few enough that distances between texts
-still differ.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Shares of the kinds of steps; NaN where there is no step."""
+    """Shares of the kinds of steps; NaN without steps."""
 
     exploration: float
     exploitation: float
@@ -54,7 +53,7 @@ class Path:
 
     Attributes:
         nodes: The node of each search.
-        kinds: The kind of each step: one of `KINDS`.
+        kinds: The kind of each step, one of `KINDS`.
     """
 
     nodes: tuple[int, ...]
@@ -77,7 +76,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratios(self, with_first: bool) -> Ratios:
-        """Return the shares of the kinds, of all steps or of all but the first."""
+        """Return the shares of the kinds, over all steps or without the first."""
         kinds = self.kinds if with_first else self.kinds[1:]
         return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
 
@@ -87,13 +86,13 @@ class ReasoningGraph:
 
     Args:
         texts: The contents of the documents.
-        embed: Turns texts into vectors; None for latent semantic analysis of the documents, which
+        embed: The embedding function; None for latent semantic analysis of the documents, which
             needs no weights.
-        nodes: The number of clusters; None for one that goes by the number of documents.
-        seed: Seeds the clustering.
+        nodes: The number of clusters; None derives it from the number of documents.
+        seed: The seed of the clustering.
 
     Raises:
-        ValueError: scikit-learn is missing, or the number of nodes is not right.
+        ValueError: scikit-learn is missing, or the number of nodes is invalid.
     """
 
     def __init__(
@@ -115,14 +114,14 @@ class ReasoningGraph:
         self.centroids: NDArray[np.float32] = np.asarray(model.cluster_centers_, np.float32)
 
     def node(self, query: str) -> int:
-        """Return the node whose centroid is nearest to a query."""
+        """Return the node with the centroid nearest to a query."""
         return int(
             np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1))
         )
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
-        """Return the path of the searches that an episode reports: a further page stays at the node
-        of the step before.
+        """Return the path of an episode's reported searches; further pages stay at the node of the
+        previous step.
         """
         nodes: list[int] = []
         for entry in log:
@@ -132,15 +131,15 @@ class ReasoningGraph:
 
 @dataclass(frozen=True, slots=True)
 class GraphFigures:
-    """Means over episodes with at least one search, under the names of the paper's tables; NaN
-    where there is no such episode.
+    """Means over episodes with at least one search, named as in the paper's tables; NaN without
+    such episodes.
 
     Attributes:
         V: Distinct nodes.
         hasRvst: The share with at least one revisit.
-        Expl: Exploration, of all steps but the first; `Expt` exploitation, `Rvst` revisit.
-        Expl_first: The same of all steps; `Expt_first` and `Rvst_first` too.
-        Rvst_V2: Revisit where V is 2; `hasRvst_V2`, and both for V of 3 and more, too.
+        Expl: Exploration, without the first step; `Expt` exploitation, `Rvst` revisit.
+        Expl_first: The same with the first step; also `Expt_first` and `Rvst_first`.
+        Rvst_V2: Revisits where V is 2; also `hasRvst_V2`, and both for V of 3 and more.
     """
 
     V: float
@@ -187,7 +186,7 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
     """Return the report of SearchWorld at the end of an episode.
 
     Raises:
-        ValueError: It has not ended, or was not played in SearchWorld.
+        ValueError: It has not ended, or belongs to another world.
     """
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "oracle_documents" not in report:
@@ -198,12 +197,12 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
 
 
 def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
-    """Return the graph of the database that an episode was played in, which its spec determines.
+    """Return the graph of an episode's database, which its spec determines.
 
     Args:
         trajectory: The episode.
         embed: `wordllama`, or `package.module:function`; empty for latent semantic analysis.
-        nodes: The number of clusters; None for one that goes by the number of documents.
+        nodes: The number of clusters; None derives it from the number of documents.
     """
     kwargs = json.loads(trajectory.spec)["kwargs"]
     names = {item.name for item in fields(DatabaseOptions)}
@@ -232,8 +231,8 @@ def paths_of(
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
-    """Return the table of the paper (appendix C.1): a row for each setting; what there is no
-    episode for is left empty.
+    """Return the paper's table (appendix C.1) with a row per setting; cells without episodes are
+    empty.
     """
     return means_table(
         "Agentic reasoning graph",
@@ -252,13 +251,13 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table with a row of means for each setting; those that are NaN are left empty.
+    """Return a table with a row of means per setting; NaN is left empty.
 
     Args:
         title: The title.
-        names: The names of the columns, by mean.
+        names: The column names, by mean.
         means: The means of each setting.
-        shares: The means that are shares, which are written in %.
+        shares: The means that are shares, written in %.
     """
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
@@ -275,7 +274,7 @@ def _format(value: float, *, share: bool) -> str:
 
 def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
     """Return an embedding by latent semantic analysis: TF-IDF of the texts, reduced to at most 128
-    dimensions; queries are put into the same space.
+    dimensions; queries are mapped to the same space.
     """
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
