@@ -1,8 +1,9 @@
 """Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
 
 The servers reproduce those of LOCA-bench (section 2.2 and table 7) in this process, on embedded
-engines. They know no world, task, score or Gymnasium: one runs alone (`agentgym serve`, MCP) and
-mounts on any world (`world.mount(Calendar())`). They may import `text` and `sandboxes`.
+engines. They know nothing about worlds, tasks, scores or Gymnasium: each runs alone (`agentgym
+serve`, MCP) and mounts on any world (`world.mount(Calendar())`). They may import `text` and
+`sandboxes`.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

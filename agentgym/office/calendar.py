@@ -1,6 +1,4 @@
-"""The calendar server: events as Google Calendar gives them, kept so that each is an event of RFC
-5545 too.
-"""
+"""The calendar server: events in Google Calendar's form, each also a valid RFC 5545 event."""
 
 from __future__ import annotations
 
@@ -26,15 +24,17 @@ from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
 MAX_EVENTS = 2_500
-"""Events of a calendar: as many as Google Calendar lists at once, so that a listing is whole."""
+"""Maximum events of a calendar, as many as Google Calendar lists at once, so that a listing is
+complete.
+"""
+# Maximum characters of each text; those of summary and description are Google Calendar's.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
-"""Characters of each text; those of summary and description are Google Calendar's."""
+# Characters that iCalendar cannot contain; tab and line feed are allowed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-"""Signs that iCalendar cannot hold; tab and line feed are allowed."""
+# The owner of a calendar that no task has assigned.
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
-"""The owner of a calendar that no task has given to anybody."""
+# An event's id contains its number, which is never reused.
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
-"""The id of an event: its number, which is never given again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Event:
 
     Attributes:
         summary: Its title.
-        start: When it begins: a moment with a time zone, or a day.
-        end: When it ends: a moment, or the day after its last one.
-        description: What it is about.
-        location: Where it is.
+        start: Its start: a time with a time zone, or a day.
+        end: Its end: a time, or the day after its last one.
+        description: Its description.
+        location: Its location.
         id: Its id.
     """
 
@@ -73,7 +73,7 @@ class Calendar(Server):
     """
 
     def set_owner(self, email: str, name: str) -> None:
-        """Set who the calendar belongs to: creator and organizer of its events."""
+        """Set the owner of the calendar, who becomes creator and organizer of its events."""
         self.session["owner"] = {"email": email, "displayName": name}
 
     @tool
@@ -145,7 +145,7 @@ class Calendar(Server):
 
     @tool
     def delete_event(self, eventId: str) -> str:
-        """Delete an event for good.
+        """Permanently delete an event.
 
         Args:
             eventId: Event ID.
@@ -161,11 +161,11 @@ class Calendar(Server):
         maxResults: int | None = None,
         orderBy: Literal["startTime", "updated"] | None = None,
     ) -> Row:
-        """List the events between two times, those that overlap a bound included.
+        """List the events between two times, including those that overlap a bound.
 
         Args:
-            timeMin: First time, with offset, e.g. 2025-01-15T09:00:00Z.
-            timeMax: Last time, with offset.
+            timeMin: Start of the range, with offset, e.g. 2025-01-15T09:00:00Z.
+            timeMax: End of the range, with offset.
             maxResults: Maximum number of events; all if omitted.
             orderBy: Order; startTime if omitted.
         """
@@ -190,10 +190,10 @@ class Calendar(Server):
         return {"items": list(map(self._show, rows)), "count": len(rows)}
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
-        """Put events into the calendar; their ids.
+        """Add events to the calendar and return their ids.
 
         Raises:
-            ToolError: One cannot be kept.
+            ToolError: One of them is invalid.
         """
         now, ids = iso(self.context.clock.now()), []
         with self.store.change():
@@ -203,7 +203,7 @@ class Calendar(Server):
         return ids
 
     def events(self) -> list[Event]:
-        """Return all events, in order of their starts."""
+        """Return all events, ordered by start."""
         return [
             Event(
                 **{name: row[name] for name in _LIMITS},
@@ -218,7 +218,7 @@ class Calendar(Server):
         """Return the calendar as an iCalendar file (RFC 5545).
 
         Raises:
-            ImportError: The library for it is not installed.
+            ImportError: The library is not installed.
         """
         with install_hint("iCalendar files need icalendar", "icalendar"):
             icalendar = import_module("icalendar")
@@ -240,7 +240,7 @@ class Calendar(Server):
         """Return the row of an event.
 
         Raises:
-            ToolError: There is none with that id.
+            ToolError: There is no event with that id.
         """
         number = _EVENT_ID.fullmatch(event)
         rows = self.store.find("events", id=int(number[1])) if number else []
@@ -249,7 +249,7 @@ class Calendar(Server):
         return rows[0]
 
     def _show(self, row: Row) -> Row:
-        """Return an event as the tools show it; texts that are empty are left out."""
+        """Return an event in the form of the tools, without empty texts."""
         owner = self.session.get("owner", _OWNER)
         return {
             "id": _event_id(row),
@@ -273,7 +273,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     """Return the columns of an event.
 
     Raises:
-        ToolError: A text is too long, a time is none, or the event ends before it begins.
+        ToolError: A text is too long, a time is invalid, or the event ends before it starts.
     """
     texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
     for name, text in texts.items():
@@ -295,7 +295,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
 
 
 def _component(component: Any, row: Row) -> Any:
-    """Return a row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
+    """Return a row as a VEVENT; an event without duration has no DTEND (RFC 5545, section 3.6.1)."""
     component.add("uid", f"{_event_id(row)}@calendar")
     component.add("dtstamp", datetime.fromisoformat(row["updated"]))
     component.add("created", datetime.fromisoformat(row["created"]))

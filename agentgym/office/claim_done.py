@@ -9,11 +9,13 @@ from agentgym.text.tools import tool
 
 
 class ClaimDone(Server):
-    """Says that the task is done."""
+    """Lets the agent declare the task done."""
 
     name: ClassVar[str] = "claim_done"
 
     @tool(final=True)
     def claim_done(self) -> str:
-        """Say that the task is done. This ends the episode, and the state of the office is checked as it is then."""
+        """Declare the task done. This ends the episode, and the final state of the office is
+        checked.
+        """
         return "The task is claimed to be done."

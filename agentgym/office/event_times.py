@@ -1,4 +1,4 @@
-"""Times of events: as the calendar's tools take and show them, and as Python's objects."""
+"""Event times: in the form of the calendar's tools, and as Python objects."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
+# A date-time of RFC 3339, without offset if a time zone accompanies it.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
 )
-"""A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
+# A full-date of RFC 3339.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-"""A full-date of RFC 3339."""
+# zoneinfo names that refer to the machine's settings.
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
-"""Names of zoneinfo that stand for what the machine is set to."""
+# Years in which a time can be converted between any time zones.
 _YEARS = range(1900, 9999)
-"""Years that a moment in any time zone can be converted from and to."""
 
 
 class EventTime(TypedDict, total=False):
-    """A moment or, for all-day events, a date."""
+    """A time or, for all-day events, a date."""
 
     dateTime: Annotated[str, Field(description="RFC 3339, e.g. 2025-01-15T09:00:00-05:00")]
     timeZone: Annotated[str, Field(description="IANA zone, for a dateTime without offset")]
@@ -34,14 +34,14 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return a time as it is stored: a date, or a dateTime with its offset.
+    """Return a time in stored form: a date, or a dateTime with its offset.
 
     Args:
         name: The name of the time in errors.
         fields: An `EventTime`.
 
     Raises:
-        ToolError: It is no time.
+        ToolError: It is not a time.
     """
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
@@ -58,7 +58,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
                 f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
                 f"{echo(fields['dateTime'])}"
             )
-        # By way of UTC, so that an hour which the zone skips becomes one that it has.
+        # Convert through UTC, so that an hour skipped by the zone becomes an existing one.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
         {} if zone is None else {"timeZone": zone.key}
@@ -112,7 +112,7 @@ def parse_bound(name: str, text: str) -> int:
 
     Args:
         name: The name of the bound in errors.
-        text: A moment with its offset.
+        text: A time with its offset.
 
     Raises:
         ToolError: It is something else.
@@ -127,7 +127,7 @@ def parse_bound(name: str, text: str) -> int:
 
 
 def to_python(value: Mapping[str, str]) -> datetime | date:
-    """Return a time that is kept, in its time zone if it names one."""
+    """Return a stored time, in its time zone if it names one."""
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])
@@ -135,14 +135,14 @@ def to_python(value: Mapping[str, str]) -> datetime | date:
 
 
 def seconds_of(value: Mapping[str, str]) -> int:
-    """Return the seconds since 1970 at a time; a day begins in UTC."""
+    """Return the seconds since 1970 at a time; days start in UTC."""
     when = to_python(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
 
 
 def to_spec(when: datetime | date) -> dict[str, str]:
-    """Return a time as the API takes it."""
+    """Return a time in the form of the API."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
     moment = {"dateTime": when.replace(microsecond=0).isoformat()}

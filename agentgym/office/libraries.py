@@ -1,4 +1,4 @@
-"""Libraries that the servers load on first use, and that need not be installed."""
+"""Optional libraries that the servers import on first use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @contextmanager
 def install_hint(need: str, *modules: str) -> Iterator[None]:
-    """Tell how to get one of these modules where it is missing; any other error passes as it is.
+    """Explain how to install one of these modules if it is missing; other errors pass unchanged.
 
     Args:
-        need: What needs which library; the command that installs it follows.
-        modules: The modules of the extra `office` that are imported in the block.
+        need: The feature and its library; the installation command follows.
+        modules: The modules of the extra `office` imported in the block.
 
     Raises:
         ImportError: One of them is missing.

@@ -1,8 +1,8 @@
-"""The memory server: a graph of entities and relations in a file of the workspace, one JSON object
-a line.
+"""The memory server: a graph of entities and relations in a workspace file, one JSON object per
+line.
 
-It keeps the file as the Model Context Protocol's own memory server does, so tools that work on
-files see the same graph.
+It uses the file format of the Model Context Protocol's own memory server, so file tools see the
+same graph.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Relation = TypedDict(
 
 
 class Added(TypedDict):
-    """What to add to an entity."""
+    """Observations to add to an entity."""
 
     entityName: Annotated[str, Field(description="Name of the entity.")]
     contents: Annotated[list[str], Field(description="Observations to add.")]
 
 
 class Deleted(TypedDict):
-    """What to take from an entity."""
+    """Observations to remove from an entity."""
 
     entityName: Annotated[str, Field(description="Name of the entity.")]
     observations: Annotated[list[str], Field(description="Observations to remove.")]
@@ -61,10 +61,10 @@ class Graph(TypedDict):
 
 
 class KnowledgeGraph(Server):
-    """What is remembered of the world, as a graph.
+    """The agent's memory as a graph.
 
     Args:
-        context: Clock, identifiers and files. One of its own by default.
+        context: Clock, identifiers and files; by default new ones.
 
     Attributes:
         path: The file of the graph; a task may set another before the episode.
@@ -79,7 +79,7 @@ class KnowledgeGraph(Server):
 
     @tool
     def create_entities(self, entities: list[Entity]) -> list[Entity]:
-        """Add entities; those whose name is there already are left as they are. What was added is given.
+        """Create entities. Entities whose name already exists are skipped. Returns the new ones.
 
         Args:
             entities: The entities.
@@ -97,7 +97,8 @@ class KnowledgeGraph(Server):
 
     @tool
     def create_relations(self, relations: list[Relation]) -> list[Relation]:
-        """Add relations between entities, in the active voice; those that are there already are left. What was added is given.
+        """Create relations between entities, in active voice. Existing relations are skipped.
+        Returns the new ones.
 
         Args:
             relations: The relations.
@@ -114,10 +115,10 @@ class KnowledgeGraph(Server):
 
     @tool
     def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
-        """Add observations to entities; what was new is given.
+        """Add observations to entities. Returns the new ones.
 
         Args:
-            observations: What to add to which entity.
+            observations: The observations to add, by entity.
         """
         graph = self.load()
         additions = []
@@ -137,7 +138,7 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_entities(self, entityNames: list[str]) -> str:
-        """Remove entities with their relations.
+        """Delete entities with their relations.
 
         Args:
             entityNames: Names of the entities.
@@ -154,10 +155,10 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_observations(self, deletions: list[Deleted]) -> str:
-        """Remove observations from entities.
+        """Delete observations from entities.
 
         Args:
-            deletions: What to remove from which entity.
+            deletions: The observations to delete, by entity.
         """
         graph = self.load()
         for item in deletions:
@@ -171,7 +172,7 @@ class KnowledgeGraph(Server):
 
     @tool
     def delete_relations(self, relations: list[Relation]) -> str:
-        """Remove relations.
+        """Delete relations.
 
         Args:
             relations: The relations.
@@ -185,12 +186,13 @@ class KnowledgeGraph(Server):
 
     @tool
     def read_graph(self) -> Graph:
-        """Give the whole graph."""
+        """Read the whole graph."""
         return self.load()
 
     @tool
     def search_nodes(self, query: str) -> Graph:
-        """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations.
+        """Find entities with a text in their name, type or observations, ignoring case, with all
+        their relations.
 
         Args:
             query: The text.
@@ -207,7 +209,7 @@ class KnowledgeGraph(Server):
 
     @tool
     def open_nodes(self, names: list[str]) -> Graph:
-        """Give the entities of some names, with all their relations.
+        """Get entities by name, with all their relations.
 
         Args:
             names: Names of the entities.
@@ -216,10 +218,10 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> Graph:
-        """Return the graph; an empty one where there is no file.
+        """Return the graph, which is empty without a file.
 
         Raises:
-            ToolError: The file is something else.
+            ToolError: The file contains something else.
         """
         graph = Graph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
@@ -238,12 +240,12 @@ class KnowledgeGraph(Server):
         return graph
 
     def set_person(self, name: str, observations: Sequence[str]) -> None:
-        """Write a graph of one person into the file."""
+        """Write a graph about one person to the file."""
         person = {"name": name, "entityType": "person", "observations": observations}
         self.context.files.write(self.path, json.dumps({"type": "entity", **person}) + "\n")
 
     def save(self, graph: Graph) -> None:
-        """Write the graph into the file."""
+        """Write the graph to the file."""
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
         encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -255,7 +257,7 @@ def _find_entity(graph: Graph, name: str) -> Entity | None:
 
 
 def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
-    """Entities with all relations that one of them has."""
+    """Return entities with all relations of any of them."""
     names = {entity["name"] for entity in entities}
     return Graph(
         entities=entities,
@@ -277,7 +279,7 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """Return the validator of a line of the file; made on first use, since it takes
+    """Return the validator of a line of the file, created on first use because that takes
     milliseconds.
     """
     return TypeAdapter(_EntityLine | _RelationLine)

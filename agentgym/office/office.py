@@ -1,4 +1,4 @@
-"""An office: some servers in one context."""
+"""An office: servers with a common context."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ SERVERS = {
     "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
-"""Module and class of the server of each name, in this package; imported on first use, since some
-load large libraries.
+"""Module and class of each server by name, imported on first use because some load large libraries.
 """
 
 
 class Office:
-    """Servers that share clock, identifiers and files. It pickles and deep-copies in mid-episode.
+    """Servers that share clock, identifiers and files. An office can be pickled and deep-copied
+    during an episode.
 
-    A tool whose name an earlier server has too is offered as `<server>_<tool>`.
+    If an earlier server has a tool of the same name, the later tool is offered as
+    `<server>_<tool>`.
 
     Args:
-        servers: Names out of `SERVERS`, in the order in which their tools are listed.
-        start: The moment at which the episode begins.
+        servers: Names from `SERVERS`, in the listing order of their tools.
+        start: The start of the episode.
 
     Attributes:
-        context: Clock, identifiers and files, which the servers share.
+        context: The shared clock, identifiers and files.
 
     Raises:
-        ValueError: There is no server of a name.
-        MissingRequirement: The host lacks what a server needs.
+        ValueError: There is no server with a name.
+        MissingRequirement: The host lacks a requirement of a server.
 
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
@@ -83,16 +84,16 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing in the office has changed; it neither
-        pickles nor is it copied.
+        """Return a value that changes exactly when the office's state changes; it cannot be pickled
+        or copied.
         """
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run one call without an env; return its result as a policy would be shown it.
+        """Run one call without an env; return its result in the form shown to a policy.
 
         Raises:
-            KeyError: No server has such a tool.
+            KeyError: No server has this tool.
             ToolError: The call was refused.
         """
         if name not in self._tools:
@@ -104,7 +105,7 @@ class Office:
         return {**vars(self), "_tools": {}}
 
     def close(self) -> None:
-        """Release resources outside of this process's memory."""
+        """Release resources outside this process's memory."""
         for server in self._servers.values():
             server.close()
 

@@ -1,4 +1,4 @@
-"""The base class of the servers of an office: `@tool` methods over a store, in a context."""
+"""The base class of office servers: `@tool` methods over a store, in a context."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentgym.office.store import Store
 from agentgym.text.tools import RollbackError, ToolError, Toolset
 
 ItemT = TypeVar("ItemT")
+# Maximum items per page, as in the published APIs.
 _PAGE = 100
-"""The most items of a page, as in the published APIs."""
 
 
 _NEEDS = {
@@ -25,39 +25,39 @@ _NEEDS = {
 
 
 def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return what servers need of the host (`agentgym.text.requirements`), by their names: some cannot
-    even be imported without it.
+    """Return the host requirements of servers (`agentgym.text.requirements`) by name, without
+    importing them, because some imports already need the requirement.
     """
     return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
 class Server(Toolset):
-    """A service of the office. It stands for itself: mount it on any env, or serve it over MCP.
+    """An office service. It is self-contained: mount it on any env, or serve it over MCP.
 
-    A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able
-    data, take the time from `self.context.clock`, and refuse a call with `ToolError`. A call that
-    fails changes nothing: each runs in a transaction over context, store, session and whatever else
-    the server lists in `undo_points`.
+    A server defines `schema` and offers `@tool` methods. They return text, `Content` or
+    JSON-serialisable data, take the time from `self.context.clock`, and refuse a call with
+    `ToolError`. A failed call changes nothing: each call runs in a transaction over the context,
+    the store, the session and everything in `undo_points`.
 
-    A large server is composed of `parts`: plain classes that are handed the server, whose context,
-    store and session they reach through it, and the parts that they work with.
+    A large server consists of `parts`: plain classes that receive the server and reach its context,
+    store and session, and each other, through it.
 
     Args:
-        context: Clock, identifiers and files; servers of one office share it. One of its own by
-            default.
+        context: Clock, identifiers and files, shared by the servers of an office; by default new
+            ones.
 
     Attributes:
-        name: Its name in the office; also the prefix of a tool whose name another server has too.
-        schema: SQL that makes its tables.
+        name: Its name in the office, and the prefix of a tool whose name another server uses too.
+        schema: SQL that creates its tables.
         context: Its context.
         store: Its records.
-        session: State of the connection, such as who is logged in.
-        renamed: Names that some tools are offered under in place of their own.
+        session: Connection state, such as the logged-in user.
+        renamed: Tools offered under other names.
     """
 
     name: ClassVar[str]
     schema: ClassVar[str] = ""
-    json_indent: ClassVar[int | None] = 2  # as the published servers print it
+    json_indent: ClassVar[int | None] = 2  # as printed by the published servers
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
 
     def __init_subclass__(cls) -> None:
@@ -77,16 +77,15 @@ class Server(Toolset):
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing of the server has changed; its context,
-        which servers share, left out.
+        """Return a value that changes exactly when the server's own state changes, without the
+        shared context.
         """
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield functions that return a part of the state to what it is now.
+        """Yield functions that restore a part of the state to its current value.
 
-        They cost next to nothing to make: a part is copied on writing, or refers to what never
-        changes in place.
+        They are nearly free, because each part is copied on write or refers to immutable data.
         """
         yield self.context.undo_point()
         session, before = self.session, pickle.dumps(self.session)
@@ -100,7 +99,7 @@ class Server(Toolset):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context that restores the state of the server if an exception leaves it."""
+        """Context manager that restores the state of the server if an exception leaves it."""
         points = list(self.undo_points())
         try:
             with self.store.change():
@@ -118,9 +117,9 @@ def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
     """Return one page of a listing.
 
     Args:
-        items: All of it.
-        page: The number of the page, from 1 on; one after the last is empty.
-        size: Items a page, at most 100.
+        items: All items.
+        page: The page number, from 1; pages after the last are empty.
+        size: Items per page, at most 100.
 
     Raises:
         ToolError: The page or its size is out of range.

@@ -1,4 +1,4 @@
-"""Access to the state of a server for the parts that it is composed of."""
+"""Access to a server's state for its parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentgym.office.store import Store
 class ServerState:
     """Store, context and session of a server.
 
-    They are looked up at each use, because the server replaces them when an episode begins and
-    when a snapshot is restored.
+    They are looked up at each use, because the server replaces them when an episode starts and when
+    a snapshot is restored.
 
     Args:
         server: The server.
@@ -24,7 +24,7 @@ class ServerState:
 
     @property
     def store(self) -> Store:
-        """Records of the server."""
+        """The server's records."""
         return self._server.store
 
     @property
@@ -34,5 +34,5 @@ class ServerState:
 
     @property
     def session(self) -> dict[str, Any]:
-        """State of the connection, such as the id of the user who is logged in."""
+        """Connection state, such as the id of the logged-in user."""
         return self._server.session

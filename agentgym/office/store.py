@@ -1,4 +1,4 @@
-"""The records of a server: an SQLite database in memory that pickles."""
+"""A server's records: an in-memory SQLite database that can be pickled."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # of our own texts, which have no spaces around them
+_raw_decode = json.JSONDecoder().raw_decode  # for our own texts, which have no surrounding spaces
 
 
 def _from_json(text: str) -> Any:
     return _raw_decode(text)[0]
 
 
+# Decoders of stored values, by the declared type of the column.
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
-"""What makes a value of a stored one, by the declared type of its column."""
 
 
 class _Database(sqlite3.Connection):
-    """Connection that closes itself when it is dropped, of which Python 3.13 would warn."""
+    """Connection that closes itself when it is dropped; Python 3.13 would warn otherwise."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class Store:
-    """Tables of records. A column whose declared type is JSON holds any JSON value, one of type
-    BOOL a truth value.
+    """Tables of records. Columns declared as JSON contain any JSON value, those declared as BOOL
+    booleans.
 
-    A column name has one type in all tables of a schema. Every table whose records have an `id`
-    declares it as primary key.
+    A column name has the same type in all tables of a schema. Every table whose records have an
+    `id` declares it as primary key.
 
     Args:
-        schema: SQL that makes the tables.
+        schema: SQL that creates the tables.
     """
 
     def __init__(self, schema: str) -> None:
@@ -58,16 +58,16 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         self._decoders, self._columns = _columns(self._schema)
         self._depth = self._undone = 0
-        self._table_changes: Counter[str] = Counter()  # those known to concern one table alone
+        self._table_changes: Counter[str] = Counter()  # changes known to concern a single table
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return the records that a SELECT gives, each as a dict in the order of its columns.
+        """Return the records of a SELECT as dicts in column order.
 
         Args:
             sql: The statement.
-            values: What its `?` stand for, or else
-            parameters: what its `:name` stand for.
+            values: The values of its `?`, or
+            parameters: the values of its `:name`.
         """
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
@@ -81,20 +81,20 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the records that a SELECT gives, as SQLite keeps them: for many short ones."""
+        """Return the records of a SELECT in SQLite's own form, for many short ones."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """Return the first record that a SELECT gives, or None."""
+        """Return the first record of a SELECT, or None."""
         return next(iter(self.rows(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
-        """Return the first column of the first record that a SELECT gives, or None."""
+        """Return the first column of the first record of a SELECT, or None."""
         record = self._db.execute(sql, _encode_all(values)).fetchone()
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the records of a table whose columns have these values, in an order."""
+        """Return the ordered records of a table whose columns have these values."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
@@ -103,10 +103,8 @@ class Store:
         Args:
             table: Its table.
             id: Its id.
-            kind: What to call such a record in the error; the name of the table without its last
-                letter by default.
-            **equal: Columns that must have these values besides; the id alone is not found
-                otherwise.
+            kind: The noun for errors; by default the table name without its last letter.
+            **equal: Further columns that must have these values.
 
         Raises:
             ToolError: There is none.
@@ -119,7 +117,7 @@ class Store:
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
-        """Add a record; its rowid, which is its id where that is an integer."""
+        """Add a record and return its rowid, which is its id if that is an integer."""
         cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
@@ -144,38 +142,38 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Remove the records whose columns have these values; how many there were."""
+        """Delete the records whose columns have these values and return their number."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
-        """Run a statement that changes a table, and others only as foreign keys ask for it."""
+        """Run a statement that changes one table, and others only through foreign keys."""
         before = self._db.total_changes
         cursor = self._db.execute(sql, values)
-        if self._db.total_changes - before == cursor.rowcount:  # no other table was changed
+        if self._db.total_changes - before == cursor.rowcount:  # no other table changed
             self._table_changes[table] += cursor.rowcount
         return cursor
 
     @property
     def changes(self) -> int:
-        """Return a number that grows with every change, and where changes are undone."""
+        """Return a number that grows with every change, including undone ones."""
         return self._db.total_changes + self._undone
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing has changed."""
+        """Return a value that changes exactly when the records change."""
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:
-        """Return what is made of some tables, made anew only if one of them has changed since.
+        """Return a value derived from some tables, recomputed only if one of them has changed.
 
         Args:
-            key: What it is; it belongs to this one way to make it.
-            tables: The tables that it is made of.
-            make: Makes it.
+            key: Its name, unique to this derivation.
+            tables: The tables that it depends on.
+            make: Computes it.
         """
-        elsewhere = self.changes - self._table_changes.total()  # perhaps in these tables
+        elsewhere = self.changes - self._table_changes.total()  # possibly in these tables
         version = (elsewhere, *(self._table_changes[table] for table in tables))
         known, value = self._derived.get(key, (None, None))
         if known != version:
@@ -192,7 +190,7 @@ class Store:
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """Return a hash of all records of a table, but for some columns."""
+        """Return a hash of all records of a table, without some columns."""
         columns = tuple(name for name in self.columns(table) if name not in without)
         return self.derive(
             ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
@@ -205,7 +203,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Several changes that are made all or, when something is raised, not at all."""
+        """Make several changes atomically: if something is raised, none of them happens."""
         name = f"change_{self._depth}"
         self._db.execute(f"SAVEPOINT {name}")
         self._depth += 1
@@ -213,9 +211,9 @@ class Store:
             yield
         except BaseException:
             self._undone += 1
-            # SQLite rolls all back by itself if it runs out of memory.
+            # SQLite rolls everything back by itself if it runs out of memory.
             if self._db.in_transaction:
-                # The outermost is not released after it: that would be a commit, which SQLite
+                # Do not release the outermost savepoint: that would be a commit, which SQLite
                 # counts in the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
@@ -241,17 +239,17 @@ def _insertion(table: str, names: tuple[str, ...]) -> str:
 
 @functools.lru_cache(maxsize=1_024)
 def _selection(table: str, names: tuple[str, ...], order: str) -> str:
-    """Return the statement that finds the records of a table by columns, in an order."""
+    """Return the statement that selects the ordered records of a table by columns."""
     where = " AND ".join(f'"{name}" IS ?' for name in names) or "1"
     return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
 
 
+# Types that SQLite stores unchanged; others are encoded or checked for range.
 _STORED = frozenset({str, float, bool, bytes, type(None)})
-"""Types whose values SQLite keeps as they are; the others are encoded, or have to be in range."""
 
 
 def _encode_all(values: Iterable[Any]) -> list[Any]:
-    """Return values as SQLite keeps them."""
+    """Return values in SQLite's form."""
     return [value if type(value) in _STORED else _encode(value) for value in values]
 
 
@@ -266,7 +264,7 @@ def _encode(value: Any) -> Any:
 @functools.cache
 def _empty(schema: str) -> bytes:
     with closing(sqlite3.connect(":memory:")) as db:
-        # Setting a version makes the first page, without which there is nothing to serialise.
+        # Setting a version creates the first page, without which there is nothing to serialise.
         db.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
         return db.serialize()
 
@@ -275,7 +273,7 @@ def _empty(schema: str) -> bytes:
 def _columns(
     schema: str,
 ) -> tuple[dict[str, Callable[[Any], Any]], dict[str, tuple[str, ...]]]:
-    """The decoders of the columns that need one, and the columns of each table."""
+    """Return the decoders of the columns that need one, and the columns of each table."""
     db = sqlite3.connect(":memory:")
     db.executescript(schema)
     decoders: dict[str, Callable[[Any], Any]] = {}

@@ -1,9 +1,9 @@
-"""The values of cells: as they are typed in, as formulas work on them, and as they are displayed.
+"""Cell values: as typed, as used by formulas, and as displayed.
 
-A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": value, "s":
-text as typed}` with `"k": "date"` where the value counts days.
+A cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s": text as
+typed}`, with `"k": "date"` if the value counts days.
 
-In a formula a value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a
+In a formula, a value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a
 `SerialDate` (a date as a number of days), a `Grid` or a `Lambda`.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 from agentgym.text.tools import ToolError, echo
 
 DAY_ZERO = datetime(1899, 12, 30)
-"""The day that spreadsheets count days from."""
+"""The day from which spreadsheets count days."""
 MAX_TEXT = 50_000
-"""Characters of a cell, as in Google Sheets."""
+"""Maximum characters of a cell, as in Google Sheets."""
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
 
@@ -50,7 +50,7 @@ CYCLE = NO_REFERENCE
 
 
 class FormulaError(Exception):
-    """Raised to end the computation of a function with an error as its value."""
+    """Raised to end a function with an error as its value."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -60,19 +60,19 @@ class FormulaError(Exception):
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
-"""Comparisons by the signs that formulas, criteria and queries have for them."""
+"""Comparisons by their signs in formulas, criteria and queries."""
 
 
 @dataclass(slots=True)
 class Grid:
-    """Values in rows and columns; `cells` holds the filled ones by row and column from 0.
+    """Values in rows and columns; `cells` contains the non-empty ones by row and column from 0.
 
     Attributes:
         height: Rows.
         width: Columns.
         cells: The values.
         origin: Row and column, from 1, of the first cell of a range; None for computed values.
-        searched: Positions in the first column and row, see `positions`.
+        searched: Cached positions in the first column and row, see `positions`.
     """
 
     height: int
@@ -83,7 +83,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
-        """Return the grid of rows of values; at least one cell, that is empty."""
+        """Return the grid of rows of values, with at least one (empty) cell."""
         cells = {
             (r, c): value
             for r, row in enumerate(rows)
@@ -103,31 +103,30 @@ class Grid:
         return [self.cells.get((at, k)) for k in range(self.width)]
 
     def positions(self, *, down: bool) -> dict[Any, int]:
-        """Return the first position of each value of the first column (`down`) or row, as
-        `match_key` writes it; made once, since the same range is often searched for one value after
-        the other.
+        """Return the first position of each value in the first column (`down`) or row, with the
+        keys of `match_key`; cached, because a range is often searched repeatedly.
         """
         if down not in self.searched:
             line = list(enumerate(self.line(down=down)))
-            # From the end, so that the first one of equal values stays.
+            # In reverse order, so that the first of equal values remains.
             places = {match_key(value): k for k, value in reversed(line) if value is not None}
             self.searched[down] = places
         return self.searched[down]
 
 
 def grid_of(value: Any) -> Grid:
-    """Return a value as a grid."""
+    """Convert a value to a grid."""
     return value if isinstance(value, Grid) else Grid.of([[value]])
 
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """A function that a formula defines.
+    """A function defined by a formula.
 
     Attributes:
         names: Its parameters.
         body: Its tree.
-        scope: The values of other names where it was defined.
+        scope: The values of other names at its definition.
     """
 
     names: tuple[str, ...]
@@ -136,8 +135,8 @@ class Lambda:
 
 
 def match_key(value: Any) -> Any:
-    """Return the key under which equal values are found: capitals do not count, a truth value is
-    no number.
+    """Return the key under which equal values are found: case is ignored, and a boolean is not a
+    number.
     """
     if isinstance(value, str):
         return value.lower()
@@ -145,19 +144,19 @@ def match_key(value: Any) -> Any:
 
 
 def serial(moment: datetime) -> float:
-    """Return a moment as a number of days; its zone does not matter."""
+    """Return a time as a number of days, ignoring its zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
 
 
 def scalar(value: Any) -> Any:
-    """Return the one value that a range of one cell stands for; a larger range has none."""
+    """Return the value of a one-cell range; a larger range has none."""
     if isinstance(value, Grid):
         return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
     return value
 
 
 def number(value: Any) -> Any:
-    """Return a value as a number, or an error."""
+    """Convert a value to a number or an error."""
     value = scalar(value)
     if value is None:
         return 0.0
@@ -169,7 +168,7 @@ def number(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a cell shows it."""
+    """Return a value as a cell displays it."""
     value = scalar(value)
     if isinstance(value, SerialDate):
         return _date_text(value)
@@ -194,10 +193,9 @@ def _date_text(value: float) -> str:
 
 
 def ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return the sort key of a value: numbers come before texts, texts before truth values;
-    capitals do not count.
+    """Return the sort key of a value: numbers before texts before booleans, ignoring case.
 
-    An empty cell counts as the empty value of the other one's type: 0, no text or FALSE.
+    An empty cell counts as the empty value of the other's type: 0, empty text or FALSE.
     """
     if value is None:
         value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0
@@ -213,23 +211,23 @@ def trim(items: list[Any], empty: Any) -> list[Any]:
     return items
 
 
-# Values as they are typed in.
+# Values as typed.
 
+# A number as people write it, with a currency, thousands separators or a percent sign.
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
-"""A number as people write it: with a currency, groups of thousands or a percent sign."""
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
 _ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
+# Dates in the locale of the United States, the default of a new spreadsheet.
 _AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
-"""Dates are read as in the locale of the United States, which a new spreadsheet has."""
 _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+    """Return the cell for a typed value; `None` for an empty one.
 
     Raises:
-        ToolError: No cell can hold it.
+        ToolError: A cell cannot contain it.
     """
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
@@ -248,10 +246,10 @@ def parse_input(value: Any) -> Any:
 
 
 def check_content(value: Any, most: int) -> None:
-    """Refuse what no cell can hold, such as a text of more than `most` characters.
+    """Refuse content that a cell cannot contain, such as a text of more than `most` characters.
 
     Raises:
-        ToolError: No cell can hold it.
+        ToolError: A cell cannot contain it.
     """
     if isinstance(value, (dict, list)):
         raise ToolError(
@@ -262,13 +260,13 @@ def check_content(value: Any, most: int) -> None:
         raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
 
 
+# Numbers from here on are displayed with an exponent by `text_of`.
 _SHOWN_WHOLE = 10**15
-"""Numbers from here on are shown with an exponent, as `text_of` does."""
 
 
 def from_python(value: Any) -> Any:
-    """Return the cell that a Python value makes, shown as text: texts stay texts, numbers, dates and
-    times count as such in formulas.
+    """Return the cell for a Python value, displayed as text: texts stay texts; numbers, dates and
+    times keep their type in formulas.
     """
     if isinstance(value, str):
         return value
@@ -292,14 +290,12 @@ def from_python(value: Any) -> Any:
 
 
 def raw(cell: Any) -> Any:
-    """Return a cell without a formula as a bare value; a date is the number of its day."""
+    """Return a cell without a formula as a bare value; a date is its number of days."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
 def validate(value: Any) -> Any:
-    """Return a value as the service keeps it: numbers with the precision of a double, whole ones
-    without a point.
-    """
+    """Return a value in stored form: numbers with double precision, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
@@ -310,7 +306,7 @@ def validate(value: Any) -> Any:
 
 
 def _parse_dressed(text: str) -> Any:
-    """Return a number with a currency, groups of thousands or a percent sign."""
+    """Parse a number with a currency, thousands separators or a percent sign."""
     match = _DRESSED.fullmatch(text)
     if not match or len(text) > 40:
         return None
@@ -332,7 +328,7 @@ def _parse_date(text: str) -> Any:
 
 
 def _since_midnight(match: re.Match[str]) -> timedelta:
-    """Return the time of day at the end of a date and time, if there is one."""
+    """Parse the time of day at the end of a date and time, if present."""
     hours, minutes, seconds, half = match.groups()[-4:]
     if hours is None:
         return timedelta()
@@ -344,11 +340,11 @@ def _since_midnight(match: re.Match[str]) -> timedelta:
     return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
 
 
-# Arguments of functions as numbers, texts and truth values.
+# Function arguments as numbers, texts and booleans.
 
 
 def flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Return all filled values of arguments, ranges row by row."""
+    """Return all non-empty values of arguments, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -357,13 +353,13 @@ def flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number; a truth value is none."""
+    """Return whether a value is a number; booleans are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the numbers of arguments; texts and truth values in ranges do not count, an argument
-    itself must be a number.
+    """Return the numbers in arguments; texts and booleans in ranges are ignored, but a direct
+    argument must be a number.
     """
     values: list[float] = []
     for argument in arguments:
@@ -375,10 +371,10 @@ def numbers(arguments: Sequence[Any]) -> list[float]:
 
 
 def check(value: Any) -> Any:
-    """Return a value that is no error.
+    """Return a value that is not an error.
 
     Raises:
-        FormulaError: It is one.
+        FormulaError: It is an error.
     """
     if isinstance(value, CellError):
         raise FormulaError(value)
@@ -386,7 +382,7 @@ def check(value: Any) -> Any:
 
 
 def to_number(value: Any) -> float:
-    """Return a value as a number; a text as if it was typed in."""
+    """Convert a value to a number; texts are parsed as if typed."""
     converted = number(value)
     if isinstance(converted, CellError) and type(value) is str:
         cell = parse_input(value.strip())
@@ -396,12 +392,12 @@ def to_number(value: Any) -> float:
 
 
 def to_int(value: Any) -> int:
-    """Return a value as a whole number, without its fraction."""
+    """Convert a value to an integer, dropping the fraction."""
     return int(to_number(value))
 
 
 def to_text(value: Any) -> str:
-    """Return a value as a text."""
+    """Convert a value to text."""
     return text_of(check(scalar(value)))
 
 
@@ -413,7 +409,7 @@ def limited(text: str) -> str:
 
 
 def to_truth(value: Any) -> bool:
-    """Return a value as a truth value."""
+    """Convert a value to a boolean."""
     value = check(scalar(value))
     if isinstance(value, str):
         if value.upper() not in ("TRUE", "FALSE", ""):
@@ -423,5 +419,5 @@ def to_truth(value: Any) -> bool:
 
 
 def to_moment(value: Any) -> datetime:
-    """Return a date, or the text of one, as a moment."""
+    """Convert a date, or its text, to a datetime."""
     return DAY_ZERO + timedelta(days=to_number(value))

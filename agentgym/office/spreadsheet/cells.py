@@ -1,6 +1,4 @@
-"""Addresses of cells as spreadsheets write them: `B2`, `B2:D9`, `A:F`, `2:5`, `A2:F`, `'My
-sheet'!B2`.
-"""
+"""Cell references in A1 notation: `B2`, `B2:D9`, `A:F`, `2:5`, `A2:F`, `'My sheet'!B2`."""
 
 from __future__ import annotations
 
@@ -11,15 +9,13 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
+# Titles that need no quotes in a reference.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
-"""Titles that need no quotes in a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A rectangle of cells, rows and columns counted from 1, both ends within; a `None` at an end
-    means that it is open.
-    """
+    """A rectangle of cells with inclusive bounds from 1; `None` is an open end."""
 
     top: int
     left: int
@@ -27,8 +23,8 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the part within a number of rows and columns, closed; nothing of it may be left
-        (`bottom < top`).
+        """Return the closed part within a number of rows and columns; it may be empty (`bottom <
+        top`).
         """
         return Area(
             self.top,
@@ -55,7 +51,7 @@ class Area:
 
 @functools.lru_cache(maxsize=1_024)  # the cells of a sheet share few columns
 def column_name(number: int) -> str:
-    """Return the letters of a column: 1 is A, 27 is AA."""
+    """Return a column's letters: 1 is A, 27 is AA."""
     letters = ""
     while number > 0:
         number, rest = divmod(number - 1, 26)
@@ -64,7 +60,7 @@ def column_name(number: int) -> str:
 
 
 def column_number(letters: str) -> int:
-    """Return the number of a column: A is 1, AA is 27."""
+    """Return a column's number: A is 1, AA is 27."""
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - 64
@@ -72,10 +68,10 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Return the area that a reference without a sheet names.
+    """Parse a reference without a sheet.
 
     Raises:
-        ToolError: It is no such reference.
+        ToolError: It is not such a reference.
     """
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
@@ -107,10 +103,10 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Return row and column of a single cell, both from 1.
+    """Parse the row and column of a single cell, both from 1.
 
     Raises:
-        ToolError: It is no single cell.
+        ToolError: It is not a single cell.
     """
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
@@ -119,7 +115,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Return the title of the sheet that a reference begins with, or None, and the rest of it."""
+    """Split off the sheet title at the start of a reference; return it, or None, and the rest."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -129,8 +125,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Return the title of a sheet as a reference needs it: in quotes unless it is one plain
-    word.
-    """
+    """Return a sheet title for use in a reference, in quotes unless it is one plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -1,9 +1,9 @@
-"""Values of the formulas of a spreadsheet, computed with a bound on the work and never run as code.
+"""Evaluation of a spreadsheet's formulas with bounded work, never as code.
 
-It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
-work after each change is bounded in steps, so that no formula of a policy can stop an episode; TODAY
-and NOW tell the clock of the episode; and a result is the same on every machine and with every
-version of a library, as rewards need it.
+There are three reasons for not using a spreadsheet engine such as IronCalc. The work after each
+change is bounded in steps, so no formula of a policy can stop an episode. TODAY and NOW use the
+episode's clock. Results are the same on every machine and with every library version, as rewards
+require.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from agentgym.office.spreadsheet.functions.registry import (
 )
 
 MAX_STEPS = 500_000
-"""Cells that are looked at or made, and parts of formulas that are computed, after one change of a
-spreadsheet: less than a second. Formulas beyond are `#ERROR!`.
+"""Cells visited or created, and formula parts computed, after one change of a spreadsheet; less
+than a second. Formulas beyond are `#ERROR!`.
 """
 
+# Steps of a function call for one cell of a range, in addition to visiting the cell.
 _CALL_STEPS = 5
-"""Steps that a call of a function for one cell of a range takes, beside a look at a cell."""
 MAX_LEVELS = 80
-"""Levels of a computation: twice those of a formula, since functions that it defines may be nested
-in calls of each other.
+"""Levels of a computation, twice those of a formula, because functions that it defines may call
+each other.
 """
 
 Spot: TypeAlias = tuple[str, int, int]
-"""Title of the sheet in small letters, row and column of a cell."""
+"""Lower-case sheet title, row and column of a cell."""
 Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
-"""Values by title of the sheet in small letters, then by row and column."""
+"""Values by lower-case sheet title, then by row and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class SheetCells:
-    """The cells of a sheet as they were entered; computed arrays expand into them.
+    """The cells of a sheet as entered; computed arrays expand into them.
 
     Attributes:
-        lines: The filled cells by row and column.
+        lines: The non-empty cells by row and column.
         height: Rows of the sheet.
         width: Columns of the sheet.
     """
@@ -82,14 +82,14 @@ class SheetCells:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a part of a formula stands.
+    """The position and names of a part of a formula.
 
     Attributes:
-        sheet: Title of the sheet of the formula.
-        row: Row of the formula.
-        column: Column of the formula.
-        array: Whether operators and functions are computed for each cell of a range.
-        names: Values of the names that LET and LAMBDA have given.
+        sheet: The title of the formula's sheet.
+        row: The row of the formula.
+        column: The column of the formula.
+        array: Whether operators and functions apply to each cell of a range.
+        names: Values of the names defined by LET and LAMBDA.
     """
 
     sheet: str
@@ -100,18 +100,18 @@ class Scope:
 
 
 class _Missing(Exception):
-    """Raised where a formula needs cells that are not computed yet."""
+    """Raised when a formula needs cells that are not computed yet."""
 
     def __init__(self, spots: Sequence[Spot]) -> None:
         self.spots = spots
 
 
 class Evaluator:
-    """The results of the formulas of one spreadsheet, each computed once.
+    """The results of one spreadsheet's formulas, each computed once.
 
     Args:
-        load: Gives the cells of the sheet with a title (in small letters), or None where there is
-            no such sheet.
+        load: Returns the cells of the sheet with a lower-case title, or None if there is no
+            such sheet.
         now: The time of TODAY and NOW.
     """
 
@@ -129,8 +129,8 @@ class Evaluator:
         self._steps = self._depth = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
-        """Return the results of all formulas of some sheets, with the cells into which their arrays
-        have expanded.
+        """Return the results of all formulas of some sheets, including the cells into which arrays
+        expanded.
         """
         for sheet in sheets:
             self._find_formulas(sheet)
@@ -173,13 +173,13 @@ class Evaluator:
         """Count work.
 
         Raises:
-            FormulaError: It is more than one change of a spreadsheet may cause.
+            FormulaError: It exceeds the limit for one change of a spreadsheet.
         """
         self._steps += steps
         if self._steps > MAX_STEPS:
             raise FormulaError(SYNTAX)
 
-    # The order of the computation.
+    # The order of computation.
 
     def _evaluate(self, start: Spot) -> None:
         waiting = [start]
@@ -195,7 +195,8 @@ class Evaluator:
                     self._require([(title or spot[0], area) for title, area in references(node)])
                 value = self._result(spot, node)
             except _Missing as missing:
-                # A formula that waits for itself, through others, gets an error as its value.
+                # A formula that waits for itself, possibly through others, gets an error as its
+                # value.
                 self._known |= {need: CYCLE for need in missing.spots if need in self._opened}
                 waiting += [need for need in missing.spots if need not in self._opened]
                 continue
@@ -217,8 +218,8 @@ class Evaluator:
             raise _Missing(missing)
 
     def _pending_before(self, sheet: str, area: Area) -> Iterator[Spot]:
-        """Return the formulas whose arrays might yet expand into an area: those above and to the
-        left of its end. One that waits for this area itself is left out.
+        """Return the formulas whose arrays might still expand into an area: those above and left of
+        its end, except any that waits for this area.
         """
         pending = self._pending.get(sheet, [])
         while pending and (sheet, *pending[0]) in self._known:
@@ -238,7 +239,7 @@ class Evaluator:
     def _within(
         self, lines: Mapping[int, Mapping[int, Any]], area: Area
     ) -> Iterator[tuple[int, int, Any]]:
-        """Return the filled cells of an area, by row and column."""
+        """Return the non-empty cells of an area, by row and column."""
         near = area.bottom is not None and area.bottom - area.top < len(lines)
         rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
         self.spend(len(rows))
@@ -259,7 +260,7 @@ class Evaluator:
                 yield row, column, lines[row][column]
 
     def _result(self, spot: Spot, node: Node) -> Any:
-        """Return the value of a formula; its array expands into the cells below and to the right."""
+        """Return the value of a formula; its array expands down and to the right."""
         scope = Scope(*spot)
         value = self.compute(node, scope)
         if isinstance(value, Grid) and _may_expand(node):
@@ -294,7 +295,7 @@ class Evaluator:
                 cells.lines.setdefault(top + row, {})[left + column] = plain(value)
                 self._expanded.append((sheet, top + row, left + column))
 
-    # The computation of a tree.
+    # Computation of a tree.
 
     def compute(self, node: Node, scope: Scope) -> Any:
         """Return the value of a tree."""
@@ -325,7 +326,7 @@ class Evaluator:
         return self._operations(node, scope)
 
     def _array(self, node: Node, scope: Scope) -> Grid:
-        """Return an array of braces: its parts side by side, then such rows below each other."""
+        """Return an array literal: its parts side by side, its rows below each other."""
         inner, items = replace(scope, array=True), iter(node[2])
         bands: list[list[list[Any]]] = []
         for width in node[1]:
@@ -340,8 +341,8 @@ class Evaluator:
         return Grid.of([*itertools.chain(*bands)])
 
     def _operations(self, node: Node, scope: Scope) -> Any:
-        """Compute the operators of a tree along its left side, which is as long as the formula, from
-        the inside out.
+        """Compute a tree's operators along its left side, which is as long as the formula, from the
+        inside out.
         """
         operations = []
         while node[0] in ("binary", "unary"):
@@ -385,7 +386,7 @@ class Evaluator:
         return cell
 
     def call(self, name: str, parts: Sequence[Node], scope: Scope) -> Any:
-        """Return the value of a function, an error included."""
+        """Return the value of a function, including errors."""
         try:
             if name in FORMS:
                 return guarded(FORMS[name])(self, parts, scope)
@@ -411,8 +412,8 @@ class Evaluator:
             return stop.error
 
     def _spend_on(self, name: str, arguments: Sequence[Any]) -> None:
-        """Count the work of a function before it is done: the lines of ranges, or all their cells
-        where it makes an array of them.
+        """Count a function's work beforehand: the lines of ranges, or all their cells if it makes
+        an array of them.
         """
         for argument in arguments:
             if isinstance(argument, Grid):
@@ -424,7 +425,7 @@ class Evaluator:
             self.spend(arguments[0].height * length // 8)
 
     def apply(self, function: Any, arguments: Sequence[Any], scope: Scope) -> Any:
-        """Return the value of a function that a formula defines."""
+        """Return the value of a function defined by a formula."""
         if not isinstance(function, Lambda) or len(arguments) != len(function.names):
             return function if isinstance(function, CellError) else VALUE
         names = {**function.scope, **dict(zip(function.names, arguments, strict=True))}
@@ -437,13 +438,13 @@ class Evaluator:
         scope: Scope,
         singles: Iterable[int] | None = None,
     ) -> Any:
-        """Call a function of single values with ranges: for each of their cells where arrays are
-        computed, else for the one cell that a range stands for.
+        """Call a scalar function with ranges: for each of their cells in array context, otherwise
+        for the one cell that a range stands for.
 
         Args:
             function: The function.
             arguments: Its arguments.
-            scope: Where it is called.
+            scope: The scope of the call.
             singles: Positions of the arguments that must be single values; all by default.
         """
         places = range(len(arguments)) if singles is None else singles
@@ -460,15 +461,15 @@ class Evaluator:
         return self._map(function, arguments, grids)
 
     def _match(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of regular expressions, and count the letters of its texts as work."""
+        """Call a regular expression function and count the characters of its texts as work."""
         self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
         return function(*arguments)
 
     def _map(
         self, function: Callable[..., Any], arguments: Sequence[Any], grids: Sequence[int]
     ) -> Grid:
-        """Call a function for each cell of the arguments at some positions; of a row that it gives
-        all cells count, as with SPLIT.
+        """Call a function for each cell of the arguments at some positions; a row result
+        contributes all its cells, as with SPLIT.
         """
         height = max(arguments[k].height for k in grids)
         width = max(arguments[k].width for k in grids)
@@ -489,8 +490,8 @@ class Evaluator:
         return Grid.of(rows)
 
     def single(self, value: Any, scope: Scope) -> Any:
-        """Return the one value that a range stands for: its cell in the row or column of the
-        formula, of a computed array the first one.
+        """Return the single value of a range: its cell in the formula's row or column, or the first
+        of a computed array.
         """
         if not isinstance(value, Grid):
             return value
@@ -505,7 +506,7 @@ class Evaluator:
 
 
 def _may_expand(node: Node) -> bool:
-    """Return whether a formula can have an array as its value."""
+    """Return whether the value of a formula can be an array."""
     return any(
         part[0] in ("array", "apply") or (part[0] == "call" and part[1] in ARRAY_RESULTS)
         for part in parts_of(node)
@@ -513,7 +514,7 @@ def _may_expand(node: Node) -> bool:
 
 
 def _overlap(area: Area, spot: Spot, bottom: int, right: int) -> bool:
-    """Return whether an area has cells in common with the rectangle from a cell on."""
+    """Return whether an area overlaps the rectangle that starts at a cell."""
     return (
         area.top <= bottom
         and area.left <= right

@@ -34,13 +34,14 @@ class Excel(Server):
 
     @tool
     def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
-        """Check a formula and write it to a cell. It is not computed: no value is stored with it.
+        """Check a formula and write it to a cell. It is not computed, and no value is stored with
+        it.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             cell: The cell, such as B2.
-            formula: The formula, beginning with =.
+            formula: The formula, starting with =.
         """
         parts.check_formula(formula)
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
@@ -51,13 +52,13 @@ class Excel(Server):
     def validate_formula_syntax(
         self, filepath: str, sheet_name: str, cell: str, formula: str
     ) -> str:
-        """Check a formula without writing it, and compare it with what the cell holds.
+        """Check a formula without writing it, and compare it with the content of the cell.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             cell: The cell, such as B2.
-            formula: The formula, beginning with =.
+            formula: The formula, starting with =.
         """
         content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
@@ -73,25 +74,25 @@ class Excel(Server):
         number_format: str | None = None, alignment: str | None = None, wrap_text: bool = False, merge_cells: bool = False,
         protection: dict[str, Any] | None = None, conditional_format: dict[str, Any] | None = None,
     ) -> str:  # fmt: skip
-        """Change the looks of a range; what is not given stays.
+        """Change the formatting of a range; omitted properties stay unchanged.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             start_cell: First cell.
             end_cell: Last cell; the first one by default.
-            bold: Make it so.
-            italic: Make it so.
-            underline: Make it so.
-            font_size: In points.
+            bold: Whether the text is bold.
+            italic: Whether the text is italic.
+            underline: Whether the text is underlined.
+            font_size: Font size in points.
             font_color: RRGGBB.
             bg_color: RRGGBB.
-            border_style: Such as thin, medium, thick or double.
+            border_style: For example thin, medium, thick or double.
             border_color: RRGGBB.
-            number_format: In Excel's notation, such as 0.00 or yyyy-mm-dd.
-            alignment: Such as left, center or right.
-            wrap_text: Break long lines.
-            merge_cells: Make the range one cell.
+            number_format: Excel number format, such as 0.00 or yyyy-mm-dd.
+            alignment: For example left, center or right.
+            wrap_text: Whether to wrap long lines.
+            merge_cells: Whether to merge the range into one cell.
             protection: locked and hidden.
             conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
         """
@@ -115,14 +116,14 @@ class Excel(Server):
         end_cell: str | None = None,
         preview_only: bool = False,
     ) -> Any:
-        """Values of a range with the rules for what may be entered. Formulas are given as they are written.
+        """Read the values and validation rules of a range. Formulas are returned as text.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             start_cell: First cell.
-            end_cell: Last cell; the last filled row and column by default.
-            preview_only: Give the first ten rows only.
+            end_cell: Last cell; by default the last row and column with data.
+            preview_only: Whether to return only the first ten rows.
         """
         sheet = self._books.read_sheet(filepath, sheet_name)
         first, _, last = start_cell.partition(":")
@@ -145,7 +146,8 @@ class Excel(Server):
     def write_data_to_excel(
         self, filepath: str, sheet_name: str, data: list[list[Any]], start_cell: str = "A1"
     ) -> str:
-        """Write rows of values; a sheet that is missing is made. A text that begins with = is written as a formula, unchecked.
+        """Write rows of values, creating a missing sheet. A text that starts with = is written as
+        an unchecked formula.
 
         Args:
             filepath: Path of the workbook.
@@ -167,7 +169,7 @@ class Excel(Server):
 
     @tool
     def create_workbook(self, filepath: str) -> str:
-        """Make a workbook with one empty sheet, Sheet1; a file at the path is replaced.
+        """Create a workbook with one empty sheet, Sheet1. An existing file is replaced.
 
         Args:
             filepath: Path of the workbook.
@@ -203,15 +205,15 @@ class Excel(Server):
         x_axis: str = "",
         y_axis: str = "",
     ) -> str:
-        """Put a chart on a sheet.
+        """Add a chart to a sheet.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
-            data_range: Names of the series in its first row, categories in its first column; may name another sheet.
+            data_range: Series names in the first row, categories in the first column; may name another sheet.
             chart_type: line, bar, pie, scatter or area.
             target_cell: The upper left corner of the chart.
-            title: Of the chart.
+            title: Title of the chart.
             x_axis: Title of the x axis.
             y_axis: Title of the y axis.
         """
@@ -243,15 +245,16 @@ class Excel(Server):
         columns: list[str] | None = None,
         agg_func: str = "mean",
     ) -> str:
-        """Summarise a table into a new sheet, called as the sheet with _pivot; an older one of that name is replaced.
+        """Summarise a table in a new sheet, named after its sheet plus _pivot. An existing sheet of
+        that name is replaced.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
-            data_range: The table with its titles, such as A1:D50.
-            rows: Titles of the columns whose values name the rows.
-            values: Titles of the columns to be summed up.
-            columns: Titles of the columns that split each value.
+            data_range: The table with its header row, such as A1:D50.
+            rows: Headers of the columns whose values become rows.
+            values: Headers of the columns to aggregate.
+            columns: Headers of the columns that split each value.
             agg_func: sum, average, mean, count, min or max.
         """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
@@ -284,14 +287,14 @@ class Excel(Server):
         table_name: str | None = None,
         table_style: str = "TableStyleMedium9",
     ) -> str:
-        """Make a range, with titles in its first row, a native table.
+        """Turn a range with a header row into a native table.
 
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             data_range: The range, such as A1:D50.
-            table_name: Name of the table; one is made up by default.
-            table_style: Style of Excel.
+            table_name: Name of the table; generated by default.
+            table_style: Excel table style.
         """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             title = table_name or f"Table_{self.context.new_id('table', 8)}"
@@ -314,7 +317,7 @@ class Excel(Server):
 
     @tool
     def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
-        """Remove a sheet; the last one stays.
+        """Delete a sheet; the last one cannot be deleted.
 
         Args:
             filepath: Path of the workbook.
@@ -328,12 +331,12 @@ class Excel(Server):
 
     @tool
     def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
-        """Give a sheet another title; formulas that name it follow.
+        """Rename a sheet; formulas that refer to it are updated.
 
         Args:
             filepath: Path of the workbook.
             old_name: Title of the sheet.
-            new_name: Its new title.
+            new_name: New title.
         """
         with self._books.edit_sheet(filepath, old_name) as sheet:
             if new_name.lower() != old_name.lower():
@@ -344,11 +347,11 @@ class Excel(Server):
 
     @tool
     def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> str:
-        """Sheets, size and time of a workbook.
+        """Get a workbook's sheets, size and modification time.
 
         Args:
             filepath: Path of the workbook.
-            include_ranges: Give the range that each sheet fills.
+            include_ranges: Whether to include the used range of each sheet.
         """
         book, file = self._books.look(filepath), self.context.files.file(filepath)
         facts: dict[str, Any] = {
@@ -365,7 +368,7 @@ class Excel(Server):
 
     @tool
     def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Merge the cells of a range; the value of the first one stays.
+        """Merge the cells of a range, keeping the first value.
 
         Args:
             filepath: Path of the workbook.
@@ -380,7 +383,7 @@ class Excel(Server):
 
     @tool
     def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Take a merged range apart.
+        """Split a merged range into single cells.
 
         Args:
             filepath: Path of the workbook.
@@ -397,7 +400,7 @@ class Excel(Server):
 
     @tool
     def get_merged_cells(self, filepath: str, sheet_name: str) -> str:
-        """Merged ranges of a sheet.
+        """List the merged ranges of a sheet.
 
         Args:
             filepath: Path of the workbook.
@@ -416,7 +419,7 @@ class Excel(Server):
         target_start: str,
         target_sheet: str | None = None,
     ) -> str:
-        """Copy the cells of a range, with their styles, to another place.
+        """Copy the cells of a range with their styles.
 
         Args:
             filepath: Path of the workbook.
@@ -424,7 +427,7 @@ class Excel(Server):
             source_start: First cell to copy.
             source_end: Last cell to copy.
             target_start: Upper left cell of the copy.
-            target_sheet: Title of the sheet of the copy; the same one by default.
+            target_sheet: Title of the target sheet; the same sheet by default.
         """
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
@@ -440,7 +443,7 @@ class Excel(Server):
         end_cell: str,
         shift_direction: str = "up",
     ) -> str:
-        """Take the cells of a range out; those below move up, or those to the right move left.
+        """Delete the cells of a range; cells below move up, or cells to the right move left.
 
         Args:
             filepath: Path of the workbook.
@@ -462,7 +465,7 @@ class Excel(Server):
     def validate_excel_range(
         self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None
     ) -> str:
-        """Check that a range lies within what a sheet fills.
+        """Check that a range lies within the used range of a sheet.
 
         Args:
             filepath: Path of the workbook.
@@ -482,7 +485,7 @@ class Excel(Server):
 
     @tool
     def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
-        """The rules of a sheet for what may be entered, with the ranges that they are for.
+        """List the validation rules of a sheet with their ranges.
 
         Args:
             filepath: Path of the workbook.
@@ -506,8 +509,8 @@ class Excel(Server):
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
-            start_row: Number of the row before which they are inserted.
-            count: How many.
+            start_row: Insert before this row number.
+            count: Number of rows.
         """
         return self._resize(filepath, sheet_name, "row", start_row, count)
 
@@ -518,8 +521,8 @@ class Excel(Server):
         Args:
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
-            start_col: Number of the column before which they are inserted.
-            count: How many.
+            start_col: Insert before this column number.
+            count: Number of columns.
         """
         return self._resize(filepath, sheet_name, "column", start_col, count)
 
@@ -533,7 +536,7 @@ class Excel(Server):
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             start_row: Number of the first row.
-            count: How many.
+            count: Number of rows.
         """
         return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
 
@@ -547,7 +550,7 @@ class Excel(Server):
             filepath: Path of the workbook.
             sheet_name: Title of the sheet.
             start_col: Number of the first column.
-            count: How many.
+            count: Number of columns.
         """
         return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
 

@@ -1,4 +1,4 @@
-"""Contents of a sheet besides values: styles, rules, charts, tables and summaries."""
+"""Contents of a sheet other than values: styles, rules, charts, tables and pivot summaries."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ CHARTS = {
     "scatter": "ScatterChart",
     "area": "AreaChart",
 }
-"""The charts of the published server, with their classes in openpyxl."""
+"""The published server's charts, with their openpyxl classes."""
 UNSAFE = frozenset(
     ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
 )
-"""Functions that reach out of the workbook, which the published server refuses too."""
+"""Functions with effects outside the workbook, which the published server refuses too."""
 MAX_FORMULA = 8_192
-"""Characters of a formula, as in Excel."""
+"""Maximum characters of a formula, as in Excel."""
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
+# Names that Excel would read as cells.
 _CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*(?:[Cc][0-9]*)?")
-"""Names that Excel would read as cells."""
+# The rules of conditional formats: their constructors and required arguments.
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
     "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
@@ -39,7 +40,6 @@ _RULES = {
     "formula": ("FormulaRule", ("formula",)),
     "cell_is": ("CellIsRule", ("operator", "formula")),
 }
-"""The rules of conditional formats: their makers, and what these need."""
 _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
     "average": lambda values: math.fsum(values) / len(values),
@@ -50,10 +50,10 @@ _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def colour(text: str) -> str:
-    """Return a colour with its opacity, eight hexadecimal digits.
+    """Return a colour with its opacity as eight hexadecimal digits.
 
     Raises:
-        ToolError: It is none.
+        ToolError: It is not a colour.
     """
     match = _COLOUR.fullmatch(text)
     if not match:
@@ -65,10 +65,10 @@ def colour(text: str) -> str:
 
 
 def check_formula(formula: str) -> None:
-    """Refuse what Excel could not read, and functions that reach out of the workbook.
+    """Refuse formulas that Excel cannot read, and functions with effects outside the workbook.
 
     Raises:
-        ToolError: Saying what is wrong.
+        ToolError: The formula is invalid; the message explains why.
     """
     if not formula.startswith("=") or len(formula) > MAX_FORMULA:
         raise ToolError(
@@ -92,9 +92,7 @@ def check_formula(formula: str) -> None:
 
 
 def style(cell: Any, changes: Mapping[str, Any]) -> None:
-    """Change those parts of the style of a cell that are given; `changes` holds the arguments of the
-    tool.
-    """
+    """Change the given parts of a cell's style; `changes` contains the tool's arguments."""
     styles, size, ink = library().styles, changes["font_size"], changes["font_color"]
     if size is not None and not 1 <= size <= 409:
         raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(size)}")
@@ -124,7 +122,7 @@ def style(cell: Any, changes: Mapping[str, Any]) -> None:
 
 
 def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
-    """Change those properties of the font or alignment of a cell that are not None here."""
+    """Change the given properties of the font or alignment of a cell."""
     given = {name: value for name, value in changes.items() if value is not None}
     if given:
         copied = copy.copy(getattr(cell, style))
@@ -134,8 +132,8 @@ def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
 
 
 def rule(conditional_format: Mapping[str, Any]) -> Any:
-    """Return a conditional format out of its `type` and `params`; `fill` and `font` among these may
-    be objects.
+    """Return a conditional format from its `type` and `params`, whose `fill` and `font` may be
+    objects.
     """
     kind, params = conditional_format.get("type"), conditional_format.get("params", {})
     if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
@@ -163,14 +161,14 @@ def rule(conditional_format: Mapping[str, Any]) -> Any:
 
 
 def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
-    """Return a chart of an area whose first row has the names of the series and whose first column
-    the categories.
+    """Return a chart of an area with series names in the first row and categories in the first
+    column.
 
     Args:
         source: The sheet of the area.
-        area: Closed, at least two rows and two columns.
+        area: A closed area of at least two rows and two columns.
         kind: One of `CHARTS`.
-        titles: Of the chart, the x axis and the y axis; an empty one is left out.
+        titles: Titles of the chart, the x axis and the y axis; empty ones are omitted.
     """
     charts = library().chart
     diagram = getattr(charts, CHARTS[kind])()
@@ -200,7 +198,7 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
 
 
 def table(sheet: Any, area: Area, name: str, look: str) -> None:
-    """Make an area of a sheet a table; its first row has the titles of the columns."""
+    """Turn an area of a sheet into a table; its first row contains the headers."""
     book = sheet.parent
     if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
         raise ToolError(
@@ -236,7 +234,7 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 
 
 def overlap(area: Area, reference: str) -> bool:
-    """Tell if a closed area and a reference such as `B2:C4` have cells in common."""
+    """Report whether a closed area overlaps a reference such as `B2:C4`."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
     return bool(
         area.left <= right
@@ -253,14 +251,13 @@ def pivot(
     across: Sequence[str],
     total: str,
 ) -> list[list[Any]]:
-    """Return a summary of a table, its titles first.
+    """Return a summary of a table, starting with a header row.
 
     Args:
-        rows: The table; its first row has the titles.
-        by: Titles of the columns whose values name the rows; each combination that occurs gets one,
-            in order.
-        values: Titles of the columns that are summed up.
-        across: Titles of the columns whose combinations split each value into several.
+        rows: The table, starting with its header row.
+        by: Headers of the columns whose value combinations become sorted rows.
+        values: Headers of the columns to aggregate.
+        across: Headers of the columns whose value combinations split each value.
         total: One of `sum`, `average` (or `mean`), `count`, `min`, `max`.
     """
     how = {"mean": "average"}.get(total.lower(), total.lower())
@@ -306,7 +303,7 @@ def _place(titles: Sequence[str], name: str) -> int:
 
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    """Numbers before texts before what is empty."""
+    """Order numbers before texts before empty values."""
     numbers = (int, float)
     return [
         (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
@@ -330,7 +327,7 @@ def _total(
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """Describe a cell as the published server does."""
+    """Describe a cell like the published server."""
     name = spot_name(row, column)
     facts: dict[str, Any] = {"has_validation": False}
     rules = (
@@ -351,13 +348,13 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
-    """Return the value of a cell; unlike `sheet.cell` this does not make one that is missing."""
+    """Return a cell's value; unlike `sheet.cell`, this does not create a missing cell."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
 
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
-    """Describe a rule for what may be entered as the published server does."""
+    """Describe a validation rule like the published server."""
     facts = {
         "validation_type": rule.type,
         "allow_blank": bool(rule.allowBlank),
@@ -375,7 +372,7 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
 
 
 def _allowed_values(formula: str, sheet: Any) -> list[str]:
-    """Return the values of a list: written out in quotes, or those of a range."""
+    """Return a list's values, which are quoted or in a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
     title, _, cells = formula.lstrip("=").rpartition("!")
@@ -394,7 +391,7 @@ def _allowed_values(formula: str, sheet: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return the value of a cell as JSON has it; dates as text, formulas as they are written."""
+    """Return a cell's value for JSON: dates as text, formulas as written."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

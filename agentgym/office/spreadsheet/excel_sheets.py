@@ -1,4 +1,4 @@
-"""Access of the tools of `excel` to the sheets of a workbook, and their changes of cells."""
+"""Access to a workbook's sheets for the `excel` tools, and their cell operations."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ from agentgym.office.spreadsheet.workbooks import (
 from agentgym.text.tools import ToolError, echo
 
 MAX_AREA = 50_000
-"""Cells that one call reads or changes: half of what a workbook may have."""
+"""Maximum cells that one call reads or changes, half of a workbook's maximum."""
 MAX_SHEETS = 200
-"""Sheets of a workbook, as in Google Sheets; Excel is bounded by memory."""
+"""Maximum sheets of a workbook, as in Google Sheets; Excel is limited by memory."""
 
+# Larger workbooks are not cached; in memory they take sixty times the space.
 _CACHED_BYTES = 2**19
-"""A larger workbook is not cached: opened, it takes sixty times the memory."""
+# Characters that XML cannot contain.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""Signs that XML cannot hold."""
+# A set in an error message of the library.
 _SET = re.compile(r"\{([^{}]*)\}")
-"""A set in an error message of the library."""
+# Titles that Excel allows.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
-"""Titles that Excel allows."""
 
 
 _last_places: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
 
 
 def last_place(sheet: Any) -> tuple[int, int]:
-    """Return the last row and column of a sheet that is only looked at. The library looks for them
-    among all cells, and a long sheet is read in many parts; what is known goes with the sheet, which
-    may be large.
+    """Return the last row and column of a read-only sheet. The library searches all cells for them,
+    and a long sheet is read in many parts, so the result is stored on the sheet.
     """
     if sheet not in _last_places:
         _last_places[sheet] = sheet.max_row, sheet.max_column
@@ -55,20 +54,21 @@ def last_place(sheet: Any) -> tuple[int, int]:
 
 
 class Workbooks:
-    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
+    """The workbooks (.xlsx) of the workspace. A file is written only after the whole call
+    succeeded.
 
     Args:
-        server: The server that this is a part of.
+        server: The server.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def open(self, path: str) -> Any:
-        """Return a workbook to be changed.
+        """Return a workbook for editing.
 
         Raises:
-            ToolError: There is none, or it cannot be read.
+            ToolError: It does not exist or cannot be read.
         """
         check_path(path)
         if not self._server.context.files.is_file(path):
@@ -76,18 +76,18 @@ class Workbooks:
         return open_workbook(self._server.context.files.read(path))
 
     def look(self, path: str) -> Any:
-        """Return a workbook to be looked at only: who looks at the same file next gets the same."""
+        """Return a read-only workbook, shared by later readers of the same file."""
         check_path(path)
         files = self._server.context.files
         data = files.read(path) if files.is_file(path) else b""
         return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
 
     def read_sheet(self, path: str, title: str) -> Any:
-        """Return a sheet to be looked at only; see `look`."""
+        """Return a read-only sheet; see `look`."""
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; a new one says that it was made now."""
+        """Write a workbook; a new one gets the current time as its creation time."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -95,14 +95,13 @@ class Workbooks:
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
-        """Open a workbook to be changed, which is written at the end if nothing was raised."""
+        """Open a workbook for editing and write it at the end if nothing was raised."""
         book = self.open(path)
         try:
             yield book
             self.save(path, book)
         except failures() as error:
-            # The library names the values that it allows as a set, whose order is another in each
-            # process.
+            # The library prints its allowed values as a set, whose order differs between processes.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(
                 f"invalid argument: the workbook cannot hold this: {text[:300]}"
@@ -110,21 +109,21 @@ class Workbooks:
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """Open a workbook to change one of its sheets."""
+        """Open a workbook for editing one of its sheets."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
 
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """A workbook as it was read last; opening one takes long, and large sheets are read in many
-    pieces.
+    """Return the last read workbook from a cache, because opening takes long and large sheets are
+    read in many parts.
     """
     return open_workbook(data)
 
 
 def check_path(path: str) -> None:
-    """Refuse what is no path of a workbook."""
+    """Refuse a path that is not a workbook."""
     if not path.lower().endswith(".xlsx"):
         raise ToolError(
             f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must"
@@ -146,7 +145,7 @@ def sheet_of(book: Any, title: str) -> Any:
 
 
 def check_title(book: Any, title: str) -> None:
-    """Refuse a title that no new sheet can have."""
+    """Raise if the title is invalid or taken."""
     if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
         raise ToolError(
             f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of "
@@ -159,7 +158,7 @@ def check_title(book: Any, title: str) -> None:
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Return row and column of a cell that a sheet can have."""
+    """Return the row and column of a valid cell."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
@@ -169,8 +168,8 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """Return the area between two cells, of which `start` may name both, and not more cells than a
-    call may touch.
+    """Return the area between two cells, limited to the cells that a call may touch; `start` may
+    name both.
     """
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
@@ -185,19 +184,19 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Return rows and columns of the cells of a closed area, row by row."""
+    """Return the rows and columns of a closed area's cells, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column
 
 
 def data_area(sheet: Any) -> Area:
-    """From A1 to the last row and column with a cell."""
+    """Return the area from A1 to the last row and column with a cell."""
     return Area(1, 1, sheet.max_row, sheet.max_column)
 
 
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
-    """Write a value into a cell."""
+    """Write a value to a cell."""
     check_content(value, MAX_TEXT)
     if isinstance(value, str) and _NO_TEXT.search(value):
         raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
@@ -217,7 +216,7 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
 
 
 def merge(sheet: Any, area: Area) -> None:
-    """Merge an area that no other merged one overlaps."""
+    """Merge an area that overlaps no merged area."""
     if area.height * area.width < 2:
         raise ToolError(f"invalid argument: a merged range has two cells at least, got {area}")
     for other in sheet.merged_cells.ranges:
@@ -227,7 +226,7 @@ def merge(sheet: Any, area: Area) -> None:
 
 
 def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
-    """Copy values, formulas (as they are) and styles."""
+    """Copy values, formulas (unchanged) and styles."""
     copies = [
         (source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)
     ]
@@ -238,7 +237,7 @@ def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> Non
 
 
 def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
-    """Take cells out of a sheet; those below move up, or those to the right move left."""
+    """Remove cells from a sheet; cells below move up, or cells to the right move left."""
     moving = (
         Area(area.top, area.left, MAX_ROWS, area.right)
         if up
@@ -258,15 +257,15 @@ def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before number `start`, or take some out from there on.
+    """Insert rows or columns before number `start`, or remove some from there on.
 
-    Merged ranges, tables and the references of all formulas follow.
+    Merged ranges, tables and all formula references are updated.
 
     Args:
         sheet: The sheet.
         axis: `row` or `column`.
-        start: The first of them, from 1.
-        count: How many; below 0 for taking out.
+        start: The first number, from 1.
+        count: How many; negative to remove.
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
@@ -301,8 +300,8 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
 
 
 def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references; `change` gets the title of the formula's sheet, that of the reference,
-    and its rest.
+    """Change all references; `change` receives the title of the formula's sheet, the reference's
+    title, and its rest.
     """
     for sheet in book.worksheets:
         for row in sheet.iter_rows():

@@ -1,7 +1,7 @@
-"""Formulas of spreadsheets: their syntax, and the references in them.
+"""Spreadsheet formulas: their syntax and their references.
 
-The language is that of cells: numbers, texts, truth values, errors, references, arrays in braces,
-operators and calls of functions.
+The language consists of numbers, texts, booleans, errors, references, array literals, operators and
+function calls.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from agentgym.office.spreadsheet.cells import (
 )
 
 Node: TypeAlias = tuple[Any, ...]
-"""A parsed formula: what it is, then its parts."""
+"""A parsed formula: its kind, then its parts."""
 
 MAX_DEPTH = 40
-"""Levels of a formula, whose parsing and computing recurse: brackets, arguments, right sides."""
+"""Maximum levels of a formula, because parsing and evaluation recurse: brackets, arguments, right
+operands.
+"""
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -37,6 +39,7 @@ _TOKEN = re.compile(
     r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
     re.DOTALL,
 )
+# Operator precedence; higher numbers bind more tightly, and a sign most tightly.
 _BINARY = {
     "=": 1,
     "<>": 1,
@@ -51,7 +54,6 @@ _BINARY = {
     "/": 4,
     "^": 6,
 }
-"""The precedence of each operator; one of a higher number binds closer, and a sign closest."""
 
 
 class _Syntax(Exception):
@@ -59,8 +61,8 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Return kind and text of each token of a formula without its `=`; what is none has the kind
-    `bad`.
+    """Return the kind and text of each token of a formula without its `=`; invalid ones have the
+    kind `bad`.
     """
     at = 0
     while match := _TOKEN.match(formula, at):
@@ -70,8 +72,8 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """The tree of a formula that begins with `=`; `("fault", "#ERROR!")` where it cannot be
-    read.
+    """Return the tree of a formula that starts with `=`; `("fault", "#ERROR!")` if it cannot be
+    parsed.
     """
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
@@ -109,7 +111,7 @@ class _Parser:
 
     def _unary(self) -> Node:
         if self._left[-1] in (("sign", "-"), ("sign", "+")):
-            # A sign binds closer than a power: -2^2 is 4.
+            # A sign binds more tightly than a power: -2^2 is 4.
             return ("unary", self._left.pop()[1], self._binary(_BINARY["^"]))
         node = self._atom()
         while self._take("%"):
@@ -138,7 +140,7 @@ class _Parser:
         raise _Syntax
 
     def _array(self) -> Node:
-        """Parse an array after its opening brace: commas go to the right, semicolons down."""
+        """Parse an array after its opening brace: commas separate columns, semicolons rows."""
         widths, items = [0], []
         while True:
             items.append(self._binary(0))
@@ -171,7 +173,7 @@ class _Parser:
 def parts_of(node: Node) -> Iterator[Node]:
     """Return a tree and all its parts, from left to right.
 
-    It does not recurse: `1+1+…` is a tree as deep as it is long.
+    It does not recurse, because `1+1+…` is a tree as deep as it is long.
     """
     waiting = [node]
     while waiting:
@@ -192,8 +194,8 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
 
 
 def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
-    """Return a formula with each reference replaced by what `change` makes of its sheet and the
-    rest of it; texts in it stay.
+    """Return a formula with each reference replaced by the result of `change` for its sheet and
+    rest; texts stay.
     """
     return "=" + "".join(
         change(*split_sheet(text)) if kind == "reference" else text
@@ -202,14 +204,14 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """Return a reference after rows or columns were inserted before number `start`, or taken out
-    from there on.
+    """Return a reference after rows or columns were inserted before number `start`, or removed from
+    there on.
 
     Args:
-        reference: Without its sheet.
+        reference: The reference without its sheet.
         axis: `row` or `column`.
-        start: The first of them.
-        count: How many; below 0 for taking out. A reference to nothing but these becomes `#REF!`.
+        start: The first number.
+        count: How many; negative for removal. A reference to removed cells only becomes `#REF!`.
     """
     ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
     part = 3 if axis == "row" else 1
@@ -228,18 +230,18 @@ def shift(reference: str, axis: str, start: int, count: int) -> str:
 
 
 OPEN = 10**9
-"""Beyond any row and column: where an open range ends."""
+"""Beyond any row and column: the end of an open range."""
 _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
 def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
-    """Return a reference after a sheet got a new title.
+    """Return a reference after a sheet was renamed.
 
     Args:
         old: The title of the sheet.
         new: Its new title.
-        own: The title of the sheet of the formula.
-        named: The title that the reference names, if it does.
+        own: The title of the formula's sheet.
+        named: The title in the reference, if any.
         rest: The reference without it.
     """
     return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
@@ -248,15 +250,15 @@ def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
 def follow(
     sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
 ) -> str:
-    """Return a reference after rows or columns of a sheet were inserted or taken out.
+    """Return a reference after rows or columns of a sheet were inserted or removed.
 
     Args:
         sheet: The title of the sheet.
-        axis: See `shift`, as for `start` and `count`.
-        start: The first of them.
+        axis: See `shift`, also for `start` and `count`.
+        start: The first number.
         count: How many.
-        own: The title of the sheet of the formula.
-        named: The title that the reference names, if it does.
+        own: The title of the formula's sheet.
+        named: The title in the reference, if any.
         rest: The reference without it.
     """
     is_there = (named or own).lower() == sheet.lower()

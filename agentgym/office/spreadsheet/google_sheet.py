@@ -1,6 +1,4 @@
-"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed when they are
-read.
-"""
+"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed on reading."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ Title = Annotated[str, Field(description="Title of the sheet.")]
 
 
 class Query(TypedDict):
-    """A range to be read."""
+    """A range to read."""
 
     spreadsheet_id: Id
     sheet: Title
@@ -41,7 +39,7 @@ class Query(TypedDict):
 
 
 class Recipient(TypedDict):
-    """A person and what he or she may do."""
+    """A person and their role."""
 
     email_address: Annotated[str, Field(description="Address of the person.")]
     role: Annotated[
@@ -50,7 +48,7 @@ class Recipient(TypedDict):
 
 
 class GoogleSheet(Server):
-    """A Google Sheets account and what of its spreadsheets is shared with others."""
+    """A Google Sheets account and its sharing settings."""
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
@@ -59,11 +57,11 @@ class GoogleSheet(Server):
         super().__init__(context)
         self._books = Spreadsheets(self)
 
-    # For the authors of tasks.
+    # For task authors.
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Make a spreadsheet of rows of Python values, texts as they are; its id. Dates and times
-        become such cells.
+        """Create a spreadsheet from rows of Python values and return its id. Texts are kept
+        unchanged; dates and times become date cells.
         """
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
@@ -77,22 +75,21 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the first made spreadsheet with a title, capitals aside, or None."""
+        """Return the id of the oldest spreadsheet with a title, ignoring case, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
         return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """Return the title of each spreadsheet by its id, first made first."""
+        """Return the title of each spreadsheet by its id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return the computed values of a sheet, the first one by default, down to the last filled
-        row.
+        """Return the computed values of a sheet, the first one by default, down to the last
+        non-empty row.
 
-        Rows end with their last filled cell; an empty cell is None; a date that was typed in is the
-        text that was typed.
+        Rows end with their last non-empty cell; an empty cell is None; a typed date is its text.
         """
         sheet_row = (
             self._books.sheet(spreadsheet, sheet)
@@ -102,16 +99,16 @@ class GoogleSheet(Server):
         return self._books.exact_values(sheet_row)
 
     def sheet_titles(self, spreadsheet: str) -> list[str]:
-        """Return the titles of the sheets of a spreadsheet, in order."""
+        """Return the titles of a spreadsheet's sheets, in order."""
         return [row["title"] for row in self._books.sheets(spreadsheet)]
 
     def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
-        """Return the numbers of rows and columns of a sheet, empty ones included."""
+        """Return the number of rows and columns of a sheet, including empty ones."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """Return the role of each address that a spreadsheet is shared with."""
+        """Return the role of each address with access to a spreadsheet."""
         return {
             row["email_address"]: row["role"]
             for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
@@ -127,13 +124,14 @@ class GoogleSheet(Server):
         range: str | None = None,
         include_grid_data: bool = False,
     ) -> Any:
-        """Values of a sheet, formulas computed. Rows and cells that are empty at the end are left out.
+        """Read the values of a sheet with formulas computed. Empty rows and cells at the end are
+        omitted.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
-            include_grid_data: Give of each cell what was entered, its value and how it is shown.
+            include_grid_data: Whether to return each cell's input, value and displayed text.
         """
         row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
@@ -146,7 +144,7 @@ class GoogleSheet(Server):
 
     @tool
     def get_sheet_formulas(self, spreadsheet_id: str, sheet: str, range: str | None = None) -> Any:
-        """What was entered into the cells of a sheet, formulas as they are written.
+        """Read the cells of a sheet as entered, with formulas as text.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
@@ -159,13 +157,14 @@ class GoogleSheet(Server):
     def update_cells(
         self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]
     ) -> Any:
-        """Enter values into a range, row by row, as if typed: formulas, numbers and dates in texts count as such.
+        """Enter values into a range, row by row, as if typed: formulas, numbers and dates in texts
+        are recognised.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation; a single cell is the upper left corner.
-            data: Rows of values; null leaves a cell as it is, an empty text empties it.
+            data: Rows of values; null keeps a cell, an empty text clears it.
         """
         row = self._books.sheet(spreadsheet_id, sheet)
         return {
@@ -179,7 +178,7 @@ class GoogleSheet(Server):
     def batch_update_cells(
         self, spreadsheet_id: str, sheet: str, ranges: dict[str, list[list[Any]]]
     ) -> Any:
-        """Enter values into several ranges of a sheet, all or none.
+        """Enter values into several ranges of a sheet; if one fails, none is changed.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
@@ -207,8 +206,8 @@ class GoogleSheet(Server):
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
-            count: How many.
-            start_row: Index of the first new row, from 0; below the last row by default.
+            count: Number of rows.
+            start_row: Index of the first new row, from 0; by default after the last row.
         """
         return self._insert(spreadsheet_id, sheet, "row", count, start_row)
 
@@ -221,14 +220,14 @@ class GoogleSheet(Server):
         Args:
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
-            count: How many.
-            start_column: Index of the first new column, from 0; right of the last one by default.
+            count: Number of columns.
+            start_column: Index of the first new column, from 0; by default after the last column.
         """
         return self._insert(spreadsheet_id, sheet, "column", count, start_column)
 
     @tool
     def list_sheets(self, spreadsheet_id: str) -> list[str]:
-        """Titles of the sheets of a spreadsheet.
+        """List the titles of a spreadsheet's sheets.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
@@ -239,12 +238,12 @@ class GoogleSheet(Server):
     def copy_sheet(
         self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str
     ) -> Any:
-        """Copy a sheet into a spreadsheet, which may be the same.
+        """Copy a sheet to the same or another spreadsheet.
 
         Args:
-            src_spreadsheet: Id of the spreadsheet to copy from.
+            src_spreadsheet: Id of the source spreadsheet.
             src_sheet: Title of the sheet to copy.
-            dst_spreadsheet: Id of the spreadsheet to copy to.
+            dst_spreadsheet: Id of the target spreadsheet.
             dst_sheet: Title of the copy.
         """
         source = self._books.sheet(src_spreadsheet, src_sheet)
@@ -258,12 +257,12 @@ class GoogleSheet(Server):
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
-        """Give a sheet another title; formulas that name it follow.
+        """Rename a sheet; formulas that refer to it are updated.
 
         Args:
             spreadsheet: Id of the spreadsheet.
             sheet: Title of the sheet.
-            new_name: Its new title.
+            new_name: New title.
         """
         row = self._books.sheet(spreadsheet, sheet)
         if new_name.lower() != row["title"].lower():
@@ -276,7 +275,8 @@ class GoogleSheet(Server):
 
     @tool
     def get_multiple_sheet_data(self, queries: list[Query]) -> list[dict[str, Any]]:
-        """Values of several ranges, each with its query; a query that fails has an `error` in place of `data`.
+        """Read several ranges, each returned with its query; a failed query has an `error` instead
+        of `data`.
 
         Args:
             queries: The ranges.
@@ -295,11 +295,12 @@ class GoogleSheet(Server):
     def get_multiple_spreadsheet_summary(
         self, spreadsheet_ids: list[str], rows_to_fetch: int = 5
     ) -> list[dict[str, Any]]:
-        """Titles, sheets and first rows of several spreadsheets; one that is not found has an `error`.
+        """Get the titles, sheets and first rows of several spreadsheets; a missing one has an
+        `error`.
 
         Args:
             spreadsheet_ids: Ids of the spreadsheets.
-            rows_to_fetch: Rows of each sheet, its headers among them.
+            rows_to_fetch: Rows per sheet, including its headers.
         """
         if rows_to_fetch < 1:
             raise ToolError(
@@ -319,7 +320,7 @@ class GoogleSheet(Server):
 
     @tool
     def create_spreadsheet(self, title: str) -> Any:
-        """Make a spreadsheet with one empty sheet, Sheet1.
+        """Create a spreadsheet with one empty sheet, Sheet1.
 
         Args:
             title: Title of the spreadsheet.
@@ -348,19 +349,19 @@ class GoogleSheet(Server):
 
     @tool
     def list_spreadsheets(self) -> list[dict[str, str]]:
-        """Ids and titles of the spreadsheets, first made first."""
+        """List the ids and titles of the spreadsheets, oldest first."""
         return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
 
     @tool
     def share_spreadsheet(
         self, spreadsheet_id: str, recipients: list[Recipient], send_notification: bool = True
     ) -> Any:
-        """Share a spreadsheet with others, or change what they may do.
+        """Share a spreadsheet with people, or change their roles.
 
         Args:
             spreadsheet_id: Id of the spreadsheet.
             recipients: The people.
-            send_notification: Tell them by mail.
+            send_notification: Whether to notify them by mail.
         """
         self._books.sheets(spreadsheet_id)
         outcomes = [
@@ -426,14 +427,14 @@ class GoogleSheet(Server):
         return {"email_address": address, "role": role, "permissionId": permission_id}
 
 
+# Settings of every spreadsheet: date format, recalculation, time zone.
 _SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
-"""Settings of every spreadsheet: how dates are read, when formulas are computed, whose day it is."""
 _ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
 def _cell_data(cell: Cell) -> dict[str, Any]:
     shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
-    if cell.entered is None:  # an array of a formula has expanded into it
+    if cell.entered is None:  # a formula's array has expanded into it
         return shown
     kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
     return {"userEnteredValue": {kind: cell.entered}, **shown}

@@ -1,4 +1,4 @@
-"""The function QUERY: rows of a range, chosen, grouped and sorted."""
+"""The function QUERY: selects, groups and sorts the rows of a range."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from agentgym.office.spreadsheet.query_language import (
 
 Row = Sequence[Any]
 
+# Names of operators in the header of a computed column.
 _NAMES = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
-"""Names of operators in the header of a computed column."""
 
 
 def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
     """Return the result of a query.
 
     Args:
-        data: A range, whose columns are called by their letters, or an array, whose columns are
-            called Col1, Col2 and so on.
+        data: A range, whose columns are named by their letters, or an array, whose columns are
+            named Col1, Col2 and so on.
         statement: The query.
-        headers: Header rows of the data; guessed if it is left out or below 0.
+        headers: Header rows of the data; guessed if omitted or negative.
 
     Raises:
-        FormulaError: The query is none, or the result is empty and has no header.
+        FormulaError: The query is invalid, or the result is empty and has no header.
     """
     if not isinstance(data, Grid):
         raise FormulaError(VALUE)
@@ -67,7 +67,7 @@ def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
 
 
 def _guess_headers(rows: Sequence[Row]) -> int:
-    """Return 1 if the first row is texts, above other values in a column."""
+    """Return 1 if the first row contains texts and one of its columns continues with other values."""
     return int(
         len(rows) > 1
         and all(value is None or type(value) is str for value in rows[0])
@@ -85,7 +85,7 @@ class _Table:
     """The data of a query.
 
     Args:
-        data: The range, for the names of its columns.
+        data: The range, for its column names.
         headers: Its header rows.
         rows: Its other rows.
     """
@@ -105,7 +105,7 @@ class _Table:
             self._unify(k)
 
     def _unify(self, place: int) -> None:
-        """Empty the cells of a column that are of another kind than most."""
+        """Clear a column's cells that differ in kind from the majority."""
         kinds = Counter(_kind(row[place]) for row in self._rows if row[place] is not None)
         if len(kinds) > 1:
             [(kind, _)] = kinds.most_common(1)
@@ -114,7 +114,7 @@ class _Table:
                     row[place] = None
 
     def run(self, query: Query) -> list[list[Any]]:
-        """Return the rows of the result, its header first if it has one."""
+        """Return the rows of the result, starting with its header if it has one."""
         select = query.select or [("column", name) for name in self._names]
         order = [tree for tree, _ in query.order]
         trees = [*select, *query.group, *query.pivot, *order, *query.labels]
@@ -156,7 +156,7 @@ class _Table:
     def _groups(
         self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[list[Any]]]:
-        """Return the groups of rows, in the order of their keys."""
+        """Return the groups of rows, ordered by their keys."""
         for tree in select:
             if not _is_aggregate(tree) and tree not in query.group and columns_of([tree]):
                 raise FormulaError(VALUE)
@@ -168,7 +168,7 @@ class _Table:
     def _pivoted(
         self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[Any]]:
-        """Return the result of a query with a pivot: a column for each of its values."""
+        """Return the result of a query with a pivot: one column per value."""
         sums = [tree for tree in select if _is_aggregate(tree)]
         keys = [tree for tree in select if not _is_aggregate(tree)]
         if query.order or not sums:
@@ -202,7 +202,7 @@ class _Table:
         return groups
 
     def _group_value(self, tree: Tree, group: Sequence[Row]) -> Any:
-        """Return the value of a column for a group of rows."""
+        """Return a column's value for a group of rows."""
         if tree[0] == "call" and tree[1] in AGGREGATES and len(tree[2]) == 1:
             values = [self.value(tree[2][0], row) for row in group]
             return _aggregate(tree[1], [value for value in values if value is not None])
@@ -213,7 +213,7 @@ class _Table:
         return _arithmetic(tree[0], *(self._group_value(part, group) for part in tree[1:]))
 
     def value(self, tree: Tree, row: Row) -> Any:
-        """Return the value of an expression for a row."""
+        """Return an expression's value for a row."""
         kind = tree[0]
         match kind:
             case "column":
@@ -247,7 +247,7 @@ def _is_aggregate(tree: Tree) -> bool:
 
 
 def _order(first: Any, second: Any) -> int:
-    """Compare values, of which an empty one comes first."""
+    """Compare values; empty ones come first."""
     if first is None or second is None:
         return (first is not None) - (second is not None)
     if isinstance(first, str) and isinstance(second, str):
@@ -317,10 +317,11 @@ def _call(name: str, arguments: Sequence[Any]) -> Any:
     return _FUNCTIONS[name](*map(check, arguments))
 
 
+# Scalar functions of queries.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upper": lambda a: text_of(a).upper(),
     "lower": lambda a: text_of(a).lower(),
-    "year": lambda a: float(to_moment(a).year),
+    "year": lambda a: float(to_moment(a).year),  # 0 is January, as in the service
     "month": lambda a: float(to_moment(a).month - 1),  # 0 is January, as in the service
     "day": lambda a: float(to_moment(a).day),
     "quarter": lambda a: float((to_moment(a).month + 2) // 3),
@@ -331,4 +332,3 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "todate": lambda a: SerialDate(math.floor(float(a))),
     "datediff": lambda a, b: float((to_moment(a).date() - to_moment(b).date()).days),
 }
-"""Functions of single values in a query."""

@@ -1,4 +1,4 @@
-"""The language of the function QUERY, parsed: `select B, sum(C) where A > 1 group by B`."""
+"""Parser of the QUERY language: `select B, sum(C) where A > 1 group by B`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from agentgym.office.spreadsheet.cell_values import (
 )
 
 Tree: TypeAlias = tuple[Any, ...]
-"""A parsed part: `("column", name)`, `("value", value)`, `("call", name, arguments)`, or the name of
-an operator and its operands.
+"""A parsed part: `("column", name)`, `("value", value)`, `("call", name, arguments)`, or an
+operator name and its operands.
 """
 
 PartT = TypeVar("PartT")
 
 AGGREGATES = frozenset({"avg", "count", "max", "min", "sum"})
+# Maximum characters of a query.
 _MAX_CHARS = 4_000
-"""Characters of a query."""
+# Maximum bracket levels, because parsing and evaluation recurse.
 _MAX_DEPTH = 30
-"""Levels of brackets, whose parsing and computing recurse."""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^']*'|"[^"]*")|(?P<column>`[^`]*`)|(?P<number>\d+\.?\d*|\.\d+)|(?P<word>\w+)|(?P<sign><=|>=|<>|!=|[-+*/(),=<>]))""",
 )
@@ -41,12 +41,12 @@ class Query:
 
     Attributes:
         select: The columns of the result; None for all.
-        where: The condition of the rows, if any.
-        group: The columns of which equal rows make a group.
+        where: The row condition, if any.
+        group: The columns whose equal rows form a group.
         pivot: The columns whose values become columns.
-        order: Columns and whether they rise.
-        limit: The most rows, if given.
-        offset: Rows that are left out at the beginning.
+        order: Columns and whether they are ascending.
+        limit: The maximum number of rows, if given.
+        offset: The number of rows to skip at the start.
         labels: Headers by column.
     """
 
@@ -60,7 +60,7 @@ class Query:
     labels: dict[Tree, str] = field(default_factory=dict)
 
     def part(self, rows: list[PartT]) -> list[PartT]:
-        """Return the rows that limit and offset leave."""
+        """Apply limit and offset."""
         return rows[self.offset :][: self.limit]
 
 
@@ -68,7 +68,7 @@ def parse_query(text: str) -> Query:
     """Parse a query.
 
     Raises:
-        FormulaError: It is none.
+        FormulaError: It is invalid.
     """
     if len(text) > _MAX_CHARS:
         raise FormulaError(VALUE)
@@ -111,7 +111,7 @@ class _Parser:
         return query
 
     def _take(self, *words: str) -> bool:
-        """Take words or signs if they come next."""
+        """Consume words or signs if they come next."""
         ahead = [token[1].lower() for token in self._left[: -len(words) - 1 : -1]]
         if ahead != list(words) or any(
             token[0] in ("text", "column") for token in self._left[-len(words) :]
@@ -127,7 +127,7 @@ class _Parser:
         return items
 
     def _sorted(self) -> tuple[Tree, bool]:
-        """Parse a column, and whether it rises, as it does without a word."""
+        """Parse a column and its order, ascending by default."""
         return self._sum(), self._take("asc") or not self._take("desc")
 
     def _count(self) -> int:
@@ -143,7 +143,7 @@ class _Parser:
         return text[1:-1]
 
     def _chain(self, part: Callable[[], Tree], *operators: str) -> Tree:
-        """Parse parts between operators, from left to right."""
+        """Parse operands between operators, from left to right."""
         node = part()
         while operator := next(filter(self._take, operators), None):
             node = (operator, node, part())
@@ -168,7 +168,7 @@ class _Parser:
         return node
 
     def _is_condition(self) -> bool:
-        """Return whether a bracket comes next that holds a condition, and not a number."""
+        """Return whether the next bracket contains a condition rather than a number."""
         depth = 0
         for kind, text in reversed(self._left):
             depth += (text == "(") - (text == ")") if kind == "sign" else 0

@@ -1,5 +1,5 @@
-"""The records of Google Sheets: spreadsheets, their sheets, the filled cells of each row, and with
-whom they are shared.
+"""Google Sheets records: spreadsheets, their sheets, the non-empty cells of each row, and
+permissions.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from agentgym.text.tools import ToolError, echo
 CellT = TypeVar("CellT")
 
 MAX_CELLS = 10_000_000
-"""Cells of the sheets of one spreadsheet, filled or not, as in the real service."""
+"""Maximum cells of one spreadsheet's sheets, empty or not, as in the real service."""
 MAX_COLUMNS = 18_278
-"""Columns of a sheet: the last one is ZZZ, as in the real service."""
+"""Maximum columns of a sheet, up to ZZZ as in the real service."""
 MAX_READ = 200_000
-"""Cells that one call gives: a few megabytes of JSON."""
+"""Maximum cells that one call returns, a few megabytes of JSON."""
 MAX_SHEETS = 200
-"""Sheets of one spreadsheet, as in the real service."""
+"""Maximum sheets of one spreadsheet, as in the real service."""
 GRID = (1000, 26)
 """Rows and columns of a new sheet, as in the real service."""
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
 
 SCHEMA = """
 CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
@@ -61,10 +61,10 @@ CREATE TABLE permissions (
 
 
 class Cell(NamedTuple):
-    """A filled cell.
+    """A non-empty cell.
 
     Attributes:
-        content: The cell as it is kept; None where the array of a formula has expanded into it.
+        content: The stored cell; None if a formula's array has expanded into it.
         result: The result of its formula, or of the one that has expanded into it.
     """
 
@@ -73,43 +73,43 @@ class Cell(NamedTuple):
 
     @property
     def is_formula(self) -> bool:
-        """Return whether a formula was entered."""
+        """Whether a formula was entered."""
         return isinstance(self.content, dict) and "f" in self.content
 
     @property
     def entered(self) -> Any:
-        """Return the formula or bare value that was entered, None where nothing was."""
+        """The entered formula or bare value, None if nothing was entered."""
         return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
-        """Return what was typed, an empty text where nothing was."""
+        """The typed text, empty if nothing was typed."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
         return "" if self.content is None else self.content
 
     @property
     def value(self) -> Any:
-        """Return the bare value; a date is the number of its day."""
+        """The bare value; a date is its number of days."""
         if self.content is None or self.is_formula:
             return validate(self.result)
         return raw(self.content)
 
     @property
     def shown(self) -> Any:
-        """Return the value as the account gives it: typed texts as they are, dates as texts."""
+        """The value in the service's results: typed texts unchanged, dates as texts."""
         if self.content is None or self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
 
     @property
     def text(self) -> str:
-        """Return the value as a text."""
+        """The value as text."""
         return text_of(self.shown)
 
     @property
     def exact(self) -> Any:
-        """Return the value with numbers in texts as numbers, and dates as they were typed."""
+        """The value with numbers in texts as numbers, and dates as typed."""
         if isinstance(self.content, dict) and "f" not in self.content:
             return self.content["s" if self.content.get("k") else "v"]
         return self.shown
@@ -130,10 +130,10 @@ def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
 
 
 class Spreadsheets:
-    """The spreadsheets of an account. A row is kept as the JSON of its filled cells by column.
+    """The spreadsheets of an account. A row is stored as the JSON of its non-empty cells by column.
 
     Args:
-        server: The server that this is a part of.
+        server: The server.
     """
 
     def __init__(self, server: Server) -> None:
@@ -144,7 +144,7 @@ class Spreadsheets:
         return {**vars(self), "_computed": (None, 0, {})}
 
     def add(self, title: str) -> str:
-        """Make a spreadsheet without sheets; return its id."""
+        """Create a spreadsheet without sheets and return its id."""
         if not title.strip() or len(title) > 255:
             raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
         context = self._server.context
@@ -181,14 +181,14 @@ class Spreadsheets:
         )
 
     def check_title(self, spreadsheet: str, title: str) -> None:
-        """Refuse a title that no other sheet of a spreadsheet can have."""
+        """Raise if a title is invalid or taken in a spreadsheet."""
         if not title.strip() or len(title) > 100:
             raise ToolError("invalid argument: a sheet needs a title of 1 to 100 characters")
         if self._sheet_or_none(spreadsheet, title) is not None:
             raise ToolError(f"conflict: the spreadsheet has a sheet {echo(title)} already")
 
     def add_sheet(self, spreadsheet: str, title: str, rows: int, columns: int) -> Row:
-        """Make an empty sheet."""
+        """Create an empty sheet."""
         self.check_title(spreadsheet, title)
         self._check_size(spreadsheet, rows * columns)
         store = self._server.store
@@ -210,13 +210,13 @@ class Spreadsheets:
             raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_CELLS} cells")
 
     def touch(self, spreadsheet: str) -> None:
-        """Note that a spreadsheet was changed now."""
+        """Set a spreadsheet's modification time to now."""
         self._server.store.update(
             "spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick())
         )
 
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
-        """Return the filled cells of some rows, by row and column."""
+        """Return the non-empty cells of some rows, by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         rows = self._server.store.tuples(sql, sheet["id"], first, last)
         lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
@@ -226,7 +226,7 @@ class Spreadsheets:
         }
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
-        """Replace rows; one without cells is removed."""
+        """Replace rows; a row without cells is deleted."""
         store, sheet_id = self._server.store, sheet["id"]
         if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
             for row in lines:
@@ -241,10 +241,10 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return the area of a sheet that a reference names; all of the sheet without one.
+        """Return the area of a reference; the whole sheet without one.
 
         Raises:
-            ToolError: It is no reference, or to cells outside of the sheet.
+            ToolError: It is invalid, or outside the sheet.
         """
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
@@ -262,11 +262,11 @@ class Spreadsheets:
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
-        """Return a reference as the service writes it, with the title of the sheet."""
+        """Return a reference in the service's form, with the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[Cell | None]]:
-        """Return the rows of an area without empty ones at the end, each up to its last filled
+        """Return the rows of an area without empty ones at the end, each up to its last non-empty
         cell.
         """
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
@@ -290,31 +290,29 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[Cell | None]]:
-        """Return the rows of the area that a reference names, all of the sheet without one; empty
-        ones at the end are left out, and each ends with its last filled cell.
+        """Return the rows of a reference's area, or of the whole sheet, without empty rows at the
+        end; each ends with its last non-empty cell.
 
         Raises:
-            ToolError: The area has too many cells, or is not one of the sheet.
+            ToolError: The area has too many cells, or is outside the sheet.
         """
         return _within_limit(self._cells(sheet, self.area(sheet, text)))
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return the values of an area: what was typed, numbers and truth values as such, and the
-        results of formulas; see `cells`.
+        """Return the values of an area: typed numbers and booleans as such, and formula results;
+        see `cells`.
         """
         if self._results(sheet["spreadsheet"]):
             return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
         return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
 
     def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
-        """Return the values of an area of a sheet without formulas, as they are shown; see
-        `cells`.
-        """
+        """Return the displayed values of an area in a sheet without formulas; see `cells`."""
         filled: dict[int, list[Any]] = {}
         right = area.right or 0
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
             if area.left == 1 and len(cells) <= right and next(reversed(cells)) == len(cells):
-                values = list(cells.values())  # a row without gaps; they are in order
+                values = list(cells.values())  # an ordered row without gaps
             else:
                 last = max([k for k in cells if area.left <= k <= right], default=0)
                 values = [cells.get(k, "") for k in range(area.left, last + 1)]
@@ -323,20 +321,20 @@ class Spreadsheets:
         return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return what was entered into an area; see `cells`."""
+        """Return the entered content of an area; see `cells`."""
         rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return the values of a sheet, however large it is: numbers in texts as numbers, dates as
-        they were typed, None for an empty cell.
+        """Return the values of a sheet of any size: numbers in texts as numbers, dates as typed,
+        None for empty cells.
         """
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
     def _results(self, spreadsheet: str) -> Results:
-        """Return the results of all formulas of a spreadsheet, by the title of the sheet in small
-        letters; computed once after each change of the account.
+        """Return the results of all formulas of a spreadsheet by lower-case sheet title, computed
+        once after each change of the account.
         """
         store = self._server.store
         if self._computed[:2] != (store, store.changes):
@@ -364,8 +362,8 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values into an area, of which one cell stands for all to its right and below;
-        return how many.
+        """Enter values into an area and return their number; a single cell stands for everything to
+        its right and below.
 
         Raises:
             ToolError: They do not fit into it, or one does not fit into a cell.
@@ -400,11 +398,11 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Insert empty rows or columns behind the first `start`, at the end by default; all
-        references follow.
+        """Insert empty rows or columns after the first `start`, by default at the end; all
+        references are updated.
 
         Raises:
-            ToolError: The sheet is not there, or it would become too large.
+            ToolError: The sheet does not exist, or would become too large.
         """
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
@@ -428,11 +426,11 @@ class Spreadsheets:
         self.touch(spreadsheet)
 
     def rewrite_references(self, spreadsheet: str, change: Any) -> None:
-        """Change all references of formulas.
+        """Change all formula references.
 
         Args:
             spreadsheet: The id of the spreadsheet.
-            change: Gets the title of the formula's sheet, that of the reference, and its rest.
+            change: Receives the title of the formula's sheet, the reference's title, and its rest.
         """
         for sheet in self.sheets(spreadsheet):
             changed: dict[int, dict[int, Any]] = {}
@@ -446,7 +444,7 @@ class Spreadsheets:
 
 
 def properties_of(sheet: Row) -> dict[str, Any]:
-    """Describe a sheet as the service does."""
+    """Describe a sheet like the service."""
     return {
         "sheetId": sheet["number"],
         "title": sheet["title"],
@@ -460,7 +458,7 @@ def properties_of(sheet: Row) -> dict[str, Any]:
 def _spread(
     lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
 ) -> dict[int, dict[int, Any]]:
-    """Return rows after `count` rows or columns were inserted behind the first `start`."""
+    """Return rows after `count` rows or columns were inserted after the first `start`."""
     if axis == "row":
         return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
     return {

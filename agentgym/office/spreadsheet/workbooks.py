@@ -1,6 +1,4 @@
-"""Workbooks in the format of Excel: written with the same bytes each time, read after a look at
-what they claim to hold.
-"""
+"""Excel workbooks: written reproducibly, and checked for their declared contents before reading."""
 
 from __future__ import annotations
 
@@ -24,25 +22,27 @@ from agentgym.office.spreadsheet.cells import column_name, column_number
 from agentgym.text.tools import ToolError
 
 MAX_BYTES = 64 * 2**20
-"""Bytes of all parts of a workbook, unpacked: an archive may claim far more than it is long."""
+"""Maximum unpacked bytes of all parts of a workbook, because an archive may expand far beyond its
+size.
+"""
 MAX_PARTS = 2_000
-"""Files in a workbook; a sheet with charts has a few."""
+"""Maximum files in a workbook; a sheet with charts has a few."""
 MAX_CELLS = 100_000
-"""Cells of a workbook: opening one takes about 20 µs a cell."""
+"""Maximum cells of a workbook; opening one takes about 20 µs per cell."""
 MAX_ROWS = 100_000
-"""Rows of a sheet: no more than there may be cells."""
+"""Maximum rows of a sheet, equal to the maximum number of cells."""
 MAX_COLUMNS = 16_384
-"""Columns of a sheet, as in Excel."""
+"""Maximum columns of a sheet, as in Excel."""
 MAX_SPREAD = 1_000_000
-"""Cells from the first column to the last filled one of each row, in all."""
+"""Maximum total cells from the first column to the last non-empty one of each row."""
 MAX_OTHERS = 30_000
-"""XML elements of other kinds, such as styles and rules."""
+"""Maximum XML elements of other kinds, such as styles and rules."""
 MAX_SHARED = 2_000_000
-"""Characters of the longest formula times the cells that share one: each of them is worked out
-when a workbook is opened.
+"""Maximum length of the longest formula times the cells that share one; opening a workbook expands
+each of them.
 """
 MAX_TEXT = 32_767
-"""Characters of a cell, as in Excel; the library cuts longer texts."""
+"""Maximum characters of a cell, as in Excel; the library cuts longer texts."""
 
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
@@ -50,25 +50,23 @@ UNREADABLE = (
 )  # fmt: skip
 """Errors of Python's own libraries for a broken workbook."""
 
+# XML elements of cell values, of which a cell has few.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-"""XML elements for the values of cells, of which a cell has few."""
+# Other XML elements of cells; all remaining ones are counted together.
 _CELLS = frozenset(("row", "c", "f"))
-"""XML elements that make up cells besides; all others are counted together."""
+# XML elements whose range the library expands cell by cell.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
-"""XML elements whose range the library spells out cell by cell."""
+# Bytes that may precede the first XML character: byte order marks and white space.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
-"""Bytes that may stand before the first sign of XML: marks of its encoding and white space."""
 _EMPTY = re.compile(rb"<sheetData\s*/>|<sheetData></sheetData>")
+# The library writes numbers as floats, which represent all integers up to this one.
 _MAX_WHOLE = 2**53
-"""The library writes numbers as floats, which have all integers up to this one."""
+# The time of every entry, the earliest in an archive, so that the bytes are reproducible.
 _STAMP = (1980, 1, 1, 0, 0, 0)
-"""The time of every entry: the earliest that an archive can have, so that the bytes are the same
-each time.
-"""
 
 
 def library() -> Any:
-    """Return the library that reads and writes workbooks; loaded on first use, since it takes long.
+    """Return the workbook library, imported on first use because it is slow.
 
     Raises:
         ImportError: It is not installed.
@@ -79,8 +77,8 @@ def library() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the errors of the libraries for a broken workbook, or for a value that does not fit
-    into one.
+    """Return the libraries' errors for a broken workbook, or for a value that does not fit into
+    one.
     """
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(
@@ -91,12 +89,12 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth
-    values, dates, times, None.
+    """Return a workbook with rows of Python values: texts (formulas if they start with `=`),
+    numbers, booleans, dates, times, None.
 
     Args:
-        sheets: Rows by title of the sheet; the first sheet is the active one.
-        created: The time at which the workbook says that it was made.
+        sheets: Rows by sheet title; the first sheet is the active one.
+        created: The creation time in the workbook.
     """
     tables = {title: list(rows) for title, rows in sheets.items()}
     if all(map(_is_plain_sheet, tables.values())):
@@ -114,15 +112,15 @@ def _write(tables: Mapping[str, Sequence[Sequence[Any]]], created: datetime) -> 
     return save_workbook(book, created, created=created)
 
 
-@functools.lru_cache(maxsize=32)  # a task writes workbooks of a few kinds
+@functools.lru_cache(maxsize=32)  # a task writes few kinds of workbooks
 def _empty_workbook(titles: Sequence[str], created: datetime) -> bytes:
-    """Return a workbook of empty sheets, as `write_workbook` does."""
+    """Return a workbook of empty sheets, as from `write_workbook`."""
     return _write(dict.fromkeys(titles, ()), created)
 
 
 def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
-    """Return a workbook of empty sheets with plain rows in them, sheet by sheet: in the bytes of the
-    library, and a sixth of its time.
+    """Return a workbook of empty sheets filled with plain rows, with the library's bytes in a sixth
+    of its time.
     """
     sheets = {f"xl/worksheets/sheet{k}.xml": rows for k, rows in enumerate(tables, 1)}
     out = io.BytesIO()
@@ -134,8 +132,8 @@ def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
 
 
 def _is_plain_sheet(rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether all cells of a sheet are empty, numbers, or texts that stand for themselves:
-    no formulas, error values, line ends or blanks around.
+    """Return whether all cells of a sheet are empty, numbers, or literal texts: no formulas, error
+    values, line ends or surrounding spaces.
     """
     return all(value is None or _is_plain(value) for row in rows for value in row)
 
@@ -154,7 +152,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _fill_sheet(sheet: bytes, rows: Sequence[Sequence[Any]]) -> bytes:
-    """Return the XML of an empty sheet with plain cells in it."""
+    """Return the XML of an empty sheet filled with plain cells."""
     names = [column_name(k) for k in range(1, 1 + max(map(len, rows), default=0))]
     lines = [
         f'<row r="{number}">{"".join(_cells(names, number, row))}</row>'
@@ -175,21 +173,20 @@ def _cells(names: Sequence[str], number: int, row: Sequence[Any]) -> list[str]:
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """Return the values of all sheets of a workbook by title: rows down to the last filled one,
-    each up to its last filled cell.
+    """Return the values of all sheets of a workbook by title: rows down to the last non-empty one,
+    each up to its last non-empty cell.
 
-    Numbers are int where they are whole; dates are `datetime`. A formula is the value that was
-    stored with it, or else None.
+    Whole numbers are int, dates are `datetime`. A formula is its stored value, or None.
 
     Raises:
-        ToolError: It is no workbook, or too large.
+        ToolError: It is not a workbook, or too large.
     """
     check_workbook(data)
     sheets = {}
     try:
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
+            sheet.reset_dimensions()  # a sheet's declared size is not trusted
             rows = sheet.iter_rows(values_only=True)
             sheets[sheet.title] = trim(
                 [trim([_whole(value) for value in row], None) for row in rows], []
@@ -202,10 +199,10 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """Return a workbook to be changed, with its formulas.
+    """Return a workbook for editing, with its formulas.
 
     Raises:
-        ToolError: It is no workbook, or too large.
+        ToolError: It is not a workbook, or too large.
     """
     check_workbook(data)
     try:
@@ -218,11 +215,11 @@ def open_workbook(data: bytes) -> Any:
 
 @functools.lru_cache(maxsize=4)  # a result is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
-    """Return the names of what `read_workbook` does not tell from a plain table: hidden sheets, rows
-    and columns, and cells with formulas.
+    """Return the names of contents that `read_workbook` cannot distinguish from a plain table:
+    hidden sheets, rows and columns, and cells with formulas.
 
     Raises:
-        ToolError: It is no workbook, or too large.
+        ToolError: It is not a workbook, or too large.
     """
     names = []
     for sheet in open_workbook(data).worksheets:
@@ -235,7 +232,7 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
 
 
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
-    """Return the bytes of a workbook, which depend on nothing but its content and the times."""
+    """Return the bytes of a workbook, which depend only on its content and the times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
@@ -245,7 +242,7 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 
 
 class _Archive(zipfile.ZipFile):
-    """An archive whose entries do not tell when they were made."""
+    """An archive whose entries carry no creation times."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -257,13 +254,13 @@ class _Archive(zipfile.ZipFile):
         self.writestr(arcname, Path(filename).read_bytes())
 
 
-@functools.lru_cache(maxsize=4)  # what is written is opened again by the next call
+@functools.lru_cache(maxsize=4)  # the next call opens what this one writes
 def check_workbook(data: bytes) -> None:
-    """Look through a workbook without opening it as one: sizes as declared and as unpacked, number
-    and places of its cells.
+    """Inspect a workbook without loading it: declared and unpacked sizes, number and positions of
+    its cells.
 
     Raises:
-        ToolError: It is no archive of XML, it is too large, or its XML declares entities.
+        ToolError: It is not an archive of XML, it is too large, or its XML declares entities.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -283,7 +280,7 @@ def check_workbook(data: bytes) -> None:
 
 
 class _Look:
-    """Counts what is in the parts of a workbook."""
+    """Counts the contents of a workbook's parts."""
 
     def __init__(self) -> None:
         self._bytes = self._cells = self._spread = self._others = self._opened = 0
@@ -292,7 +289,7 @@ class _Look:
     def through(self, stream: Any) -> None:
         """Count one part, chunk by chunk.
 
-        It is XML if it begins as such: what it is called is no matter.
+        Content that starts like XML is XML, whatever the name.
         """
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
@@ -363,7 +360,7 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    """Count the cells that a reference such as `A1:C4` spans."""
+    """Count the cells of a reference such as `A1:C4`."""
     ends = [part.replace("$", "") for part in reference.split(":")]
     spots = [
         (

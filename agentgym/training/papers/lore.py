@@ -107,7 +107,7 @@ class LoreResult:
         failed_rounds: Replies whose calls all failed.
         labels: The number of calls with each label; empty unless the stack contains
             `StepOptimality`.
-        optimal_turns: The number of optimal turns; None unless the stack contains `StepOptimality`.
+        optimal_turns: The number of optimal turns; 0 unless the stack contains `StepOptimality`.
         report: The report of the world.
     """
 

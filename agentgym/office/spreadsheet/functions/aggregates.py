@@ -1,4 +1,4 @@
-"""Functions of ranges that give one value: sums, counts, statistics, and those with criteria."""
+"""Range functions with a single value: sums, counts, statistics, and those with criteria."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 def condition(criterion: Any) -> Callable[[Any], bool]:
-    """Return the test that a criterion such as `">5"`, `"a*"` or `7` makes."""
+    """Return the predicate of a criterion such as `">5"`, `"a*"` or `7`."""
     criterion = check(scalar(criterion))
     if not isinstance(criterion, str):
         return lambda value: value is not None and not isinstance(value, str) and value == criterion
@@ -55,7 +55,7 @@ def condition(criterion: Any) -> Callable[[Any], bool]:
 
 
 def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
-    """Return the test whether a value is a text with `*` and `?` for any letters, or is not."""
+    """Return a predicate that matches, or does not match, a text with the wildcards `*` and `?`."""
     pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
     return lambda value: (
         fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
@@ -64,8 +64,8 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
-    turn.
+    """Return the positions, row by row, at which all criteria hold; `pairs` alternates ranges and
+    criteria.
     """
     if (
         len(pairs) % 2
@@ -81,7 +81,7 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
     if any(
         not test(None) for _, test in tests
-    ):  # only what is filled can be chosen, and far less is filled than open
+    ):  # only non-empty cells can match, which are far fewer than open ranges contain
         places = sorted({spot for grid, _ in tests for spot in grid.cells})
     elif first.height * first.width > MAX_TEXT:
         raise FormulaError(VALUE)
@@ -123,7 +123,7 @@ def _rank(value: Any, grid: Grid, rising: Any = False) -> float:
 
 
 def _percentile(data: Any, share: Any) -> float:
-    """Return the value below which a share of the data lies, by a line between neighbours."""
+    """Return a percentile with linear interpolation."""
     values, part = sorted(numbers([data])), to_number(share)
     if not values or not 0 <= part <= 1:
         raise FormulaError(NUMBER)
@@ -234,4 +234,4 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "ROWS": lambda a: float(a.height),
     "COLUMNS": lambda a: float(a.width),
 }
-"""Functions whose arguments are ranges as a whole, by name."""
+"""Functions of whole ranges, by name."""

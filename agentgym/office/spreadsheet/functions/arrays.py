@@ -1,4 +1,4 @@
-"""Functions that give arrays."""
+"""Functions that return arrays."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from agentgym.office.spreadsheet.cell_values import (
     to_truth,
 )
 
+# Maximum cells of SEQUENCE.
 _MAX_MADE = 100_000
-"""Cells that SEQUENCE makes."""
 
 
 def _some_rows(rows: Sequence[Sequence[Any]]) -> Grid:
@@ -57,13 +57,13 @@ def _filter(source: Any, *conditions: Any) -> Grid:
 
 
 def transpose(source: Any) -> Grid:
-    """Return a grid with rows and columns exchanged."""
+    """Transpose a grid."""
     grid = grid_of(source)
     return Grid(grid.width, grid.height, {(c, r): value for (r, c), value in grid.cells.items()})
 
 
 def compare(first: Any, second: Any) -> int:
-    """Compare values as SORT orders them: numbers, texts, truth values."""
+    """Compare values in the order of SORT: numbers, texts, booleans."""
     if isinstance(first, CellError) or isinstance(second, CellError):
         return isinstance(first, CellError) - isinstance(second, CellError)
     one, other = ordering(first, second), ordering(second, first)
@@ -71,9 +71,7 @@ def compare(first: Any, second: Any) -> int:
 
 
 def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]]) -> list[list[Any]]:
-    """Return rows in the order of keys, each with a value a row and whether it rises; empty values
-    come last.
-    """
+    """Sort rows by keys, each with a value per row and its direction; empty values come last."""
     order = list(range(len(rows)))
     for values, rising in reversed(keys):
         filled = [k for k in order if values[k] is not None]
@@ -83,7 +81,7 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
 
 
 def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bool]]:
-    """Return the keys of pairs of a column, by number or as a range, and whether it rises."""
+    """Return the keys from pairs of a column (number or range) and its direction."""
     keys = []
     for at in range(0, len(arguments), 2):
         column = arguments[at]
@@ -104,8 +102,8 @@ def _sort(source: Any, *arguments: Any) -> Grid:
 
 
 def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
-    """Return the first rows of a sorted range (SORTN); how ties count is not a choice: mode 0, or
-    mode 2, which leaves out rows that are like one before.
+    """Return the first rows of a sorted range (SORTN) with tie mode 0, or mode 2, which drops
+    duplicates.
     """
     grid, mode = grid_of(source), to_int(ties)
     if mode not in (0, 2) or to_int(count) < 1:
@@ -157,8 +155,8 @@ def _column(*sources: Any) -> Grid:
 
 
 def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
-    """Return the values of a range one after the other; `ignore` 1 leaves out empty ones, 2 errors,
-    3 both.
+    """Return the values of a range one after the other; `ignore` 1 drops empty ones, 2 errors, 3
+    both.
     """
     grid, mode = transpose(source) if to_truth(by_column) else grid_of(source), to_int(ignore)
     values = [
@@ -174,7 +172,7 @@ def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
 
 
 def _stack(sources: Sequence[Any]) -> Grid:
-    """Return ranges below each other; what is missing at the right is `#N/A`."""
+    """Stack ranges vertically, padding with `#N/A` on the right."""
     grids = [grid_of(source) for source in sources]
     width = max(grid.width for grid in grids)
     return Grid.of(

@@ -1,4 +1,4 @@
-"""Functions of dates and times."""
+"""Date and time functions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentgym.office.spreadsheet.cell_values import (
     to_text,
 )
 
+# Working days counted one by one, more than two centuries.
 _MAX_DAYS = 100_000
-"""Working days that are counted one by one: more than two centuries."""
 
 
 def _date(year: Any, month: Any, day: Any) -> SerialDate:
@@ -35,7 +35,7 @@ def _time(hours: Any, minutes: Any, seconds: Any) -> float:
 
 
 def _month_later(start: Any, months: Any, *, end: bool) -> SerialDate:
-    """Return the same day of a later month, or its last one."""
+    """Return the same day in a later month, or that month's last day."""
     day = to_moment(start)
     year, month = divmod(day.year * 12 + day.month - 1 + to_int(months), 12)
     last = calendar.monthrange(year, month + 1)[1]
@@ -43,7 +43,7 @@ def _month_later(start: Any, months: Any, *, end: bool) -> SerialDate:
 
 
 def _weekday(day: Any, kind: Any = 1.0) -> float:
-    """Return the day of the week: 1 is Sunday, of kind 2 Monday; of kind 3 Monday is 0."""
+    """Return the day of the week: 1 is Sunday, or Monday for kind 2; for kind 3, Monday is 0."""
     monday = to_moment(day).weekday()
     values = {1: (monday + 1) % 7 + 1, 2: monday + 1, 3: monday}
     if to_int(kind) not in values:
@@ -52,7 +52,7 @@ def _weekday(day: Any, kind: Any = 1.0) -> float:
 
 
 def _week(day: Any, kind: Any = 1.0) -> float:
-    """Return the number of the week, whose first day is Sunday, of kind 2 Monday."""
+    """Return the week number; weeks start on Sunday, or on Monday for kind 2."""
     moment = to_moment(day)
     if to_int(kind) == 21:
         return float(moment.isocalendar().week)
@@ -116,7 +116,7 @@ def _date_value(text: Any) -> float:
 
 
 def _to_seconds(value: Any) -> int:
-    """Return the seconds since midnight, to the nearest one."""
+    """Return the seconds since midnight, rounded."""
     return round(to_number(value) % 1 * 86400) % 86400
 
 

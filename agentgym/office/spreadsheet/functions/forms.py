@@ -1,6 +1,4 @@
-"""Functions that compute their arguments only where they are needed, take an error for a value, or
-define names.
-"""
+"""Functions that evaluate arguments lazily, take errors as values, or define names."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ def _choose(truth: Any, yes: Any, no: Any = False) -> Any:
 def _ifs(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     if len(parts) % 2:
         return VALUE
-    if scope.array:  # from the last pair to the first, so that an earlier one wins
+    if scope.array:  # from the last pair to the first, so that earlier pairs win
         value: Any = NOT_AVAILABLE
         for test, result in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
             operands = [evaluator.compute(test, scope), evaluator.compute(result, scope), value]
@@ -100,7 +98,7 @@ def _choose_part(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
 def _if_error(
     evaluator: Evaluator, parts: Parts, scope: Scope, error: CellError | None = None
 ) -> Any:
-    """Return a value, or another one in place of an error; of any error by default."""
+    """Return a value, or a replacement for an error; by default for any error."""
     value, *other = parts
     if len(other) > 1:
         return VALUE
@@ -119,7 +117,7 @@ def _if_error(
 
 
 def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
-    """Return the value of a part, or the error that ends its computation."""
+    """Return a part's value, or the error that ends its evaluation."""
     try:
         value = evaluator.compute(part, scope)
     except FormulaError as stop:
@@ -156,7 +154,7 @@ def _lambda(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
 
 
 def _operands(evaluator: Evaluator, parts: Parts, scope: Scope) -> tuple[list[Grid], Any]:
-    """Return the arrays of a call, and the function that is its last argument."""
+    """Return a call's arrays, and the function in its last argument."""
     *sources, function = [evaluator.compute(part, scope) for part in parts]
     return [grid_of(each) for each in sources], function
 
@@ -301,4 +299,4 @@ FORMS: dict[str, Callable[[Evaluator, Parts, Scope], Any]] = {
     "TODAY": partial(_clock, day=True),
     "NOW": partial(_clock, day=False),
 }
-"""Functions by name; each gets the evaluator, the trees of its arguments and where they stand."""
+"""Functions by name; each receives the evaluator, the trees of its arguments and their scope."""

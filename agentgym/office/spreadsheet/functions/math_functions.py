@@ -1,4 +1,4 @@
-"""Functions of numbers."""
+"""Numeric functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agentgym.office.spreadsheet.cell_values import (
     to_number,
 )
 
+# The factorial of a larger number exceeds a double.
 _MAX_FACTORIAL = 170
-"""The factorial of a larger number is no double."""
+# Doubles represent all integers up to this one.
 _MAX_WHOLE = 2**53
-"""Doubles have all whole numbers up to this one."""
 
 
 def _round(mode: str, value: Any, digits: Any = 0) -> float:
@@ -44,7 +44,7 @@ def _power(base: Any, exponent: Any) -> float:
 
 
 def _domain(function: Callable[..., float], *values: Any) -> float:
-    """Return the value of a function, for which numbers that it does not have are `#NUM!`."""
+    """Return the value of a function; arguments outside its domain give `#NUM!`."""
     arguments = [to_number(value) for value in values]
     try:
         return float(function(*arguments))
@@ -53,7 +53,7 @@ def _domain(function: Callable[..., float], *values: Any) -> float:
 
 
 def _whole(function: Callable[..., int], most: int, *values: Any) -> float:
-    """Return the value of a function of whole numbers from 0 on."""
+    """Return the value of a function of non-negative integers."""
     arguments = [to_int(value) for value in values]
     if not all(0 <= value <= most for value in arguments):
         raise FormulaError(NUMBER)

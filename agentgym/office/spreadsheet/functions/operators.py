@@ -1,4 +1,4 @@
-"""Operators of formulas, and functions around the values of their operands."""
+"""Formula operators, and helpers for their operands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agentgym.office.spreadsheet.cell_values import (
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose exceptions become errors of a cell."""
+    """Return a function whose exceptions become cell errors."""
 
     def call(*arguments: Any) -> Any:
         try:
@@ -38,28 +38,28 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         except (OverflowError, InvalidOperation, StatisticsError):
             return NUMBER
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            return VALUE  # a wrong number of arguments, a wrong value
+            return VALUE  # a wrong number of arguments, or a wrong value
 
     return call
 
 
 def plain(value: Any) -> Any:
-    """Return a value that a cell can hold, an error in place of any other."""
+    """Return a value that a cell can contain, or an error."""
     if isinstance(value, float) and not math.isfinite(value):
         return NUMBER
     return value if isinstance(value, (str, int, float)) else VALUE
 
 
 def size_of(value: Any) -> int:
-    """Return the steps that a value is worth besides those of its cells: long texts take time."""
+    """Return the extra steps of a value beyond its cells, because long texts take time."""
     if isinstance(value, Grid):
         return value.height * value.width // 4
     return len(value) // 100 if isinstance(value, str) else 0
 
 
 def at(value: Any, row: int, column: int) -> Any:
-    """Return the value of a grid at a place; one row or column stands for all, beyond others is
-    nothing.
+    """Return a grid's value at a position; a single row or column repeats, other positions outside
+    are empty.
     """
     if not isinstance(value, Grid):
         return value
@@ -70,7 +70,7 @@ def at(value: Any, row: int, column: int) -> Any:
 
 
 def operate(sign: str, *operands: Any) -> Any:
-    """Return what an operator makes of its operands, of which an error is the value."""
+    """Apply an operator to its operands; an error operand is the result."""
     for operand in operands:
         if isinstance(operand, CellError):
             return operand

@@ -1,4 +1,4 @@
-"""The functions that formulas may call, and how they take ranges."""
+"""The functions available to formulas, and how they treat ranges."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from agentgym.office.spreadsheet.functions.math_functions import MATH
 from agentgym.office.spreadsheet.functions.texts import TEXTS
 from agentgym.office.spreadsheet.query import query
 
+# Aliases of functions.
 _OTHER_NAMES = {
     "CEILING.MATH": "CEILING",
     "FLOOR.MATH": "FLOOR",
@@ -28,7 +29,6 @@ _OTHER_NAMES = {
     "VAR.P": "VARP",
     "VAR.S": "VAR",
 }
-"""Names of functions that have two."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **MATH,
@@ -63,15 +63,15 @@ SINGLES: Mapping[str, tuple[int, ...] | None] = {
     **_SINGLES,
     **{name: _SINGLES[other] for name, other in _OTHER_NAMES.items() if other in _SINGLES},
 }
-"""Positions of the arguments that are single values, all for None; a function that is not named here
-takes ranges at all positions.
+"""Positions of scalar arguments, None for all; a function without an entry takes ranges at all
+positions.
 """
 
 ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SORTN", "SUMPRODUCT", "ARRAY_CONSTRAIN", "FLATTEN"})
-"""Functions whose arguments are computed for each cell of ranges without ARRAYFORMULA."""
+"""Functions whose arguments are evaluated per cell without ARRAYFORMULA."""
 
 MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
-"""Functions whose work goes with the length of a text, which is not that of their value."""
+"""Functions whose work depends on a text's length rather than on their value."""
 
 ARRAY_RESULTS = frozenset(
     {
@@ -79,4 +79,4 @@ ARRAY_RESULTS = frozenset(
         "REDUCE", "SCAN", "SPLIT", "XLOOKUP",
     }
 )  # fmt: skip
-"""Functions whose value can be an array, which expands into the cells below and to the right."""
+"""Functions that can return an array, which expands down and to the right."""

@@ -1,6 +1,4 @@
-"""Functions of texts. Regular expressions are those of RE2, as in Google Sheets: they take time that
-is linear in the text.
-"""
+"""Text functions. Regular expressions use RE2, as in Google Sheets, with time linear in the text."""
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ from agentgym.office.spreadsheet.cell_values import (
     to_truth,
 )
 
+# Maximum characters of a regular expression.
 _MAX_EXPRESSION = 1_000
-"""Characters of a regular expression."""
+# Maximum instructions of a compiled regular expression; this times the text length bounds a match.
 _MAX_PROGRAM = 500
-"""Instructions of a compiled regular expression, which times the length of the text bounds a match."""
 
 
 def _find(part: Any, text: Any, start: Any = 1.0) -> float:
@@ -49,7 +47,7 @@ def _search(part: Any, text: Any, start: Any = 1.0) -> float:
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
-    """Return `length` characters from a place on, at the end without one."""
+    """Return `length` characters from a position, or from the end without one."""
     whole, size = to_text(text), to_int(length)
     first = max(0, len(whole) - size) if start is None else start
     return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
@@ -97,8 +95,8 @@ def _char(code: Any) -> str:
 
 
 def _split(text: Any, delimiter: Any, each: Any = True, skip: Any = True) -> Grid:
-    """Split a text at any letter of the delimiter (`each`), or at all of it; parts that are numbers
-    become such.
+    """Split a text at any character of the delimiter (`each`), or at the whole delimiter; numeric
+    parts become numbers.
     """
     whole, marks = to_text(text), to_text(delimiter)
     if not marks:
@@ -130,7 +128,7 @@ def expression(pattern: Any) -> Any:
     """Return a compiled regular expression.
 
     Raises:
-        FormulaError: It is none, or too long.
+        FormulaError: It is invalid or too long.
     """
     written = to_text(pattern)
     compiled = _compile(written) if len(written) <= _MAX_EXPRESSION else None
@@ -148,7 +146,7 @@ def _extract(text: Any, pattern: Any) -> Any:
 
 
 def _regex_replace(text: Any, pattern: Any, new: Any) -> str:
-    """Replace all matches; `$1` stands for a group."""
+    """Replace all matches; `$1` refers to a group."""
     compiled, whole, template = expression(pattern), to_text(text), to_text(new)
 
     def fill(match: Any) -> str:
@@ -174,12 +172,12 @@ _PIECE = re.compile(
 )
 _DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(,*)(?:[eE]([+-])(0+))?|\.([#0?]+)")
 _QUOTED = re.compile(r'"[^"]*"|\\.')
+# Maximum characters of a pattern.
 _MAX_PATTERN = 255
-"""Characters of a pattern."""
 
 
 def format_value(value: Any, pattern: Any) -> str:
-    """Write a value after a pattern; a text that is no number stays as it is."""
+    """Format a value with a pattern; a non-numeric text stays unchanged."""
     form = to_text(pattern)
     if len(form) > _MAX_PATTERN:
         raise FormulaError(VALUE)

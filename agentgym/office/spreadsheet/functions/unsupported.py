@@ -1,5 +1,5 @@
-"""Functions of Google Sheets that the office does not compute: entering one is refused, since its error
-would look like a mistake in the formula.
+"""Google Sheets functions that the office does not compute. Entering one is refused, because its
+error would look like a mistake in the formula.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from agentgym.office.spreadsheet.formulas import parse, parts_of
 from agentgym.text.tools import ToolError
 
+# The alternative to each unsupported function.
 _REMEDIES = {
     **dict.fromkeys(
         """
@@ -44,14 +45,13 @@ _REMEDIES = {
     "RANDARRAY": "enter the numbers themselves",
     "RANDBETWEEN": "enter the number itself",
 }
-"""What to do in place of each function of the service that is not computed."""
 
 
 def check_supported(formula: str) -> None:
-    """Refuse a formula with a function of Google Sheets that is not computed.
+    """Refuse a formula with an unsupported function.
 
     Raises:
-        ToolError: It has one.
+        ToolError: It contains one.
     """
     for part in parts_of(parse(formula)):
         if part[0] == "call" and part[1] in _REMEDIES:
