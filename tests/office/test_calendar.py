@@ -1,4 +1,4 @@
-"""The calendar server: what each tool does, with time zones, and its events as iCalendar."""
+"""The calendar server: each tool, time zones, and events as iCalendar."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_time_zones(given: dict[str, Any], kept: str, utc: str) -> None:
     server = Calendar()
     made = call(
         server, "create_event", summary="x", start=given, end=given
-    )  # what lasts no time is an event too
+    )  # an event may have no duration
     assert made["start"] == {"dateTime": kept} | (
         {"timeZone": given["timeZone"]} if "timeZone" in given else {}
     )

@@ -1,4 +1,4 @@
-"""What all servers of an office share: clock, identifiers, files, records, names of tools."""
+"""Shared parts of all office servers: clock, identifiers, files, records, tool names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE TABLE cats (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owners(id), 
 
 
 class Cats(Server):
-    """A server of the tests."""
+    """A test server."""
 
     name = "cats"
     schema = SCHEMA
@@ -112,7 +112,7 @@ def test_a_change_is_made_whole_or_not_at_all() -> None:
 def test_a_refused_change_leaves_the_same_bytes() -> None:
     store = Store(SCHEMA)
     before = pickle.dumps(store)
-    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # one is there already
+    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # one already exists
     with pytest.raises(sqlite3.IntegrityError):
         store.insert_all("owners", rows)
     assert pickle.dumps(store) == before
@@ -312,7 +312,7 @@ COMPOSED = (
 @pytest.mark.parametrize("name", COMPOSED)
 def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) -> None:
     server = server_class(name)
-    # The two that have an SQL engine share the frame that copies and undoes it.
+    # The two with an SQL engine share its copying and undoing.
     assert server.__mro__[1:] in (Server.__mro__, EngineServer.__mro__)
     assert EngineServer.__bases__ == (Server,)
     assert all(type(part).__bases__ == (object,) for part in server().parts)
@@ -326,14 +326,14 @@ def search_pdf() -> None:
 
 LIBRARIES: dict[str, Callable[[], object]] = {
     "icalendar": lambda: Calendar().ics(),
-    "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # no plain cell
+    "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # not a plain cell
     "reportlab": lambda: write_pdf([["line"]]),
     "regex": search_pdf,
 }
 
 
 class NotInstalled:
-    """A finder of modules that lacks one package."""
+    """A module finder that lacks one package."""
 
     def __init__(self, package: str) -> None:
         self.package = package

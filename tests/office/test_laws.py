@@ -1,6 +1,4 @@
-"""Laws that hold for every server of the office; a new server is under them before its author
-writes a test.
-"""
+"""Laws of every office server, including new ones before their author writes a test."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ HOSTILE: tuple[Any, ...] = (
 def draw(
     schema: Mapping[str, Any], rng: np.random.Generator, definitions: Mapping[str, Any]
 ) -> Any:
-    """A value of about the right type, often a hostile one."""
+    """Return a value of about the right type, often a hostile one."""
     if "$ref" in schema:
         return draw(definitions[schema["$ref"].rsplit("/", 1)[-1]], rng, definitions)
     if "anyOf" in schema:
@@ -66,7 +64,7 @@ def draw_call(server: Server, rng: np.random.Generator) -> tuple[str, dict[str, 
 
 
 def digest(server: Server) -> bytes:
-    """All that belongs to the episode, but for the time and how many identifiers were drawn."""
+    """Return the episode's state without the time and the number of drawn identifiers."""
     held = {name: getattr(server, name) for name in server.episode_state if name != "context"}
     files = [(path, server.context.files.read(path)) for path in server.context.files.walk()]
     return pickle.dumps((held, files))
@@ -77,7 +75,7 @@ def call(server: Server, tool: str, **arguments: Any) -> Any:
 
 
 def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
-    """The call is refused with a text, and nothing has changed."""
+    """Check that the call is refused with a text and changes nothing."""
     before, clock = digest(server), server.context.clock.now()
     with pytest.raises(ToolError, match=text):
         call(server, tool, **arguments)
@@ -85,7 +83,7 @@ def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
 
 
 def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:
-    """What a call gives, as the env would show it; an error is a result too."""
+    """Return a call's result in the env's form, including errors."""
     try:
         result = tools_of(server)[name](arguments)
     except ToolError as error:
@@ -97,13 +95,13 @@ def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:
     )
 
 
+# Servers that start processes.
 SLOW = ("terminal", "python_execute")
-"""Servers that start processes."""
 
 
 @pytest.fixture(autouse=True)
 def _sandboxed(request: pytest.FixtureRequest) -> None:
-    """Skip what a host without namespaces cannot run."""
+    """Skip tests that a host without namespaces cannot run."""
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     if params.get("name") in SLOW:
         needs_workbench()

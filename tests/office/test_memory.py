@@ -1,4 +1,4 @@
-"""The memory server: what each tool does to the graph and to the file that it is kept in."""
+"""The memory server: the effect of each tool on the graph and its file."""
 
 from __future__ import annotations
 

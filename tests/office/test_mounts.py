@@ -1,6 +1,4 @@
-"""Servers outside of office tasks: mounted on any world, many offices at once, nothing left
-behind.
-"""
+"""Servers outside office tasks: mounted on any world, many offices at once, no leaks."""
 
 from __future__ import annotations
 

@@ -193,8 +193,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         "S_H": "H needs S",
         "SH_": r"H \(history\) has no placebo",
         "SH0": r"H \(history\) has no wrong hints",
-        "P2": "the probability that a hint is right",
-        "P.5": "the probability that a hint is right",
+        "P2": "the probability of a right hint",
+        "P.5": "the probability of a right hint",
         "C": "communication is for teams",
     }.items():
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Worlds that break one law each, made of one that keeps all."""
+"""Worlds that each break one law, derived from one that satisfies all."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.world.guess_world import WholeGuessWorld
 
 
 class PaidForNothing(WholeGuessWorld):
-    """Pays who does nothing."""
+    """Rewards an agent that does nothing."""
 
     def score(self) -> float:
         return 1.0
 
 
 class Overpaid(WholeGuessWorld):
-    """Pays too much."""
+    """Rewards too much."""
 
     def score(self) -> float:
         return 2.0
 
 
 class Endless(WholeGuessWorld):
-    """Ends for nobody who does nothing."""
+    """Never ends if the agent does nothing."""
 
     def generate(self) -> None:
         super().generate()
@@ -36,7 +36,7 @@ class Endless(WholeGuessWorld):
 
 
 class GloballyRandom(WholeGuessWorld):
-    """Draws from the generator of all."""
+    """Draws from the global generator."""
 
     def generate(self) -> None:
         super().generate()
@@ -44,21 +44,21 @@ class GloballyRandom(WholeGuessWorld):
 
 
 class Unordered(WholeGuessWorld):
-    """Writes a set in the order of its hashes."""
+    """Prints a set in hash order."""
 
     def rules(self) -> str:
         return " ".join({"one", "two", "three", "four", "five", "six", "seven", "eight"})
 
 
 class Telltale(WholeGuessWorld):
-    """Hints at what was not shown."""
+    """Hints at something that was not shown."""
 
     def subtask(self, with_state: bool) -> str:
         return f"{super().subtask(with_state)}{' ' * self.number}"
 
 
 class Moved(WholeGuessWorld):
-    """Is changed by who looks at it."""
+    """Changes when it is inspected."""
 
     looks = 0
 
@@ -68,7 +68,7 @@ class Moved(WholeGuessWorld):
 
 
 class Misled(WholeGuessWorld):
-    """Takes for optimal what is not."""
+    """Considers a wrong call optimal."""
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         return (ToolCall("guess", {"number": self.low - 1}),)
@@ -91,7 +91,7 @@ class Shared(WholeGuessWorld):
 
 
 class Fragile(WholeGuessWorld):
-    """Breaks on numbers that nobody would guess."""
+    """Fails on numbers that nobody would guess."""
 
     @tool
     def guess(self, number: int) -> str:

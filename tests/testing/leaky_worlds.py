@@ -1,4 +1,4 @@
-"""A clean toy world, and one for each class of leak that the battery must find."""
+"""A clean toy world, and one for each kind of leak that the battery must find."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NotesConfig:
 
 
 class CleanNotes(World[NotesConfig]):
-    """Find the note whose numbers have a given sum, among pages of notes; nothing else tells it."""
+    """Find the note whose numbers have a given sum, among pages of notes; nothing else reveals it."""
 
     Config = NotesConfig
     parallel_calls = False
@@ -55,7 +55,7 @@ class CleanNotes(World[NotesConfig]):
         return f"Names: {', '.join(self.names)}\nThe sum: {total}{self.extra()}\nTurn budget: {self.max_turns}"
 
     def extra(self) -> str:
-        """Text that ends the line before the budget."""
+        """Return the text that ends the line before the budget."""
         return ""
 
     def mark(self, note: int) -> str:
@@ -110,14 +110,14 @@ class CleanNotes(World[NotesConfig]):
 
 
 class BudgetTells(CleanNotes):
-    """The budget that the prompt prints depends on the target."""
+    """The printed budget depends on the target."""
 
     def plant(self) -> None:
         self.max_turns = 20 + self.target
 
 
 class LengthTells(CleanNotes):
-    """The prompt is longer the later the target stands in it."""
+    """The prompt is longer the later the target occurs in it."""
 
     def plant(self) -> None:
         self.names = [name[:5].ljust(5, "e") for name in self.names]
@@ -127,7 +127,7 @@ class LengthTells(CleanNotes):
 
 
 class ConstantAnswer(CleanNotes):
-    """One answer is right more often than the number of options says."""
+    """One answer is right more often than the number of options suggests."""
 
     def plant(self) -> None:
         if "amber" in self.names and self.rng.random() < 0.8:
@@ -143,7 +143,7 @@ class FirstOption(CleanNotes):
 
 
 class SecondLastOption(CleanNotes):
-    """The answer stands in one place of the prompt."""
+    """The answer has a fixed position in the prompt."""
 
     def plant(self) -> None:
         self.target = SIZE - 2
@@ -173,7 +173,7 @@ class FirstPageSuffices(CleanNotes):
 
 
 class MetadataMarks(CleanNotes):
-    """Metadata of a page that is read first mark the target, wherever it stands there."""
+    """Metadata of a page that is read first mark the target, wherever it is."""
 
     def plant(self) -> None:
         self.order.remove(self.target)
@@ -184,21 +184,21 @@ class MetadataMarks(CleanNotes):
 
 
 class RepeatedIds(CleanNotes):
-    """The note that matters has one of a few ids, whatever the seed."""
+    """The right note has one of a few ids, whatever the seed."""
 
     def plant(self) -> None:
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
 
 
 class GuessableIds(CleanNotes):
-    """Ids are numbered, so that they need not be looked up."""
+    """Ids are numbered, so they can be guessed."""
 
     def plant(self) -> None:
         self.ids = [f"note{k}" for k in range(SIZE)]
 
 
 class SameSteps(CleanNotes):
-    """The calls that lead to success are the same in one instance of four."""
+    """The successful calls are the same in one instance of four."""
 
     def plant(self) -> None:
         if self.rng.random() < 0.25:
@@ -206,14 +206,14 @@ class SameSteps(CleanNotes):
 
 
 class AnyEnd(CleanNotes):
-    """An empty answer is taken for the right one."""
+    """An empty answer is accepted."""
 
     def score(self) -> float:
         return float(self.done and self.chosen in ("", self.names[self.target]))
 
 
 class YesOrNo(CleanNotes):
-    """Two answers, equally likely: chance is a half, and no leak."""
+    """Two equally likely answers: chance is 0.5, and there is no leak."""
 
     def toolsets(self) -> Sequence[object]:
         return (_YesOrNo(self),)
@@ -255,7 +255,7 @@ class _YesOrNo:
 
 
 class IdTells(YesOrNo):
-    """The last letter of the id that the prompt names says whether the answer is yes."""
+    """The last letter of the id in the prompt reveals whether the answer is yes."""
 
     def plant(self) -> None:
         even = sum(self.parts[self.target]) % 2 == 0
@@ -263,7 +263,7 @@ class IdTells(YesOrNo):
 
 
 class GuessOnce(World[NotesConfig]):
-    """Guess which of four seals is the right one; the world tells no optimal calls."""
+    """Guess which of four seals is the right one; the world has no optimal calls."""
 
     Config = NotesConfig
 
@@ -311,7 +311,7 @@ LEAKY = (
 )
 
 for world in (*CLEAN, *LEAKY, IdTells, GuessOnce):
-    # Not by `agentgym.register`, so that the laws over the registry pass them over.
+    # Not registered with `agentgym.register`, so that the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
         entry_point="agentgym.play.env:ToolEnv",

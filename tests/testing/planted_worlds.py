@@ -1,7 +1,7 @@
-"""A sound world, and worlds that each break one law: a fuzzer has to find all of them, and nothing
-in the sound one.
+"""A sound world, and worlds that each break one law. A fuzzer must find all of the faults, and
+nothing in the sound world.
 
-They are known to Gymnasium only, so that no test of all worlds takes them in.
+They are registered only with Gymnasium, so that tests of all worlds skip them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Config:
 
 
 class SoundWorld(World[Config]):
-    """Keep notes until the note `end` holds the number."""
+    """Keep notes until the note `end` contains the number."""
 
     Config = Config
 
@@ -88,7 +88,7 @@ class SoundWorld(World[Config]):
 
 
 class RaisingWorld(SoundWorld):
-    """Its tool raises where it should refuse."""
+    """Its tool raises instead of refusing."""
 
     @tool
     def read(self, name: str) -> str:
@@ -101,9 +101,7 @@ class RaisingWorld(SoundWorld):
 
 
 class RareWorld(SoundWorld):
-    """Its tool raises for texts with a control character of bidirectional writing, in one of its two
-    arguments.
-    """
+    """Its tool raises for texts with a bidirectional control character in one of its two arguments."""
 
     @tool
     def write(self, name: str, text: str) -> str:
@@ -126,7 +124,7 @@ class ScoringWorld(SoundWorld):
 
 
 class HangingWorld(SoundWorld):
-    """Its tool never ends for large numbers."""
+    """Its tool loops forever for large numbers."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -141,7 +139,7 @@ class HangingWorld(SoundWorld):
 
 
 class DyingWorld(SoundWorld):
-    """Its tool ends the process for negative numbers."""
+    """Its tool kills the process for negative numbers."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -156,7 +154,7 @@ class DyingWorld(SoundWorld):
 
 
 class QuadraticWorld(SoundWorld):
-    """Its tool compares each character of a text with each other."""
+    """Its tool compares every pair of characters in a text."""
 
     @tool
     def write(self, name: str, text: str) -> str:
@@ -172,7 +170,7 @@ class QuadraticWorld(SoundWorld):
 
 
 class HalfDoneWorld(SoundWorld):
-    """A call that it refuses has changed something."""
+    """A refused call has already changed something."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -186,7 +184,7 @@ class HalfDoneWorld(SoundWorld):
 
 
 class TickingWorld(SoundWorld):
-    """Its clock goes on when a call is refused."""
+    """Its clock advances on a refused call."""
 
     @tool
     def read(self, name: str) -> str:
@@ -218,7 +216,7 @@ class RememberingWorld(SoundWorld):
 
 
 class NaNWorld(SoundWorld):
-    """Its score is no number in some states."""
+    """Its score is NaN in some states."""
 
     def score(self) -> float:
         return float("nan") if len(self.notes) > 2 else super().score()
@@ -239,14 +237,14 @@ class IdleWorld(SoundWorld):
 
 
 class UnwritableWorld(SoundWorld):
-    """Its report cannot be written as JSON."""
+    """Its report is not JSON-serialisable."""
 
     def report(self) -> Mapping[str, Any]:
         return {"names": set(self.notes)}
 
 
 class SurrogateWorld(SoundWorld):
-    """Its tool cuts a text between the bytes of a character."""
+    """Its tool cuts a text inside a surrogate pair."""
 
     @tool
     def write(self, name: str, text: str) -> str:
@@ -275,7 +273,7 @@ class GamblingWorld(SoundWorld):
 
 
 class ThreadWorld(SoundWorld):
-    """Each episode leaves a thread behind."""
+    """Each episode leaks a thread."""
 
     def generate(self) -> None:
         super().generate()
@@ -283,7 +281,7 @@ class ThreadWorld(SoundWorld):
 
 
 class FileWorld(SoundWorld):
-    """Each episode leaves an open file behind."""
+    """Each episode leaks an open file."""
 
     def generate(self) -> None:
         super().generate()
@@ -291,7 +289,7 @@ class FileWorld(SoundWorld):
 
 
 class ForgetfulWorld(SoundWorld):
-    """A copy of it has lost a field."""
+    """A copy of it lacks a field."""
 
     def generate(self) -> None:
         super().generate()
@@ -313,14 +311,14 @@ class ForgetfulWorld(SoundWorld):
 
 
 class UnorderedWorld(SoundWorld):
-    """It shows a set in the order of its hashes."""
+    """It prints a set in hash order."""
 
     def task(self) -> str | Content:
         return f"{super().task()} Colors: {', '.join({'red', 'green', 'blue', 'cyan', 'pink'})}."
 
 
 class TimedWorld(SoundWorld):
-    """It shows the time of the machine."""
+    """It prints the machine's time."""
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -332,9 +330,10 @@ class TimedWorld(SoundWorld):
         return f"{super().wind(seconds)} {time.time_ns()}"
 
 
+# Violations in results; if the env refuses such a result, it reports the failing tool or scorer.
 REFUSED = frozenset({"raise", "result"})
-"""What an env returns may be wrong; if it refuses to, it reports the failure of the tool or scorer."""
 
+# The worlds with the laws that each breaks, one of which must be reported.
 PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),
@@ -357,7 +356,6 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     UnorderedWorld: frozenset({"elsewhere"}),
     TimedWorld: frozenset({"copy"}),
 }
-"""The worlds with the laws that each breaks, one of which has to be named."""
 
 for _world in (SoundWorld, *PLANTED):
     gymnasium.register(
@@ -370,5 +368,5 @@ for _world in (SoundWorld, *PLANTED):
 
 
 def planted_id(world: type[SoundWorld]) -> str:
-    """The id of a world, with the module that registers it, as a user of the command writes it."""
+    """Return a world's id with its module, as a user of the command writes it."""
     return f"{__name__}:planted/{world.__name__}-v0"

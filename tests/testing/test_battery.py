@@ -1,4 +1,4 @@
-"""The battery of shortcuts: it finds each class of leak, and passes what is clean."""
+"""The battery of shortcuts finds each kind of leak and passes clean worlds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agentgym.text.parsing import render
 from tests.testing import leaky_worlds
 from tests.testing.leaky_worlds import CLEAN, LEAKY
 
+# The row that must be a leak in each toy world; others may be leaks too.
 FINDERS = {
     "BudgetTells": "prompt alone: rules and features",
     "LengthTells": "prompt alone: rules and features",
@@ -31,7 +32,6 @@ FINDERS = {
     "SameSteps": "ids of other seeds",
     "AnyEnd": "at once answer(name='')",
 }
-"""The row that has to be a leak in each toy world; others may be too."""
 
 
 def audited(name: str, **options: Any) -> Audit:
@@ -57,7 +57,7 @@ def test_a_clean_world_passes(name: str) -> None:
 
 
 def test_a_leak_of_one_kind_is_told_from_the_others() -> None:
-    """The rows that are above the ceiling say what leaks: not all of them fire."""
+    """The rows above the ceiling identify the leak: not all of them fire."""
     audit = run_audit(AuditConfig("AnyEnd", seeds=40, demonstrations=20))
     assert [row.name for row in audit.leaks] == ["at once answer(name='')"]
 

@@ -1,5 +1,5 @@
-"""The fuzzer finds nothing in what is registered: a sample of the ids at each run, whose episodes
-rotate with the commit, and the command.
+"""The fuzzer finds nothing in the registered ids, of which each run samples some with episodes that
+rotate with the commit; and the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`agentgym check` sees each law that is broken, shows how, and names the hooks that are missing."""
+"""`agentgym check` detects and demonstrates each broken law, and names missing hooks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(*words: str) -> Result:
 
 
 GUESS = "tests.world.guess_world"
-BROKEN = [  # the world, the law, what is said
+BROKEN = [  # the world, the law, the message
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
     ("Overpaid", "spaces", "the scorer broke: .*score"),
     ("Endless", "doing nothing", "set max_turns"),

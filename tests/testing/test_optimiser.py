@@ -1,4 +1,4 @@
-"""A small model trained on reward alone, without results: it finds what a world gives away."""
+"""A small model trained on reward alone, without tool results, finds what a world's prompts leak."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentgym.testing.playing import Transcript, play, start
 from agentgym.text.messages import ToolCall
 from tests.testing import leaky_worlds
 
+# Toy worlds whose prompts or answers leak; leaks through results are invisible to the model.
 TOLD = ["BudgetTells", "LengthTells", "ConstantAnswer", "FirstOption", "SecondLastOption", "AnyEnd"]
-"""Toy worlds whose prompts or answers give something away; what results give away is not seen."""
 INSTANCES, SEEDS = 40, 50
 
 
 def trained_score(name: str, instances: int = INSTANCES) -> list[float]:
-    """The scores of a trained policy on instances that it was not trained on."""
+    """Return a trained policy's scores on held-out instances."""
     env = tool_env(make(name))
     shortcut = OptimisedShortcut(optimise(env, range(10**6, 10**6 + instances)))
     return [play(start(env, seed), shortcut.act)[0] for seed in range(SEEDS)]
@@ -33,7 +33,7 @@ def test_rewards_alone_lead_to_what_is_given_away(name: str) -> None:
 
 @pytest.mark.rotation
 def test_an_id_that_tells_the_answer_is_found() -> None:
-    """The last letter of the id in the prompt says whether the answer is yes."""
+    """The last letter of the id in the prompt reveals whether the answer is yes."""
     assert score_interval(trained_score("IdTells")).low > 0.5
 
 
@@ -45,7 +45,7 @@ def test_a_clean_world_leaves_nothing_to_find(name: str) -> None:
 
 
 def test_results_are_not_seen() -> None:
-    """Whatever results say, the same choices are made."""
+    """Results do not influence the choices."""
     env = tool_env(make("BudgetTells"))
     env.reset(seed=0)
     policy, calls = (
@@ -83,7 +83,7 @@ def test_an_episode_ends_after_so_many_calls() -> None:
 
 
 def test_every_schema_of_a_registered_world_can_be_called() -> None:
-    """Arguments are those that the schema requires, whatever their type."""
+    """Arguments follow the schema, whatever their type."""
     for env_id in ("PuzzleWorld", "LongContextQA", "GridWorld"):
         env = tool_env(make(env_id))
         env.reset(seed=0)

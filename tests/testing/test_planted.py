@@ -89,7 +89,7 @@ def test_what_ends_a_process_is_found_and_played_again(
 ) -> None:
     ids = [planted_id(world)]
     out = tmp_path / "findings.jsonl"
-    # Ten times what a sound step takes on a busy machine; and one run each, as it costs a process.
+    # Ten times a sound step on a busy machine, and one run each because it costs a process.
     campaign = Campaign(ids, texts=160, out=out, trials=1, step_seconds=1.5)
     campaign.run()
     (tally,) = campaign.tallies.values()
@@ -105,7 +105,7 @@ def test_what_ends_a_process_is_found_and_played_again(
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:
-    """Two surrogates side by side are not the character that JSON would read them as."""
+    """Two adjacent surrogates differ from the character that JSON would read."""
     texts = ["\ud83d\ude00", "\ud800", "a\x00b", "\U0001f600", "\\ud800"]
     case = replace(rare.case, actions=texts, smaller="\udc00")
     again = Finding.from_json(replace(rare, case=case).to_json())

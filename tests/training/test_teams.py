@@ -1,4 +1,4 @@
-"""Episodes of teams are recorded, collected, ablated and exported as those of single agents."""
+"""Team episodes are recorded, collected, ablated and exported like those of single agents."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_a_policy_that_forgets_itself_costs_turns_only() -> None:
 
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
-    """Each reply of each agent is in exactly one row, after the ids it was sampled after."""
+    """Each reply of each agent is in exactly one row, after the ids it was conditioned on."""
     texts = [
         message.raw or message.text
         for message in recorded("ListWorld-team", 0, items=4, removals=1).last.messages
@@ -261,7 +261,7 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
 
 
 def duels() -> list[Trajectory]:
-    """Duels that one player wins and the other loses, of policies that err."""
+    """Return duels between erring policies that one wins and the other loses."""
     policy = TeamPolicy("PuzzleWorld-duel", NoisyPolicy("PuzzleWorld", 0.5))
     played = collect(policy, "PuzzleWorld-duel", range(12), 4)
     return [t for t in played if sorted(t.reward_of(agent) for agent in t.by_agent()) == [0.0, 1.0]]

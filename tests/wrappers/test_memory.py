@@ -607,5 +607,5 @@ def test_options_and_the_place_in_a_stack_are_checked() -> None:
     late = type("Late", (gymnasium.Wrapper,), {"stage": Stage.TRIM})
     with pytest.raises(ValueError, match=r"MemoryTool \(tools\) must go inside Late"):
         MemoryTool(late(agentgym.make("ListWorld")))
-    with pytest.raises(ValueError, match="a tool called memory already"):
+    with pytest.raises(ValueError, match="a tool named memory already exists"):
         MemoryTool(started())

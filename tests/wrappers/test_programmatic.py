@@ -302,7 +302,7 @@ def test_options_are_checked(options: dict[str, Any], why: str) -> None:
 
 def test_it_is_mounted_once_and_in_order() -> None:
     env = started(world={"awkward": True}, direct_only=["look-up"])
-    with pytest.raises(ValueError, match="there is a tool called run_python already"):
+    with pytest.raises(ValueError, match="a tool named run_python already exists"):
         ProgrammaticTools(env, direct_only=["look-up"])
     with pytest.raises(ValueError, match=r"ProgrammaticTools \(tools\) must go inside"):
         ProgrammaticTools(agentgym.wrappers.Trim(ToolEnv(Vault)))  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
-"""An independent reader of AgentLongBench rows: it answers a question from the text of the messages
-and the question alone.
+"""An independent reader of AgentLongBench rows that answers a question from the messages alone.
 
-It shares no code with the package, and reads the question by its own patterns.
+It shares no code with the package and parses the question with its own patterns.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 
 class Reader:
-    """What the messages of a row say."""
+    """The content of a row's messages."""
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
         self.results: dict[int, list[list[str]]] = {}
@@ -60,7 +59,7 @@ class Reader:
         return number
 
     def answer(self, label: str, question: str) -> Any:
-        """The answer to a question."""
+        """Return the answer to a question."""
         numbers = [int(n) for n in re.findall(r"(?:round|rounds|to|from) ([0-9]+)", question)]
         quoted = [json.loads(text) for text in re.findall(r'"(?:[^"\\]|\\.)*"', question)]
         if label.endswith("(Env)"):
@@ -81,7 +80,7 @@ class Reader:
     def from_feedback(
         self, label: str, question: str, numbers: list[int], quoted: list[str]
     ) -> int:
-        """The answer to a question about the feedback."""
+        """Return the answer to a question about the feedback."""
         if label == "Count Correctness(Env)":
             return [mark for _, _, mark in self.feedback[numbers[0]]].count("correct")
         if label == "Count Frequency(Env)":

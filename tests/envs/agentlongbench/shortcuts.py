@@ -1,4 +1,4 @@
-"""Text policies that look for shortcuts: they see the task and the last result, and nothing else."""
+"""Text policies that search for shortcuts; they see only the task and the last result."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from agentgym import ToolCall, make, render, tool_env
 
+# Function that chooses a call from the task and the last result.
 Player = Callable[[str, str], ToolCall]
-"""Chooses a call from the task and the last result."""
 
 _VERDICT = re.compile(r"  - ([^:\n]+): ([^\n]+)")
 
 
 def scores(env_id: str, player: Callable[[Random], Player], seeds: int, **options: Any) -> float:
-    """The mean score of a player, one for each seed."""
+    """Return a player's mean score for each seed."""
     env, total = make(env_id, **options), 0.0
     for seed in range(seeds):
         chat, _ = env.reset(seed=seed)
@@ -30,7 +30,7 @@ def scores(env_id: str, player: Callable[[Random], Player], seeds: int, **option
 
 
 def names_of(task: str) -> list[str]:
-    """The items that a task of a puzzle lists."""
+    """Return the items that a puzzle's task lists."""
     names: list[str] = json.loads(re.findall(r"^All items: (.*)$", task, re.MULTILINE)[0])
     return names
 
@@ -40,7 +40,7 @@ def guess(name: str) -> ToolCall:
 
 
 def conditions(feedback: str) -> list[dict[str, Any]]:
-    """What feedback says of the hidden item, as conditions."""
+    """Return the feedback's facts about the hidden item as conditions."""
     parts: list[dict[str, Any]] = []
     for section, marks in _VERDICT.findall(feedback):
         for mark in marks.split("; "):
@@ -68,7 +68,7 @@ def conditions(feedback: str) -> list[dict[str, Any]]:
 
 
 def blind(rng: Random) -> Player:
-    """Guesses the items one after the other, a different one for the same hidden item each time."""
+    """Guesses the items in turn, a different one for the same hidden item each time."""
     order: list[str] = []
     turn = 0
 
@@ -84,10 +84,10 @@ def blind(rng: Random) -> Player:
 
 
 def carrier(rng: Random) -> Player:
-    """Finds one hidden item after the other by its last feedback alone: what that leaves is carried
-    past the guesses of all others as the name that is guessed, which the last result shows.
+    """Finds hidden items one by one from their last feedback alone, and carries the remaining
+    candidate past the guesses of all others as the guessed name, which the last result shows.
 
-    Which item it looks for is all that it remembers besides, more than the last result.
+    Its only other memory is the item it searches for.
     """
     favourite = 1
 

@@ -1,5 +1,5 @@
-"""The items, the query tool and the feedback of AgentLongBench, against brute force over
-profiles and the facts of the paper.
+"""The items, the query tool and the feedback of AgentLongBench, against brute force over profiles
+and the paper's facts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def true_of(item: dict[str, tuple[Any, ...]], atom: Atom) -> bool:
 
 
 def random_atoms(table: ItemTable, rng: np.random.Generator) -> list[Atom]:
-    """Conditions that some item suggests, true of it or not."""
+    """Return conditions suggested by some item, true of it or not."""
     item, atoms = profile(table, int(rng.integers(len(table)))), []
     for section in table.sections:
         if rng.random() < 0.5:
@@ -285,11 +285,12 @@ def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Attackers who know the whole table guess which species an item is: by its place in the lists,
-    or by the rank of its numbers.
+    """Attackers who know the whole table guess which species an item is, by its position in the
+    lists or by the rank of its numbers.
 
-    A right guess would tell how many abilities the item has. They are right as often as chance has
-    it, while the same attacks find out all of it if items are merely renamed."""
+    A right guess would reveal the number of abilities. They are right only as often as chance,
+    while the same attacks reveal everything if items are merely renamed.
+    """
     known = species()
     stats = [values[0] for values in known.columns[1]]
     rates, chances = Counter[str](), Counter[str]()
@@ -319,8 +320,8 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
 
 
 def by_rank(table: ItemTable, stats: list[Any]) -> list[int]:
-    """The species whose number has the rank of the item's, in the numeric section with the most
-    different numbers.
+    """Return the species with the item's rank in the numeric section with the most distinct
+    numbers.
     """
     numeric = [
         column

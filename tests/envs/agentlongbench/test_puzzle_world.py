@@ -1,5 +1,5 @@
-"""PuzzleWorld: what is known is exactly what follows from what was shown, and rounds, budgets
-and puzzles count as told.
+"""PuzzleWorld: knowledge is exactly what follows from the observations, and rounds, budgets and
+puzzles count as stated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def world(seed: int = 0, **options: Any) -> PuzzleWorld:
 
 
 def heard(chat: Any, number: int) -> list[Feedback]:
-    """The feedback on one hidden item, from the texts of a chat."""
+    """Return the feedback on one hidden item from the texts of a chat."""
     several = [m.text for m in chat.messages if m.text.startswith(f"Hidden item {number}.\n")]
     return [f for text in several or map(str, texts(chat)) for f in read_feedback(text)]
 

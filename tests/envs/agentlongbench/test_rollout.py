@@ -1,5 +1,5 @@
-"""Generated logs of AgentLongBench: what the behaviour knobs do, whole rounds, filled lengths,
-isolation, and replay.
+"""Generated AgentLongBench logs: behaviour options, whole rounds, filled lengths, isolation, and
+replay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def make(
 
 
 def calls(log: Log) -> list[list[dict[str, Any]]]:
-    """The conditions of each query."""
+    """Return the conditions of each query."""
     return [each.messages[0].calls[0].arguments["conditions"] for each in log.rounds[1:]]
 
 
@@ -167,9 +167,7 @@ def test_guesses_are_repeated_only_where_the_list_has_no_other() -> None:
 
 
 def test_the_window_and_forgetting() -> None:
-    """Without masks and relaxing, a query holds what the newest rounds told, and what is
-    remembered.
-    """
+    """Without masking and relaxing, a query contains the newest rounds' facts and those remembered."""
     quiet: dict[str, Any] = {
         "mask_prob": 0.0,
         "epsilon": 0.0,
@@ -228,8 +226,8 @@ def test_epsilon_leaves_out_conditions() -> None:
 
 
 def test_time_and_memory_grow_linearly() -> None:
-    """What a round works on does not grow with the log: conditions and the state of the agent
-    are bounded by the items.
+    """A round's work does not grow with the log: conditions and the agent's state are bounded by
+    the items.
     """
     logs = [make(length=length, items=300) for length in (60_000, 600_000)]
     per_round = [

@@ -1,4 +1,4 @@
-"""Blind and forgetful players: what they reach is bounded by the configuration."""
+"""Blind and forgetful players: the configuration bounds their scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def puzzle(seed: int, **options: Any) -> PuzzleWorld:
 def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names(
     options: dict[str, Any],
 ) -> None:
-    """The budget, and all numbers but those of the drawn guess, are the same for all seeds."""
+    """The budget, and all numbers except those of the drawn guess, are the same for all seeds."""
     openings = {
         puzzle(seed, **options).task().partition("\n\n")[0].partition(" The sections")[0]
         for seed in range(6)
@@ -46,7 +46,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
 @pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
-    """Ranks of the target in the first exact list are uniform: each half holds it equally often."""
+    """The target's ranks in the first exact list are uniform: each half contains it equally often."""
     seeds, ranks = 400, []
     for seed in range(seeds):
         world = puzzle(seed, hidden=hidden)
@@ -80,7 +80,7 @@ def test_reference_turns_are_those_of_play_item_by_item() -> None:
 
 
 def turns_of(world: PuzzleWorld, target: int, first: int) -> int:
-    """The queries and guesses of a player who always takes the first candidate."""
+    """Return the queries and guesses of a player that always takes the first candidate."""
     table = world.table
     alike = [
         [table.feedback_atoms(guess, each) for each in range(len(table))]
@@ -128,7 +128,7 @@ def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
 def test_no_constant_answer_earns_more_than_the_chance_that_is_stated(
     task: str, style: str
 ) -> None:
-    """Of every answer that occurs, over seeds that did not choose it."""
+    """For every answer that occurs, over seeds that did not select it."""
     worlds = [log_world(seed, task=task, style=style) for seed in range(60)]
     kind = form(task, style)
     chance = sum(world.question.chance for world in worlds) / len(worlds)
@@ -149,7 +149,7 @@ def log_world(seed: int, **options: Any) -> LongContextQA:
 
 
 def test_the_last_page_alone_does_not_isolate_the_hidden_item() -> None:
-    """Counted from the text of the page itself."""
+    """Counted from the text of the page."""
     total, seeds = 0.0, 30
     for seed in range(seeds):
         world = log_world(seed, task="intersection")

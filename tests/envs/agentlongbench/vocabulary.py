@@ -1,4 +1,4 @@
-"""The words that knowledge-free texts must not hold."""
+"""The words that knowledge-free texts must not contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracles on data of the user's own: true, from the documents of the tasks, or refused."""
+"""Oracles on users' own data are true to the documents of the tasks, or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THINGS = ["clips", "pencils", "wallets", "pages", "boxes", "shoes"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """A folder of six problems, each with two documents."""
+    """Return a folder of six problems with two documents each."""
     lines = [
         {
             "question": f"{name} sold {10 + k} {thing} in April. In May {name} sold {k + 2} times "

@@ -1,4 +1,4 @@
-"""Data of the user's own: what is read, what is refused, and that all mistakes are told at once."""
+"""Users' own data: accepted and refused input, with all errors reported at once."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
 
 
 class Model:
-    """Answers the prompts of the hooks, and counts them."""
+    """Answers the prompts of the hooks and counts them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -233,7 +233,7 @@ def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     before = model.asked
     with (tmp_path / "documents.jsonl").open(
         "a"
-    ) as file:  # what a run leaves that is stopped within a task
+    ) as file:  # left by a run interrupted within a task
         file.write(json.dumps({"id": "z-0", "content": "Half done."}) + "\n")
     decompose(problems[:1], tmp_path, *hooks)
     assert load_folder(tmp_path) == (documents, tasks)

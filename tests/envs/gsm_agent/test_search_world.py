@@ -1,6 +1,4 @@
-"""SearchWorld: what searching shows, what ends an episode, what is counted, and what a searcher
-knows.
-"""
+"""SearchWorld: search results, ends of episodes, counts, and a searcher's knowledge."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def shown_ids(text: str) -> list[str]:
 
 
 def bm25(texts: list[str], query: str) -> list[float]:
-    """Okapi BM25 in Lucene's form, from its definition."""
+    """Return Okapi BM25 scores in Lucene's variant, from the definition."""
     bags = [Counter(re.findall("[a-z0-9]+", text.lower())) for text in texts]
     mean = sum(sum(bag.values()) for bag in bags) / len(bags)
     scores = []
@@ -90,7 +88,7 @@ def test_ties_go_by_the_document_id() -> None:
 
 
 def letters(texts: list[str]) -> np.ndarray:
-    """An embedding: how often each letter occurs."""
+    """Embed a text by its letter counts."""
     return np.array(
         [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts],
         float,
@@ -165,7 +163,7 @@ def test_a_saved_database_is_mapped_and_plays_the_same(tmp_path: Path) -> None:
 
 
 def in_worker(_: int) -> tuple[int, int]:
-    """Where the worker's database is, and how many were built there."""
+    """Return the worker's database id and its number of builds."""
     before = get_database.cache_info().misses
     database = get_database(DatabaseOptions(**SMALL))
     return database.documents.block.ctypes.data, get_database.cache_info().misses - before
@@ -405,7 +403,7 @@ def test_horizons_are_met() -> None:
         SearchWorld.config_for_horizon(1)
 
 
-# What a searcher knows.
+# A searcher's knowledge.
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -437,8 +435,8 @@ def test_texts_that_are_no_state_are_refused(text: str) -> None:
 
 
 def test_a_question_without_a_month_is_answered() -> None:
-    """A person that no other task names needs no month; it is learnt from the first document
-    about the person.
+    """A person who occurs in no other task needs no month; the first document about the person
+    reveals it.
     """
     env = make("SearchWorld", tasks=1)
     chat, _ = env.reset(seed=0)

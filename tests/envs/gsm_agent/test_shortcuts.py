@@ -1,4 +1,4 @@
-"""Metadata do not tell which documents matter."""
+"""Metadata do not reveal which documents matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TASKS = 150
 
 
 def precision(database: Database) -> float:
-    """The share of a task's documents among those about its people in its month."""
+    """Return the share of a task's documents among those about its people in its month."""
     documents = [database.documents.document(k) for k in range(len(database.documents))]
     shares = []
     for number in range(len(database.tasks)):

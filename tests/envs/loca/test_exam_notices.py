@@ -1,4 +1,4 @@
-"""Exam sentences state one fact each, other texts state none, and there are many of them."""
+"""Exam sentences state one fact each, other texts state none, and there are many different ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A solver of CodeWorld that sees what a policy sees, and ways to run what it sees.
+"""A CodeWorld solver that sees only a policy's observations, and ways to execute them.
 
-Nothing of the package is imported.
+It imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ COMPARE: dict[Any, Any] = {
 
 
 class Attempt:
-    """Runs main of a module over the syntax tree, as far as it gets with the values that are known.
+    """Runs a module's main over the syntax tree as far as the known values allow.
 
     Attributes:
-        missing: The modules whose values it asked for in vain.
+        missing: The modules whose unknown values it requested.
     """
 
     def __init__(self, tree: ast.Module, values: Mapping[str, int]) -> None:
@@ -85,7 +85,7 @@ class Attempt:
         )
 
     def race(self, given: dict[str, Any]) -> int:
-        """Coroutines in the order of a clock: a heap of who wakes up when."""
+        """Run coroutines in clock order, with a heap of wake-up times."""
         run = self.functions["run"].body
         shared, heap = given[run[1].value.id], []  # type: ignore[attr-defined]
         for number, call in enumerate(run[2].value.value.args):  # type: ignore[attr-defined]
@@ -118,11 +118,11 @@ class CodeSolver:
     """Keeps what was read.
 
     Attributes:
-        answer: What main.py returns, once that is known.
-        frontier: The files that are imported and were not read.
-        trees: What was read, by module.
-        values: What modules return, as far as it is known and was asked for.
-        missing: What the last run of a module asked for in vain.
+        answer: The result of main.py, once known.
+        frontier: The imported files that were not read.
+        trees: The sources, by module.
+        values: Results of modules, as far as known and requested.
+        missing: The unknown values requested by a module's last run.
     """
 
     def __init__(self, task: str) -> None:
@@ -136,7 +136,7 @@ class CodeSolver:
         return self.values.get("main")
 
     def take(self, file: str, source: str) -> None:
-        """Take in a file."""
+        """Add a file."""
         self.trees[file[:-3]] = tree = ast.parse(source)
         imported = {
             alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names
@@ -147,8 +147,8 @@ class CodeSolver:
         } - {file}
 
     def useful(self) -> set[str]:
-        """The files that a run of main.py certainly asks for: it goes on past what is unknown
-        as far as it can.
+        """Return the files that a run of main.py certainly requests; it continues past unknown
+        values as far as possible.
         """
         while True:
             before, wanted = len(self.values), self.look()
@@ -170,9 +170,9 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """The modules that a run of one asks for in vain.
+        """Return the unknown modules that a run of one requests.
 
-        It is run again once none of those of the last run is missing.
+        It is rerun once none of its last requests is missing.
         """
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
@@ -186,8 +186,8 @@ class CodeSolver:
         return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read all that is certainly needed, round by round, until the answer is known; the
-        number of rounds.
+        """Read everything that is certainly needed, round by round, until the answer is known;
+        return the number of rounds.
         """
         rounds = 0
         while files := sorted(self.useful()):
@@ -198,7 +198,7 @@ class CodeSolver:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in which waiting takes no time: the clock is set forward instead."""
+    """An event loop that waits by advancing its clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -217,13 +217,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(coroutine: Any) -> Any:
-    """`asyncio.run`, without waiting."""
+    """`asyncio.run` without waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
 
 
 def run_at(speed: float) -> SimpleNamespace:
-    """A module `asyncio` whose sleeps are real and so much faster."""
+    """Return a module `asyncio` with real but faster sleeps."""
     return SimpleNamespace(
         run=asyncio.run, gather=asyncio.gather, sleep=lambda delay: asyncio.sleep(delay / speed)
     )
@@ -233,10 +233,10 @@ VIRTUAL = SimpleNamespace(run=run_virtually, gather=asyncio.gather, sleep=asynci
 
 
 class Program:
-    """The sources, executed; each main runs once.
+    """The executed sources; each main runs once.
 
     Attributes:
-        called: The modules whose main was run.
+        called: The modules whose main ran.
     """
 
     def __init__(self, sources: Mapping[str, str], clock: Any = VIRTUAL) -> None:
@@ -246,7 +246,7 @@ class Program:
         self.modules: dict[str, Any] = {}
 
     def run(self) -> int:
-        """What main.py returns. The calls go as deep as the chain is long."""
+        """Return the result of main.py. Calls nest as deeply as the chain is long."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(limit + 8 * len(self.sources))
         try:
@@ -255,8 +255,8 @@ class Program:
             sys.setrecursionlimit(limit)
 
     def load(self, name: str) -> dict[str, Any]:
-        """The names of a module; those it imports are loaded when their main is called, so
-        nothing recurses for that.
+        """Return the names of a module. Its imports load when their main is called, so loading does
+        not recurse.
         """
         space: dict[str, Any] = {
             "__name__": name,

@@ -1,6 +1,6 @@
-"""A solver of DocumentWorld that sees what a policy sees.
+"""A DocumentWorld solver that sees only a policy's observations.
 
-It reads the texts in its own way and imports nothing of the package.
+It parses the texts independently and imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def calculate(expression: str, values: dict[str, int | str]) -> int | str:
-    """The value of an expression, by Python itself."""
+    """Evaluate an expression with Python."""
     names = re.findall(r"v\d+", expression)
     result: int | str = eval(
         expression.replace(" mod ", " % "), dict(FUNCTIONS), {name: values[name] for name in names}
@@ -37,9 +37,9 @@ class Solver:
     """Keeps what was read.
 
     Attributes:
-        target: The variable to find.
-        answer: Its value, once it was read.
-        frontier: The ids that are known and were not read.
+        target: The variable in question.
+        answer: Its value, once read.
+        frontier: The known ids that were not read.
         read: The ids that were read.
     """
 
@@ -52,7 +52,7 @@ class Solver:
         self.rules: list[tuple[str, str, frozenset[str]]] = []
 
     def take(self, file: str, text: str) -> None:
-        """Take in a document."""
+        """Add a document."""
         self.read.add(file)
         self.frontier.discard(file)
         if "%X'" in text:
@@ -75,7 +75,7 @@ class Solver:
             self.rules.remove((prefix, expression, names))
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read all that is known, round by round, until the target is found; the number of
+        """Read everything known, round by round, until the target is found; return the number of
         rounds.
         """
         rounds = 0

@@ -1,5 +1,5 @@
-"""What a policy sees in a picture, found by means that import nothing of the package: counting,
-reading, undoing changes.
+"""An independent view of the pictures that a policy sees: counting, reading, undoing changes,
+without importing the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WHITE = 0xFFFFFF
 
 @functools.cache
 def name(colour: int) -> str:
-    """The name whose colour on the web is the nearest."""
+    """Return the name of the nearest web colour."""
     rgb = [colour >> shift & 255 for shift in (16, 8, 0)]
     return min(
         NAMES,
@@ -30,7 +30,7 @@ def name(colour: int) -> str:
 
 
 def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """The 4-connected areas of one exact colour, but for white: the colour, and runs of (row,
+    """Return the 4-connected areas of one exact colour except white: the colour, and runs of (row,
     first column, column after it).
     """
     codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
@@ -39,7 +39,7 @@ def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, 
     lengths, colours = np.diff(starts, append=codes.size), codes.ravel()[starts]
     inked = colours != WHITE
     found: list[tuple[int, list[tuple[int, int, int]]]] = []
-    above: list[list[int]] = []  # first column, column after it, place in found
+    above: list[list[int]] = []  # first column, column after it, index in found
     here: list[list[int]] = []
     last = -1
     for start, length, colour in zip(
@@ -65,14 +65,14 @@ def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, 
 
 
 def box(runs: list[tuple[int, int, int]]) -> tuple[int, int, int, int]:
-    """The first row, the row after the last, the first column and the column after the last."""
+    """Return the first row, the row after the last, the first column and the column after the last."""
     rows, firsts, afters = zip(*runs, strict=True)
     return min(rows), max(rows) + 1, min(firsts), max(afters)
 
 
 def shape(runs: list[tuple[int, int, int]]) -> str:
-    """By the share of the bounding box that is filled, and by how much of that is in its upper
-    half.
+    """Classify a shape by the filled share of its bounding box, and by the share of that in its
+    upper half.
     """
     top, bottom, left, right = box(runs)
     area = sum(after - first for _, first, after in runs)
@@ -84,7 +84,7 @@ def shape(runs: list[tuple[int, int, int]]) -> str:
 
 
 def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
-    """How many things there are of each kind, such as `red circle`."""
+    """Count the things of each kind, such as `red circle`."""
     return Counter(f"{name(colour)} {shape(runs)}" for colour, runs in components(pixels))
 
 
@@ -92,14 +92,14 @@ def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
 
 
 def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A grey picture without its white borders."""
+    """Return a grey picture without its white borders."""
     rows, columns = np.flatnonzero((ink < 255).any(1)), np.flatnonzero((ink < 255).any(0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 @functools.cache
 def glyphs() -> dict[bytes, str]:
-    """The characters by their pixels, which differ a little between even and odd places."""
+    """Return the characters' pixels, which differ slightly between even and odd positions."""
     font, known = ImageFont.load_default(72), {}
     for char in "v0123456789+-":
         for shift in (0, 1):
@@ -115,7 +115,7 @@ def _key(ink: np.ndarray[Any, Any]) -> bytes:
 
 
 def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
-    """The parts between white rows (axis 0) or columns (axis 1)."""
+    """Return the parts between white rows (axis 0) or columns (axis 1)."""
     used = np.concatenate(([0], (ink < 255).any(1 - axis).astype(int), [0]))
     edges = np.flatnonzero(np.diff(used))
     parts = zip(edges[::2], edges[1::2], strict=True)
@@ -123,9 +123,7 @@ def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
 
 
 def read(pixels: np.ndarray[Any, Any]) -> str | None:
-    """The expression in a picture, if it stands upright and each character is exactly as the
-    font has it.
-    """
+    """Read the expression in an upright picture whose characters match the font exactly."""
     ink = pixels[:, :, 0]
     text = ""
     for line in pieces(ink, 0):
@@ -141,7 +139,7 @@ Tools = Callable[[str, dict[str, Any]], np.ndarray[Any, Any]]
 
 
 def read_turned(pixels: np.ndarray[Any, Any], change: Tools) -> str | None:
-    """Turn and mirror a picture with the tools until it can be read."""
+    """Rotate and mirror a picture with the tools until it is readable."""
     for name, arguments in [
         ("", {}),
         *[("rotate_image", {"angle": 90.0})] * 3,
@@ -155,7 +153,7 @@ def read_turned(pixels: np.ndarray[Any, Any], change: Tools) -> str | None:
 
 
 def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
-    """The calls that undo a change, from its description."""
+    """Return the calls that undo a change, from its description."""
     numbers = [
         float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?= |\))", alt.partition(":")[0])
     ]
@@ -169,8 +167,8 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
         return [
             ("stretch_image", {"width_factor": 1 / numbers[0], "height_factor": 1 / numbers[1]})
         ]
-    # What is sheared by k was multiplied by ((1, -k), (0, 1)), where y points down; its inverse is
-    # turning, stretching, turning.
+    # Shearing by k multiplies by ((1, -k), (0, 1)), with y pointing down; the inverse is rotate,
+    # stretch, rotate.
     left, scales, right = np.linalg.svd(np.array([[1.0, numbers[0]], [0.0, 1.0]]))
     if np.linalg.det(left) < 0:
         left, right = left @ np.diag([1, -1]), np.diag([1, -1]) @ right
@@ -184,9 +182,7 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def agreement(pixels: np.ndarray[Any, Any], clean: np.ndarray[Any, Any]) -> float:
-    """The share of the ink of two pictures that both have, cut to what is not white and brought
-    to one size.
-    """
+    """Return the common share of the ink of two pictures, cropped and scaled to one size."""
     dark, wanted = (
         crop(np.where(each[:, :, 0] < 128, 0, 255).astype(np.uint8)) for each in (pixels, clean)
     )

@@ -1,4 +1,4 @@
-"""CodeWorld: names, sizes, options, answers, and the tools on offer."""
+"""CodeWorld: names, sizes, options, answers, and the available tools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""CodeWorld against a solver that sees only sources, against brute force over what unread files
-may hold, and the traps.
+"""CodeWorld against a solver that sees only sources, brute force over the possible contents of
+unread files, and the traps.
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ def test_extremes_are_solved(options: dict[str, Any]) -> None:
 
 
 def test_conditionals_make_reading_take_more_rounds_than_the_height_or_fewer() -> None:
-    """More where a comparison comes before its branch, fewer where what is shared is found by a
-    short cut.
-    """
+    """More if a comparison precedes its branch, fewer if a shortcut finds shared files."""
     worlds = [generated(seed, operations=12) for seed in range(40)]
     assert any(world.shortest_rounds() > world.graph.height + 1 for world in worlds)
     assert any(world.shortest_rounds() < world.graph.height + 1 for world in worlds)
@@ -146,7 +144,7 @@ def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str
     assert env.world.report()["round_optimal_turns"] == rounds
 
 
-# What follows from the sources is what follows from the graph.
+# Conclusions from the sources equal those from the graph.
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -154,8 +152,8 @@ def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str
 def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(
     operations: int, difficulty: str
 ) -> None:
-    """At every state of a random order of reading, whether or not it waits with branches, and
-    so is the number of rounds left.
+    """At every state of a random reading order, whether or not it defers branches, including the
+    number of remaining rounds.
     """
     for seed in range(6 if operations < 40 else 2):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
@@ -187,7 +185,7 @@ def rounds_by_playing(world: CodeWorld, done: set[int]) -> int:
 
 
 def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_return() -> None:
-    """Brute force: unread files are made constants of all kinds, and the rest is run."""
+    """Brute force: unread files become constants of all kinds, and the rest is executed."""
     compared = waiting = 0
     for seed in range(10):
         rng, weights = Random(seed), {"conditional": 2, "scale": 1, "async": 1}
@@ -213,7 +211,7 @@ def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_re
 
 
 def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
-    """The unread files that a run asks for, if unread files return random constants."""
+    """Return the unread files that a run requests if unread files return random constants."""
     unread = sources.keys() - done
     values = {
         file: f"def main():\n    return {rng.choice([-1, 1]) * rng.choice([0, 50, 10**4, 10**8]) + rng.randint(-99, 99)}\n"
@@ -271,7 +269,7 @@ def label(file: str, solver: CodeSolver, useful: set[str], imported: set[str], e
     return "optimal" if file in useful else "speculative" if file in imported else "lucky"
 
 
-# What is told.
+# Texts.
 
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
@@ -306,8 +304,8 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
 def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
-    """A world read from the state of some moment goes on as the one that has read everything,
-    whatever is read next.
+    """A world rebuilt from some state continues like the one that has read everything, whatever is
+    read next.
     """
     told_ahead = shared_again = 0
     for seed in range(12):
@@ -346,9 +344,7 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
 
 
 def test_the_state_stays_short() -> None:
-    """It forgets what was computed with: at its longest it is less than half of all that was
-    read.
-    """
+    """It drops finished computations: at its longest it is less than half of everything read."""
     for seed in range(2):
         world, longest, told = generated(seed, operations=120, hints="full"), 0, 0
         while world.known.answer is None:
@@ -378,7 +374,7 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
 
 
 def test_a_state_in_words() -> None:
-    """A small task by hand: main compares a with b and takes c."""
+    """A small hand-made task: main compares a with b and takes c."""
     world = CodeWorld.read_task(
         "Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9"
     )

@@ -1,5 +1,5 @@
-"""DocumentWorld against a solver that sees only texts, against brute force over what can be
-read, and the traps.
+"""DocumentWorld against a solver that sees only texts, brute force over readable documents, and the
+traps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def submit(value: str) -> ToolCall:
 
 
 def generated(seed: int, **options: Any) -> DocumentWorld:
-    """A world under the rules of the paper, unless options say otherwise."""
+    """Return a world under the paper's rules unless options differ."""
     rules = {**PAPER, "distractor_documents": 0.0, **options}
     return default(seed, **rules)
 
@@ -60,7 +60,7 @@ def labelled(seed: int = 0, **options: Any) -> Any:
 
 
 def computable(graph: Graph, done: set[int]) -> set[int]:
-    """The documents that follow from those read, by the structure of the task."""
+    """Return the documents that follow from those read, by the structure of the task."""
     behind = {node.uid for node in graph.nodes if node.children and done.issuperset(node.children)}
     return (set(graph.start) | behind) - done
 
@@ -157,7 +157,7 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
 def test_the_frontier_from_the_texts_is_the_frontier_of_the_graph(
     operations: int, difficulty: str
 ) -> None:
-    """At every state of a random order of reading, and so is the number of rounds that are left."""
+    """At every state of a random reading order, including the number of remaining rounds."""
     for seed in range(6):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = Solver(world.task()), set[int]()
@@ -186,9 +186,7 @@ def rounds_by_playing(graph: Graph, done: set[int]) -> int:
 
 
 def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() -> None:
-    """The fewest reads to the target from each set of documents, over all sets that can be
-    reached.
-    """
+    """The minimum reads to the target from each reachable set of documents."""
     compared = 0
     for seed in range(12):
         world = generated(seed, operations=2, max_arity=2, theta=2, p=0.5)
@@ -230,7 +228,7 @@ def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() 
     assert compared > 80
 
 
-# What is shown.
+# Observations.
 
 
 def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never_referred_to() -> (
@@ -330,7 +328,7 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
 
 
 def replies_of(chat: agentgym.Chat) -> list[str]:
-    """The replies: they name each document that was read."""
+    """Return the replies, which name each document that was read."""
     return [message.raw for message in chat.messages if message.role == "assistant"]
 
 
@@ -354,8 +352,8 @@ def test_plain_hints_leave_the_computing_to_the_agent() -> None:
 
 
 def test_what_was_guessed_is_part_of_the_state() -> None:
-    """A document that was read before its rule: the rule and its values are of no more use,
-    however the world came to know.
+    """A document read before its rule: the rule and its values are of no further use, however the
+    world learnt about it.
     """
     for seed in range(10):
         world = generated(seed, operations=6)

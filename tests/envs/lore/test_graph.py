@@ -1,5 +1,5 @@
-"""The generator of LORE: its guarantees, its counter, its extremes, and both directions against
-slow and plain evaluations.
+"""LORE's generator: its guarantees, its counter, its extremes, and both directions against slow,
+simple evaluations.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """v0, then for each operation its variables and one prefix, then one for each document that
-    was gathered or left.
+    """v0, then for each operation its variables and one prefix, then one for each document gathered
+    or left.
     """
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
@@ -128,7 +128,7 @@ def test_theta_and_p_set_how_often_leaves_are_gathered(
 
 
 def test_gathering_makes_tasks_deep() -> None:
-    """The table of heights that the defaults were chosen by."""
+    """The table of heights behind the defaults."""
     heights = {p: sum(grow(seed, 120, p=p).height for seed in range(30)) / 30 for p in (0.0, 0.5)}
     assert 10 < heights[0.0] < 15
     assert 62 < heights[0.5] < 84
@@ -279,7 +279,7 @@ MODULES = ModuleSampler(lambda rng, k: f"m{k}.py" if k else "main.py", number, M
 
 
 def lazily(graph: Graph) -> tuple[int, set[int]]:
-    """The value of the root and the documents that were called, by recursion with a memory."""
+    """Return the root's value and the called documents by memoised recursion."""
     asked: dict[int, int] = {}
 
     def value(node: Node) -> int:

@@ -1,5 +1,5 @@
-"""MultimodalWorld against a solver that sees pixels, and against what its pictures are meant to
-show.
+"""MultimodalWorld against a solver that sees pixels, and against the intended contents of its
+pictures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
 
 
 def generated(seed: int, **options: Any) -> MultimodalWorld:
-    """A world under the rules of the paper, unless options say otherwise."""
+    """Return a world under the paper's rules unless options differ."""
     return default(seed, **{**PAPER, "distractor_documents": 0.0, **options})
 
 
@@ -42,7 +42,7 @@ def default(seed: int, **options: Any) -> MultimodalWorld:
 
 
 def pictured(world: MultimodalWorld, kind: str) -> list[tuple[Any, Content]]:
-    """The documents of a kind that have a picture, as they are shown."""
+    """Return the shown documents of a kind that have a picture."""
     shown = [(node, world.show(node)) for node in world.graph.nodes if node.kind == kind]
     return [(node, content) for node, content in shown if isinstance(content, Content)]
 
@@ -56,13 +56,13 @@ def tools(world: MultimodalWorld, file: str) -> Any:
     return change
 
 
-# Solved from what is seen.
+# Solved from the observations.
 
 
 def plain(world: MultimodalWorld, file: str) -> str:
-    """A document as one without a picture: things are counted in the pixels; expressions are read
-    in them where no change has blurred them, and taken from the words for the picture where one
-    has."""
+    """Return a document as text: things are counted in the pixels; expressions are read from sharp
+    pictures, and taken from the alternative text where a change has blurred them.
+    """
     shown = world.read_document(file)
     text, _, words = (
         shown.partition("\nPicture")
@@ -132,7 +132,7 @@ def test_large_tasks_are_solved(difficulty: str) -> None:
 def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
     part: int, difficulty: str
 ) -> None:
-    """In the larger tasks fewer values are pictures, so that each task has some twenty."""
+    """Larger tasks have fewer pictures per value, so that each task has about twenty."""
     rng = Random(part)
     for seed in range(125 * part, 125 * (part + 1)):
         operations = rng.randint(1, 350)
@@ -165,7 +165,7 @@ def test_the_frontier_from_what_is_seen_is_the_frontier_of_the_graph(
         assert solver.answer == world.known.answer
 
 
-# What is drawn.
+# Drawing.
 
 
 def test_half_of_the_numbers_and_of_their_rules_are_pictures() -> None:
@@ -222,7 +222,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
 
 
 def first_pictured(env: Any, kind: str = "value") -> str:
-    """Read until a document with a picture was read; its id."""
+    """Read until a document with a picture appears; return its id."""
     while True:
         call = env.world.optimal_calls()[0]
         play(env, call)

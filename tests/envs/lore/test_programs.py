@@ -1,5 +1,5 @@
-"""The programs of CodeWorld: the value in the graph is what the source really returns, and the
-traps on the way there.
+"""The programs of CodeWorld: the graph's value is what the source really returns, and the traps on
+the way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def generated(seed: int, **options: Any) -> CodeWorld:
 
 
 def run_and_compare(world: CodeWorld, clock: Any = VIRTUAL) -> None:
-    """What main.py returns, and which modules it asks for, by running the sources."""
+    """Run the sources; return main.py's result and the modules it requests."""
     program = Program(world.files(), clock)
     assert program.run() == world.graph.answer
     assert {f"{name}.py" for name in program.called} == set(world.needed())
@@ -100,8 +100,8 @@ def test_extremes_run(options: dict[str, Any]) -> None:
 
 @pytest.mark.exhaustive
 def test_a_real_clock_gives_the_same() -> None:
-    """One tick is 10 ms here, above the jitter of timers; where the machine is so busy that it
-    is not, a slower run decides.
+    """One tick is 10 ms here, above the jitter of timers; on a machine too busy for that, a slower
+    run decides.
     """
     for seed in range(4):
         world = generated(seed, operations=8, **ASYNC)
@@ -115,7 +115,7 @@ def test_a_real_clock_gives_the_same() -> None:
 
 
 def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
-    """Drawn programs of workers, with their sources; operands are called m_1, m_2, and so on."""
+    """Return drawn worker programs with their sources; operands are named m_1, m_2, and so on."""
     rng, drawn = Random(seed), []
     for _ in range(count):
         operands = rng.randint(3, 4)
@@ -209,11 +209,11 @@ def is_async(graph: Graph, uid: int) -> bool:
     return isinstance(content, Rule) and content.operator == "async"
 
 
-# What is drawn.
+# Drawing.
 
 
 def calls(graph: Graph) -> int:
-    """How many calls a run without memory makes."""
+    """Return the number of calls without memoisation."""
     count = [0] * len(graph.nodes)
     for node in reversed(graph.nodes):
         needed = [uid for uid in node.children if graph.nodes[uid].needed]
@@ -226,7 +226,7 @@ def test_without_a_memory_large_programs_would_not_end() -> None:
 
 
 def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
-    """Before tasks whose answer is 0 are drawn again."""
+    """Before tasks with the answer 0 are redrawn."""
 
     def answers(style: str) -> list[int]:
         modules = ModuleSampler(
@@ -415,6 +415,6 @@ def test_exports_of_all_sizes_run_for_real(
 def test_other_worlds_have_no_program_to_export() -> None:
     with pytest.raises(
         ValueError,
-        match=r"^ListWorld has no program to export; the world that has one is CodeWorld$",
+        match=r"^ListWorld has no program to export; only CodeWorld has one$",
     ):
         export_program("ListWorld", 0)

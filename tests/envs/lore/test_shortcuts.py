@@ -1,4 +1,4 @@
-"""Guessing, greedy and forgetful readers of documents: what they reach is bounded."""
+"""Guessing, greedy and forgetful readers of documents have bounded scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID = re.compile(r"v[0-9]+%-?[A-Za-z0-9]+|m_[a-z]+\.py")
 
 
 def mean(env_id: str, player: Callable[[Random], Any], seeds: int, **options: Any) -> float:
-    """The mean score of a player, who chooses calls from the task and the last result."""
+    """Return the mean score of a player that chooses calls from the task and the last result."""
     env, total = make(env_id, **options), 0.0
     for seed in range(seeds):
         chat, _ = env.reset(seed=seed)
@@ -36,7 +36,7 @@ def mean(env_id: str, player: Callable[[Random], Any], seeds: int, **options: An
 
 
 def guesser(rng: Random) -> Any:
-    """Asks for ids that the root may well have, a valid one now and then, and reads out an answer."""
+    """Requests ids that the root might have, sometimes a valid one, and returns the answer."""
     asked: list[str] = []
 
     def choose(task: str, last: str) -> list[ToolCall]:
@@ -55,7 +55,7 @@ def guesser(rng: Random) -> Any:
 
 
 def greedy(rng: Random) -> Any:
-    """Reads whatever it has heard of, the oldest first, and answers once it knows."""
+    """Reads everything it has heard of, oldest first, and answers once it knows."""
     solver: list[Solver] = []
     queue: dict[str, None] = {}
 
@@ -74,8 +74,8 @@ def greedy(rng: Random) -> Any:
 
 
 def forgetful(rng: Random) -> Any:
-    """Reads the documents of the task and what the last result leads to by itself, and answers with
-    what it says.
+    """Reads the task's documents and whatever the last result leads to, and answers with its
+    content.
     """
     unread: list[str] = []
 
@@ -159,8 +159,8 @@ def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
 
 
 def test_irrelevant_documents_are_told_by_rules_alone() -> None:
-    """While the target is not known, some document is certainly needed; none of these is
-    irrelevant, and they are those that a search over all rules read so far finds.
+    """While the target is unknown, some document is certainly needed. None of these is irrelevant,
+    and they are those that a search over all rules read so far finds.
     """
     for seed in range(12):
         world = default(seed, operations=25, theta=6)

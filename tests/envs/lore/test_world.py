@@ -1,4 +1,4 @@
-"""DocumentWorld: labels of calls, the ends of episodes, and what is reported of them."""
+"""DocumentWorld: labels of calls, ends of episodes, and reports."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_call_of_another_tool_is_neutral() -> None:
     assert env.reset(seed=0)[1]["labels"] == ()
 
 
-# How episodes end, and what is reported.
+# Ends of episodes, and reports.
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
-    """The report of an episode in which one document was read, or all, the first again and
-    again, and then `last` was answered.
+    """Return the report of an episode that read one document, or all of them with the first
+    repeated, and then answered `last`.
     """
     env = start("DocumentWorld-paper", operations=2, budget_slack=200)
     first = env.world.known.useful()[0]

@@ -1,5 +1,5 @@
-"""GridWorld against a simulation of every position and number of moves left, and the traps of
-the specification.
+"""GridWorld against a simulation of every position and number of remaining moves, and the
+specification's traps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UP, DOWN, LEFT, RIGHT, DONE = (ToolCall(name, {}) for name in (*STEPS, "done"))
 
 @dataclass(frozen=True)
 class Board:
-    """A board as the tests see it; the rules are written out a second time here."""
+    """The tests' own board, an independent implementation of the rules."""
 
     size: int
     goal: Cell
@@ -36,7 +36,7 @@ class Board:
         return list(itertools.product(range(self.size), repeat=2))
 
     def step(self, cell: Cell, direction: str) -> tuple[Cell, int]:
-        """Where a step leads and what it costs."""
+        """Return a step's destination and cost."""
         there = (cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1])
         if there not in self.cells:
             return cell, 1
@@ -51,14 +51,14 @@ class Board:
 
 
 def simulate(board: Board) -> list[set[Cell]]:
-    """For 0, 1, 2, … moves left, the cells from which the goal can still be reached, until
+    """Return, for 0, 1, 2, … remaining moves, the cells from which the goal is reachable, until
     those are all cells.
     """
     moves = {cell: [board.step(cell, direction) for direction in STEPS] for cell in board.cells}
     winning: list[set[Cell]] = []
     while not winning or len(winning[-1]) < len(moves):
         left = len(winning)
-        # A step that costs all the moves left still allows done, so `winning[0]` counts; one that
+        # A step that costs all remaining moves still allows done, so `winning[0]` counts; one that
         # costs more does not.
         reached = (
             cell
@@ -70,7 +70,7 @@ def simulate(board: Board) -> list[set[Cell]]:
 
 
 def best_calls(board: Board, winning: list[set[Cell]], cell: Cell) -> list[ToolCall]:
-    """What one may do with no move to spare."""
+    """Return the allowed calls without a move to spare."""
     if cell == board.goal:
         return [DONE]
     left = cheapest(winning, cell)
@@ -100,7 +100,7 @@ def check_every_position(board: Board) -> None:
 
 
 def boards_of_three() -> list[Board]:
-    """Every set of holes with every goal."""
+    """Yield every set of holes with every goal."""
     cells = list(itertools.product(range(3), repeat=2))
     hole_sets = [[cell for k, cell in enumerate(cells) if mask >> k & 1] for mask in range(2**9)]
     return [Board(3, goal, holes) for holes in hole_sets for goal in cells]
@@ -139,8 +139,8 @@ def test_random_boards_with_random_penalties_have_the_cost_and_optimal_set_of_a_
 
 
 def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
-    """Random replies, steps off the board and unreadable ones included, against the rules as
-    the tests write them.
+    """Random replies, including steps off the board and unreadable ones, against the tests' own
+    rules.
     """
     rng = random.Random(1)
     for _ in range(150):
@@ -159,8 +159,7 @@ def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
             going_on = left >= 0
 
 
-# Wrong ways to compute the cost to the goal. A cell that is missing in the result is one that they
-# call unreachable.
+# Wrong ways to compute the cost to the goal; a missing cell is one that they consider unreachable.
 
 
 def manhattan(board: Board) -> dict[Cell, int]:
@@ -193,8 +192,8 @@ def holes_as_walls(board: Board) -> dict[Cell, int]:
 
 
 def two_ended_queue(board: Board) -> dict[Cell, int]:
-    """0-1 breadth-first search, which is right for weights 0 and w only: free steps go to the
-    front, holes to the back.
+    """0-1 breadth-first search, right only for weights 0 and w: free steps go to the front, holes
+    to the back.
     """
     costs: dict[Cell, int] = {}
     waiting = deque([(board.goal, 0)])
@@ -212,7 +211,7 @@ def two_ended_queue(board: Board) -> dict[Cell, int]:
 
 
 def calls_from(board: Board, costs: Mapping[Cell, int], cell: Cell) -> list[ToolCall]:
-    """The steps that a table of costs calls optimal."""
+    """Return the steps that are optimal under a table of costs."""
     outcomes = {direction: board.step(cell, direction) for direction in STEPS}
     return [
         ToolCall(direction, {})
@@ -375,7 +374,7 @@ def test_a_step_away_from_the_goal_can_be_walked_back() -> None:
     assert play(env, DOWN, DONE).reward == 1.0
 
 
-# The instances that are drawn.
+# The drawn instances.
 
 
 def test_the_budget_is_in_moves_and_follows_from_the_cost_of_a_cheapest_path() -> None:

@@ -1,5 +1,5 @@
-"""ListWorld against an exhaustive search that knows nothing of the formula, and the traps of
-the specification.
+"""ListWorld against an exhaustive search that does not use the formula, and the specification's
+traps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def task(
 class Search:
     """All ways to play one instance.
 
-    A state is what is left (places in the initial list) and the first place that may still go.
+    A state consists of the remaining elements (positions in the initial list) and the first
+    position that may still be removed.
     """
 
     def __init__(self, items: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -48,8 +49,8 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Turns of the shortest successful continuation, `done` included; infinite if there is
-        none.
+        """Return the turns of the shortest successful continuation, including `done`; infinite if
+        there is none.
         """
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
@@ -58,7 +59,7 @@ class Search:
         return self.cost(tuple(p for p in left if p != place), place + 1)
 
     def best(self, left: tuple[int, ...], bound: int) -> list[ToolCall]:
-        """The calls that begin a shortest successful continuation, with current indices."""
+        """Return the calls that start a shortest successful continuation, with current indices."""
         cost = self.cost(left, bound)
         if cost == math.inf:
             return []
@@ -71,7 +72,7 @@ class Search:
 
 
 def lists_up_to_renaming(length: int, symbols: int) -> Iterator[tuple[int, ...]]:
-    """Lists in which a symbol appears for the first time only after all smaller ones."""
+    """Yield lists in which a symbol first appears after all smaller ones."""
     for items in itertools.product(range(symbols), repeat=length):
         if all(value <= max(items[:k], default=-1) + 1 for k, value in enumerate(items)):
             yield items
@@ -82,8 +83,8 @@ def subsequences(items: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Drive a world into every reachable state; places go from left to right, so each set of
-    places is one state.
+    """Drive a world into every reachable state; positions are removed from left to right, so each
+    set of positions is one state.
     """
     search, text = Search(items, target), task(items, target)
     for size in range(len(items) + 1):
@@ -138,8 +139,8 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-# Shortcuts that look right and are wrong. Each takes the list, the target and the lock and gives
-# the indices it calls optimal.
+# Plausible but wrong shortcuts. Each takes the list, the target and the lock and returns the
+# indices it considers optimal.
 
 
 def is_subsequence(short: list[int], long: list[int]) -> bool:
@@ -319,7 +320,7 @@ def test_an_optimal_policy_takes_one_turn_for_each_removal_and_one_for_done(
 
 @pytest.mark.parametrize(
     ("factor", "slack", "optimal", "budget"),
-    # As floats, 1.1 * 50 and 2.2 * 25 are a little more than 55.
+    # As floats, 1.1 * 50 and 2.2 * 25 are slightly more than 55.
     [
         (1.1, 0, 50, 55),
         (2.2, 0, 25, 55),

@@ -1,6 +1,4 @@
-"""TreeWorld against an exact search over what an agent can believe, and the traps of the
-specification.
-"""
+"""TreeWorld against an exact search over possible beliefs, and the specification's traps."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def found(node: str) -> ToolCall:
 
 
 class Choice:
-    """Stands in for a random generator that makes one choice of slots, which is given."""
+    """Random generator that returns a given choice of slots."""
 
     def __init__(self, slots: int, chosen: Sequence[int]) -> None:
         self.slots, self.chosen = slots, chosen
@@ -67,8 +65,7 @@ def test_each_tree_with_slots_comes_from_equally_many_choices_of_slots(
         children = uniform_tree(nodes, arity, Choice(nodes * arity, chosen))
         assert sorted(itertools.chain(*children)) == list(range(1, nodes))
         shapes[shape_of(children)] += 1
-    # Each tree should come up once for each rotation of its child counts, that is, once for each
-    # node.
+    # Each tree should occur once per rotation of its child counts, that is, once per node.
     assert shapes == {tree: nodes * count for tree, count in uniform(nodes, arity).items()}
     assert shapes.total() == comb(nodes * arity, nodes - 1)
 
@@ -78,7 +75,7 @@ def name(path: Path) -> str:
 
 
 def world_at(history: History, may_be_absent: bool, turns: int = PLENTY) -> TreeWorld:
-    """The world of an agent that has seen this; node k of the text has the value k, and the
+    """Return the world of an agent with these observations; node k of the text has value k, and the
     target is none of them.
     """
     hope = (
@@ -128,8 +125,8 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
     for history in beliefs.histories():
         values, frontier = beliefs.values(history, None), beliefs.frontier(history)
         assert len({values[path] for path in frontier}) <= 1, history
-        # With all `nodes` of them in view an agent that knew this number could stop; the world does
-        # not tell it.
+        # With all `nodes` visible, an agent that knew this number could stop; the world does not
+        # reveal it.
         if len(beliefs.known(history)) < nodes or not frontier:
             assert optimal(world_at(history, absent > 0)) == beliefs.best(history), history
 
@@ -149,7 +146,7 @@ def test_with_few_turns_left_the_optimal_set_is_still_the_argmax(
 
 
 def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
-    """Why the number is not told: with both nodes of two in view, the other one must be a leaf."""
+    """Why the number is hidden: with both nodes of two visible, the other one must be a leaf."""
     both_seen = frozenset({((), 1)})
     assert Beliefs(uniform(2), "any", Fraction(1, 3)).best(both_seen) == {"unreachable"}
     assert (
@@ -163,8 +160,8 @@ def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
 def test_in_trees_grown_at_random_shallow_nodes_would_be_better(
     target: str, absent: Fraction
 ) -> None:
-    """Why trees are not grown by attaching each node to a random earlier one: the optimal set
-    would be a part of the frontier.
+    """Why trees do not grow by attaching each node to a random earlier one: the optimal set would
+    be a part of the frontier.
     """
     beliefs = Beliefs(recursive(5), target, absent)
     history = frozenset({((), 2), ((0,), 1)})
@@ -183,7 +180,7 @@ def test_in_complete_trees_of_known_depth_nodes_above_the_bottom_would_be_better
 
 
 def slowest_search(world: TreeWorld) -> int:
-    """The turns of the slowest search that asks for nothing twice, by trying all orders."""
+    """Return the turns of the slowest search without repetition, by trying all orders."""
     goal = {value: node for node, value in explored(world).known.items()}.get(world.target)
     unknown = frozenset(re.findall(r"\(id=([a-z]+), value=[0-9]+\) -> UNKNOWN", world.task()))
 
@@ -200,7 +197,7 @@ def slowest_search(world: TreeWorld) -> int:
 
 
 def explored(world: TreeWorld) -> TreeWorld:
-    """A copy of the world that has shown everything."""
+    """Return a copy of the world that has revealed everything."""
     world = copy.deepcopy(world)
     waiting = list(world.known)
     while waiting:
@@ -209,7 +206,7 @@ def explored(world: TreeWorld) -> TreeWorld:
 
 
 def exact(seed: int, **options: Any) -> TreeWorld:
-    """A world that gives just the turns that an optimal policy needs."""
+    """Return a world with exactly the turns that an optimal policy needs."""
     return start("TreeWorld", seed=seed, budget_factor=1.0, budget_slack=0, **options).world
 
 
@@ -230,7 +227,7 @@ def test_the_budget_is_enough_for_any_search_and_tells_nothing_about_the_target(
 
 
 def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
-    """Of all targets of a size, one takes all the turns."""
+    """Among all targets of a size, one takes all the turns."""
     for options in ({"nodes": 5, "absent_probability": 1}, {"nodes": 5, "absent_probability": 0}):
         worlds = [exact(seed, revealed=1, **options) for seed in range(60)]
         hidden = [world for world in worlds if world.target not in world.known.values()]
@@ -281,7 +278,7 @@ def test_every_search_that_asks_nothing_twice_succeeds_within_the_turns_of_an_op
         assert (outcome.reward, outcome.terminated) == (1.0, True)
 
 
-# What is shown and what is not.
+# Visible and hidden information.
 
 
 def test_swapping_the_hidden_subtrees_of_two_unexplored_nodes_changes_no_hook() -> None:
@@ -369,7 +366,7 @@ def test_the_task_shows_as_many_nodes_with_their_children_as_asked_for(revealed:
         assert sum(not line.endswith("UNKNOWN") for line in lines) == revealed
 
 
-# How episodes end.
+# Ends of episodes.
 
 
 def test_on_the_last_turn_only_a_report_can_succeed() -> None:

@@ -1,5 +1,5 @@
-"""What an agent can believe about a hidden tree and hope for, by exact search: the second
-opinion on TreeWorld's optimal set.
+"""Possible beliefs about a hidden tree and their values by exact search, a second opinion on
+TreeWorld's optimal set.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+# A node is the sequence of its children.
 Tree = tuple["Tree", ...]
-"""A node is the sequence of its children."""
+# A node as the path from the root.
 Path = tuple[int, ...]
-"""A node, by the way to it from the root."""
+# The observations: the number of children of each explored node.
 History = frozenset[tuple[Path, int]]
-"""What has been seen: how many children each explored node has."""
+# The probability of success, then minus the expected number of turns.
 Value = tuple[Fraction, Fraction]
-"""The probability of success, then minus the expected number of turns."""
+# The unnormalised probability of each tree.
 Prior = Mapping[Tree, int | Fraction]
-"""How likely each tree is, up to a factor."""
+# The nodes of a tree, the target's position (None if missing), and the probability.
 Case = tuple[dict[Path, Tree], Path | None, Fraction]
-"""The nodes of a tree, where the target is (None if it is missing), and how likely this is."""
 
 
 def fill(nodes: int, slots: int, arity: int) -> Iterator[tuple[Any, ...]]:
-    """All ways to share out nodes to slots that each hold a tree or nothing."""
+    """Yield all distributions of nodes over slots that each contain a tree or nothing."""
     if not slots:
         yield from [()] if nodes == 0 else []
         return
@@ -40,12 +40,12 @@ def forget_slots(tree: tuple[Any, ...]) -> Tree:
 
 
 def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
-    """Every way to place the nodes in slots counts once."""
+    """Every placement of the nodes in slots counts once."""
     return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
 
 
 def mixed(nodes: int) -> Prior:
-    """Every number of nodes up to this one is equally likely: the agent cannot tell when it has
+    """Every number of nodes up to this one is equally likely, so the agent cannot tell when it has
     seen all.
     """
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
@@ -91,7 +91,7 @@ def subtrees(tree: Tree, path: Path = ()) -> dict[Path, Tree]:
 
 
 class Beliefs:
-    """All ways to search a tree that is drawn from `prior` and has not shown its target yet."""
+    """All ways to search a tree drawn from `prior` whose target is still hidden."""
 
     def __init__(self, prior: Prior, target: str, absent: Fraction) -> None:
         self.cases: list[Case] = []
@@ -122,7 +122,7 @@ class Beliefs:
         ]
 
     def histories(self) -> set[History]:
-        """Everything that can have been seen without seeing the target."""
+        """Yield all possible observations without the target."""
         seen: set[History] = set()
         waiting: list[History] = [frozenset()]
         while waiting:
@@ -138,13 +138,13 @@ class Beliefs:
         return seen
 
     def _value(self, history: History, turns: int | None) -> Value:
-        """The best value; None stands for as many turns as one likes."""
+        """Return the best value; None means unlimited turns."""
         return (
             (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
         )
 
     def values(self, history: History, turns: int | None) -> dict[Path | str, Value]:
-        """The value of each call that is not a wrong report."""
+        """Return the value of each call except wrong reports."""
         cases = self.consistent(history)
         absent = sum((weight for _, target, weight in cases if target is None), Fraction(0))
         values: dict[Path | str, Value] = {
@@ -170,7 +170,7 @@ class Beliefs:
         return success, -cost
 
     def best(self, history: History, turns: int | None = None) -> set[Path | str]:
-        """The calls with the largest value; none if no call can succeed."""
+        """Return the calls with the largest value; none if no call can succeed."""
         values = self.values(history, turns)
         best = max(values.values())
         return {call for call, value in values.items() if value == best and best[0] > 0}

@@ -1,4 +1,4 @@
-"""Arrays of formulas in Google Sheets: where they expand, what they block, and what they may cost."""
+"""Array formulas in Google Sheets: where they expand, what they block, and their cost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def server() -> GoogleSheet:
 
 
 def book(server: GoogleSheet, rows: list[list[Any]] | None = None) -> str:
-    """A spreadsheet whose sheet T has rows as if typed."""
+    """Return a spreadsheet whose sheet T contains rows as typed."""
     made = server.add_spreadsheet("Book", {"T": []})
     server.update_cells(made, "T", "A1", ROWS if rows is None else rows)
     return made
@@ -249,7 +249,7 @@ ATOMS = [
 
 
 def random_formula(rng: np.random.Generator, depth: int) -> str:
-    """A formula of any functions and arguments, most of which do not fit."""
+    """Return a formula of random functions and arguments, most of them invalid."""
 
     def pick(items: list[str]) -> str:
         return items[int(rng.integers(len(items)))]

@@ -1,4 +1,4 @@
-"""Formulas that no person writes: they have a value or an error, in time that goes with their length."""
+"""Unusual formulas have a value or an error, in time linear in their length."""
 
 from __future__ import annotations
 

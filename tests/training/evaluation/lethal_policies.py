@@ -1,4 +1,4 @@
-"""Policies that kill their process, for the tests of ablations."""
+"""Policies that kill their process, for the ablation tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy, PolicyError
 
+# Environment variable with the folder that records each death.
 GRAVES = "AGENTGYM_TEST_GRAVES"
-"""The variable with the folder in which each death is noted."""
 
 
 class _Lethal:
-    """Plays optimally, but for about one instance in three: there it kills its process a number of
-    times.
-    """
+    """Plays optimally, but kills its process a number of times on about one instance in three."""
 
     def __init__(self, env_id: str, deaths: int) -> None:
         self.policy, self.deaths = OraclePolicy(env_id), deaths
@@ -35,7 +33,7 @@ class _Lethal:
 
 
 def hash_text(text: str) -> int:
-    """A number that is the same in each process."""
+    """Return a number that is the same in each process."""
     return sum(text.split("\n\n<", maxsplit=1)[0].encode())
 
 

@@ -1,4 +1,4 @@
-"""The ablation: complete, resumable, deterministic; nothing lost, nothing doubled."""
+"""The ablation is complete, resumable and deterministic; nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 
 def running(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Policies side by side: differences by hand, paired where the instances are the same, coverage of
-the intervals by simulation, and folders put together.
+"""Comparison of policies: differences by hand, pairing on equal instances, interval coverage by
+simulation, and merged folders.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def test_intervals_of_differences_between_policies_hold_the_truth(
         ]
         change = differences(rows, (), "success", "a", "policy")["b",]
         held.append(change.low <= 0.2 <= change.high)
-    # 93.5 to 96.5 % is asked of thousands of studies; 400 have a standard error of 1.1 points.
+    # Thousands of studies must give 93.5 to 96.5 %; 400 have a standard error of 1.1 points.
     assert 0.92 <= np.mean(held) <= 0.99
 
 
 def test_pass_at_k_by_hand() -> None:
     rows = [row("a", seed, float(k < seed), sample=k) for seed in range(3) for k in range(4)]
-    # Of 4 samples 0, 1 and 2 are solved: 1 - C(4 - c, 2) / C(4, 2) is 0, 3/6 and 5/6.
+    # With 0, 1 and 2 of 4 samples solved: 1 - C(4 - c, 2) / C(4, 2) is 0, 3/6 and 5/6.
     assert [each.success for each in pass_at(rows, 2)] == pytest.approx([0, 1 / 2, 5 / 6])
     assert [each.success for each in pass_at(rows, 1)] == pytest.approx([0, 1 / 4, 1 / 2])
     assert pass_at(rows, 5) == []

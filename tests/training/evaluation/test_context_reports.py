@@ -1,5 +1,5 @@
-"""What trajectories, results and tables say about the context: usage, segments, and the
-ablation over strategies.
+"""Context information in trajectories, results and tables: usage, segments, and the ablation over
+strategies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def play(
 
 
 def starts_with(chat: Chat, step: Any) -> bool:
-    """Whether a chat begins with a prompt and its reply, compared text by text."""
+    """Return whether a chat starts with a prompt and its reply, compared text by text."""
     told = [(m.role, m.text, m.thinking, m.calls) for m in chat.messages]
     before = [(m.role, m.text, m.thinking, m.calls) for m in step.chat.messages]
     return told[: len(before)] == before and chat.messages[len(before)].raw == step.reply.text

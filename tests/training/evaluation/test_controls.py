@@ -1,5 +1,5 @@
 """The method itself: planted deficits are found, an agent that no hint can help shows nothing, and
-intervals hold the truth as often as they say.
+intervals have the stated coverage.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agentgym.training.evaluation.controls import DEFICITS, SETTINGS, Control, r
 from agentgym.training.evaluation.synthetic import coverage, synthetic_study
 from tests.sampling import is_office
 
+# A world and an office, which take seconds; all together take minutes.
 SAMPLED = ("ListWorld", "NhlB2bAnalysis")
-"""A world and an office, which take seconds; the others take minutes together."""
+# A five-step plan leaves too little history for distraction (docs/controls.md).
 NOT_FOUND = {("AcademicWarning", "H")}
-"""A plan of five steps leaves too short a history to be distracted by (docs/controls.md)."""
 
 
 def quantile(share: float, tests: int, chance: float) -> int:
-    """The quantile of a binomial distribution."""
+    """Return the quantile of a binomial distribution."""
     total, count = 0.0, -1
     while total < share:
         count += 1
@@ -79,7 +79,7 @@ def test_synthetic_studies_have_the_probabilities_that_they_name() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(studies: int) -> None:
     covered = coverage(studies, seed=1)
     assert len(covered) == 8
-    # In a small sample as far as chance allows, for each of the eight kinds.
+    # For each of the eight kinds, within the chance variation of a small sample.
     low, high = (
         (0.935, 0.965)
         if studies >= 5_000

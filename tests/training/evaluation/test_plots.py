@@ -1,4 +1,4 @@
-"""Figures: what they say, that they are pictures, and that equal results give equal bytes."""
+"""Figures: their labels, that they are images, and that equal results give equal bytes."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_nothing_is_cut_off_or_covered(
 
 
 def labels(panel: Axes) -> list[Text]:
-    """What stands around a panel."""
+    """Return the texts around a panel."""
     return [
         text
         for text in (panel.title, panel.xaxis.label, panel.yaxis.label)

@@ -1,5 +1,5 @@
-"""Runs of an ablation that nothing spoils: killed workers, second writers, doubled and damaged
-lines, settings that are not whole; and `agentgym doctor`, which repairs them.
+"""Robustness of ablation runs: killed workers, second writers, duplicate and damaged lines,
+incomplete settings; and `agentgym doctor`, which repairs them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tests.training.evaluation import lethal_policies
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
+# The log in these folders, in which lines are duplicated and damaged by hand.
 TRAJECTORIES = "trajectories.jsonl"
-"""The log of the folders here, in which lines are doubled and damaged by hand."""
 
 
 def small(**changes: Any) -> Ablation:
@@ -62,7 +62,7 @@ def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a run of eight cells, with a plain log."""
+    """Return the folder of a run of eight cells with a plain log."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / TRAJECTORIES).touch()
     run_ablation(small(), tmp_path / "run", 1)
@@ -80,7 +80,7 @@ def doctor(run: Path, *options: str) -> tuple[int, str]:
 
 
 def die(number: int) -> int:
-    """Twice a number; 3 is fatal, and 4 is an error of the user."""
+    """Double a number; 3 kills the process, and 4 is a user error."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 4:
@@ -208,7 +208,7 @@ def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
     ]
     said = [process.communicate(timeout=PATIENCE)[1] for process in both]
     codes = sorted(process.returncode for process in both)
-    assert codes in ([0, 2], [0, 0]), said  # the second may begin when the first has ended
+    assert codes in ([0, 2], [0, 0]), said  # the second may start after the first has ended
     if codes == [0, 2]:
         assert any("is being written by process" in text for text in said)
     cells = Counter((t.labels["arm"], t.seed) for t in log_of(tmp_path / "run"))

@@ -1,5 +1,5 @@
-"""Studies grow: runs add cells to a folder, what is there is not played again, and nothing is mixed
-in silence.
+"""Studies grow: runs add cells to a folder, existing cells are not replayed, and nothing is mixed
+silently.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from agentgym.training.viewer import RunIndex
 from tests.helpers import calls_of
 
 MODULE = "tests.training.evaluation.test_study"
+# The self-description of the policy in `served`.
 SERVED = {"model": "big"}
-"""What the policy of `served` says of itself."""
 
 
 class Served:
-    """Plays optimally, and says which model it is, as a policy behind an endpoint does."""
+    """Plays optimally and names its model, like a policy for an endpoint."""
 
     def __init__(self, env_id: str) -> None:
         self.policy, self.provenance = OraclePolicy(env_id), dict(SERVED)
@@ -64,7 +64,7 @@ def tokens_of(row: Result) -> tuple[int, int]:
 
 
 def played(ablation: Ablation, out: Path, **options: Any) -> int:
-    """How many episodes a run has played."""
+    """Return the number of episodes that a run has played."""
     told: list[int] = []
     run_ablation(ablation, out, 1, told.append, **options)
     return sum(told[1:])
@@ -269,8 +269,8 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
 
 
 def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Path) -> None:
-    """Settings are read at each look at a folder, tokens are counted for each episode: neither
-    checks cells or builds a vocabulary again, which take thousands of calls.
+    """Settings are read at each look at a folder and tokens counted for each episode; neither may
+    repeat the thousands of calls that check cells or build a vocabulary.
     """
     ablation = Ablation(
         worlds=("ListWorld",),

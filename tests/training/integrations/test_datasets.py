@@ -1,5 +1,5 @@
-"""Exports: each reply and each sampled id is trained on exactly once, after what the policy was
-shown.
+"""Exports: each reply and each sampled id is trained on exactly once, after the policy's
+observation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def play(
 
 
 class Tokens:
-    """A policy with tokens: a character is an id, and a prompt is the text of its messages."""
+    """A policy with tokens: each character is an id, and a prompt is the text of its messages."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -135,7 +135,7 @@ def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
 
 
 def check_tokens(trajectory: Trajectory) -> None:
-    """Every sampled id is in one mask, after the ids it was sampled after, with its
+    """Check that every sampled id is in one mask, after the ids it was conditioned on, with its
     log-probability.
     """
     rows = to_training_dict(trajectory)["rows"]
@@ -199,7 +199,7 @@ def test_examples_are_not_trained() -> None:
 
 
 def drawn() -> Trajectory:
-    """Two replies, with a picture in the result of the first."""
+    """Return two replies, with an image in the result of the first."""
     chat = Chat((Message("system", "s", id="0:0"), Message("user", "t", id="0:1")))
     reply = Message("assistant", "a", calls=(ToolCall("f", {}, "c"),), id="1:0", raw="A")
     after = chat.add(reply, Message("tool", "seen", call_id="c", images=(Image(b"x"),), id="1:1"))
@@ -298,7 +298,7 @@ def test_episodes_that_failed_are_left_out_unless_asked_for(tmp_path: Path) -> N
 
 
 def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
-    """A trajectory with these replies; the chat is edited before those in `broken`."""
+    """Return a trajectory with these replies; the chat is edited before those in `broken`."""
     chat = Chat((Message("user", "t", id="0:1"),))
     steps = []
     for k, reply in enumerate(replies):
@@ -429,7 +429,7 @@ def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
 
 
 def plain(row: Any) -> Any:
-    """A row as Arrow gives it back, without the nulls it fills in."""
+    """Return a row without the nulls that Arrow adds."""
     return {
         **row,
         "messages": [

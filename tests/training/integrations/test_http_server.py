@@ -1,4 +1,4 @@
-"""The HTTP server of MCP on real sockets: whatever one client does costs the others nothing."""
+"""The MCP HTTP server on real sockets: no client can harm the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = "x" * 1_000_000
 
 
 class Answer(NamedTuple):
-    """The answer to a request."""
+    """The response to a request."""
 
     status: int
     session: str
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Site:
-    """A server that runs, and requests to it."""
+    """A running server, and requests to it."""
 
     def __init__(self, server: Any, port: int) -> None:
         self.server = server
@@ -64,7 +64,7 @@ class Site:
         return self.post(INITIALIZE, episode, **headers)
 
     def call(self, name: str, arguments: Mapping[str, Any], episode: int = 0) -> Answer:
-        """Call a tool in a session of its own."""
+        """Call a tool in a new session."""
         session = self.open(episode).session
         assert session
         answer = self.post(_call(name, arguments), episode, mcp_session_id=session)
@@ -110,13 +110,13 @@ def site(episodes: Sequence[Any] = (), token: str = "", **limits: Any) -> Iterat
 
 
 def listing(site: Site, episode: int = 0) -> None:
-    """An honest client is served."""
+    """Check that a well-behaved client is served."""
     answer = site.call("list_directory", {"path": "."}, episode)
     assert (answer.status, '"isError":false' in answer.body) == (200, True), answer
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """All that the server sends until it ends the connection."""
+    """Return everything that the server sends until it closes the connection."""
     received = b""
     with suppress(ConnectionError):
         while data := connection.recv(65_536):
@@ -131,7 +131,7 @@ def test_a_token_is_asked_for() -> None:
             assert answer.status == 401
             assert json.loads(answer.body)["error"]["message"] == "the token is missing or wrong"
         assert server.open(authorization=f"Bearer {TOKEN}").status == 200
-        with server.connect() as connection:  # it is refused before anything is read
+        with server.connect() as connection:  # refused before anything is read
             connection.sendall(
                 b"POST /episodes/0/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999999\r\n\r\n"
             )
@@ -245,7 +245,7 @@ def _drip(connection: socket.socket) -> None:
 
 
 class Reader:
-    """Episode with a tool whose answer is large, and one that waits until it may go on."""
+    """Episode with a tool that returns a large result, and one that waits for a signal."""
 
     name = "reader"
     instructions = ""
@@ -300,7 +300,7 @@ def test_a_flood_of_connections_leaves_room(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_slow_tool_holds_up_its_own_episode_only() -> None:
-    # More than the threads that a pool has by default.
+    # More than a pool's default number of threads.
     readers = [Reader() for _ in range(45)]
     with (
         site([*readers, serving.open_episode("filesystem", 0)]) as server,

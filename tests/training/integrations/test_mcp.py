@@ -1,4 +1,4 @@
-"""Serving over MCP: in process, on stdin and stdout, and on a port of this host."""
+"""Serving over MCP: in process, on stdin and stdout, and on a local port."""
 
 from __future__ import annotations
 

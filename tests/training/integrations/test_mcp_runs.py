@@ -1,4 +1,4 @@
-"""Agents that play over MCP and are evaluated like any policy, with a real client."""
+"""Agents that play over MCP with a real client, evaluated like any policy."""
 
 from __future__ import annotations
 
@@ -124,9 +124,7 @@ def test_bad_calls_are_steps_and_the_end_is_the_end(tmp_path: Path) -> None:
         episode.close()
     (trajectory,) = log_of(tmp_path)
     errors = [step.info["detail"]["errors"] for step in trajectory.steps]
-    assert errors == [1] * 4 + [0] * (
-        len(errors) - 4
-    )  # NaN is none that a call can be written with
+    assert errors == [1] * 4 + [0] * (len(errors) - 4)  # a call cannot contain NaN
 
 
 def test_a_limit_on_turns_holds_for_calls(tmp_path: Path) -> None:
@@ -175,7 +173,7 @@ def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
         anyio.run(talk)
         deadline = time.monotonic() + 30
         while len(load_results(tmp_path / "run")) < len(seeds) and time.monotonic() < deadline:
-            time.sleep(0.1)  # the server writes once its client has gone
+            time.sleep(0.1)  # the server writes once its client has disconnected
         assert [result.seed for result in load_results(tmp_path / "run")] == seeds
     done = CliRunner().invoke(app, ["serve", *line[3:]])
     assert (done.exit_code, "holds all 2 episodes" in done.output) == (2, True)

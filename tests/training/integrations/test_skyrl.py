@@ -1,4 +1,4 @@
-"""The worlds in SkyRL-Gym: what its generator is shown, and what episodes earn."""
+"""The worlds in SkyRL-Gym: its generator's observations, and the rewards of episodes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def names_are_given_back() -> Iterator[None]:
 
 
 def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[str, str]]]:
-    """An episode as SkyRL's generator starts it: from a row of the data set."""
+    """Return an episode started like SkyRL's generator does, from a dataset row."""
     register("world", env_id, **options)
     row = prompts("world", [seed])[0]
     prompt, name = row.pop("prompt"), row.pop("env_class")
@@ -59,8 +59,8 @@ def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[
 
 
 def as_shown(chat: Chat) -> list[tuple[str, str]]:
-    """What a chat says, in its order; results are the user's, and what one side says at a time
-    is one message.
+    """Return the texts of a chat in order; results count as the user's, and consecutive texts of
+    one side are joined.
     """
     said = [
         (
@@ -189,7 +189,7 @@ def test_rows_are_read_back_and_name_the_instance(tmp_path: Path) -> None:
 
 
 def test_an_env_is_played_by_whichever_thread_is_free() -> None:
-    """As SkyRL does, which plays its envs in a pool of threads."""
+    """SkyRL plays its envs in a thread pool."""
     env, _ = started("TreeWorld", context="programmatic", nodes=20)
     code = render(ToolCall("run_python", {"code": "print(1 + 1)"}))
     seen = []

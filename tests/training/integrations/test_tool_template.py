@@ -1,4 +1,4 @@
-"""A template with tools for models without: under TRL's own checks, and in a real training."""
+"""A template with tools for models without one: under TRL's own checks, and in real training."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHAT = [
 
 
 def tokenizer_of(name: str, end: str = "") -> Any:
-    """A tokenizer with the published template of a family that has no tools."""
+    """Return a tokenizer with the published template of a family without tools."""
     torch.set_num_threads(1)
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=0)
     made = make_tokenizer([chat.to_text()], 400)
@@ -85,7 +85,7 @@ def test_a_template_that_marks_no_reply_is_refused(template: str | None) -> None
 
 
 def test_a_template_that_does_not_only_append_is_refused() -> None:
-    """That of Phi-3 ends with the token that ends a text, unless a reply is asked for."""
+    """Phi-3's template ends with the end-of-text token unless a reply is requested."""
     with pytest.raises(ValueError, match=r"only appends, but .* train with rollout_func"):
         with_tool_template(tokenizer_of("phi3", "<|endoftext|>"))
 
@@ -94,7 +94,7 @@ def test_a_template_that_does_not_only_append_is_refused() -> None:
 def test_a_model_without_tools_is_trained_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of each two episodes is played optimally through TRL's own tool loop."""
+    """Every second episode is played optimally through TRL's own tool loop."""
     plain = tokenizer_of("gemma")
     config = trl.GRPOConfig(
         output_dir=str(tmp_path),

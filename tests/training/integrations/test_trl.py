@@ -1,6 +1,4 @@
-"""The worlds in TRL: what the trainer sees of an environment, and real steps of training in
-both ways.
-"""
+"""The worlds in TRL: the trainer's view of an environment, and real training steps in both ways."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class Config:
 
 
 class Typed(World[Config]):
-    """Tools of every kind of argument."""
+    """Tools with every kind of argument."""
 
     Config = Config
 
@@ -109,7 +107,7 @@ class Typed(World[Config]):
 
 
 class Named(Typed):
-    """A tool whose name is taken."""
+    """A tool with a reserved name."""
 
     @tool(name="get_reward")
     def take(self) -> str:
@@ -119,7 +117,7 @@ class Named(Typed):
 
 @pytest.fixture
 def typed() -> Iterator[None]:
-    """The worlds above, known to Gymnasium for the time of a test."""
+    """Register the worlds above with Gymnasium during a test."""
     names = {
         f"{world.__name__}-v0": f"{world.__module__}:{world.__qualname__}"
         for world in (Typed, Named)
@@ -137,7 +135,7 @@ def typed() -> Iterator[None]:
 
 
 def plain(schema: Any) -> Any:
-    """A schema in the form of transformers: nothing about further properties, and `nullable`
+    """Return a schema in transformers' form: nothing about additional properties, and `nullable`
     for a choice with null.
     """
     if isinstance(schema, list):
@@ -168,7 +166,7 @@ WORLDS = [
 
 
 def objects_in(schema: Any, top: bool = False) -> Iterator[list[str]]:
-    """The fields of each object in a schema."""
+    """Return the fields of each object in a schema."""
     if isinstance(schema, dict) and "properties" in schema and not top:
         yield list(schema["properties"])
     for each in schema.values() if isinstance(schema, dict) else schema:
@@ -192,7 +190,7 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
     for each in tools:
         method = getattr(environment, each.name)
         shown = get_json_schema(method)
-        # No annotation says what is nested.
+        # Annotations cannot express nested types.
         fields = [field for shape in objects_in(each.parameters, top=True) for field in shape]
         told = plain(each.to_openai())
         for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
@@ -335,7 +333,7 @@ def test_prompts_hold_all_but_the_task(options: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer trained on the spot, with the chat template of Qwen 2.5."""
+    """Return a tokenizer trained here, with the chat template of Qwen 2.5."""
     chat, _ = agentgym.make("ListWorld").reset(seed=0)
     made = make_tokenizer([chat.to_text()], 800)
     made.add_special_tokens({"eos_token": "<|im_end|>"})
@@ -405,8 +403,8 @@ def test_a_random_model_is_trained_in_the_environment(
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first of each two episodes is played optimally, through TRL's own tool loop; the
-    other gives up at once.
+    """Every second episode is played optimally through TRL's own tool loop; the others give up at
+    once.
     """
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),
@@ -440,8 +438,8 @@ def test_what_earns_a_reward_is_learnt_from(
 def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the two episodes of a group one is solved, and the scorer of the other breaks: as a reward
-    of 0 it would make the solved one better than the mean.
+    """One episode of the group is solved, and the scorer of the other fails; counted as a reward of
+    0, it would put the solved one above the mean.
     """
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),

@@ -1,6 +1,4 @@
-"""Whole episodes in TRL: what the trainer computes its loss on, against the rows of our own
-trainers.
-"""
+"""Whole episodes in TRL: the rows in the trainer's loss, against those of our own trainers."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ STACK: dict[str, Any] = {
     "removals": 2,
     "max_failed_rounds": None,
     "oracles": "S",
-    "hint_scope": "ephemeral",  # each turn rewrites the prompt: a row for each
+    "hint_scope": "ephemeral",  # each turn rewrites the prompt and so starts a row
 }
 
 
@@ -44,7 +42,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The trajectories of all episodes that are played, by which our own rows are made."""
+    """Return the trajectories of all played episodes, from which our own rows are made."""
     played: list[Any] = []
     record = Episode.trajectory
 
@@ -60,9 +58,7 @@ def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class Trainer(trl.GRPOTrainer):
-    """TRL's trainer, which notes the rows that its loss is computed on, with their trained tokens
-    and advantages.
-    """
+    """TRL's trainer, recording the rows of its loss with their trained tokens and advantages."""
 
     trained: list[tuple[tuple[int, ...], tuple[int, ...], float]]
 
@@ -80,7 +76,7 @@ class Trainer(trl.GRPOTrainer):
 def test_trl_trains_each_sampled_token_once_as_our_trainers_do(
     tokenizer: Any, trajectories: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two episodes of an instance, one of which is solved, fill a group of sixteen."""
+    """Two episodes of an instance, one of them solved, fill a group of sixteen."""
     count, episodes = 8, 2
     spec = agentgym.spec("ListWorld", **STACK)
     config = trl.GRPOConfig(

@@ -1,6 +1,4 @@
-"""The worlds in verifiers: real rollouts through its own machinery, against servers that play a
-script.
-"""
+"""The worlds in verifiers: real rollouts through its own machinery, against scripted servers."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ from agentgym.training.integrations.verifiers import (
 from agentgym.training.rollout import make_tokenizer
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
-KEY = "AGENTGYM_TEST_KEY"  # not set: a placeholder is sent
+KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +48,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Twin:
-    """Plays an env beside the one that verifiers plays, by a policy, and answers with what the
-    policy says.
-    """
+    """Plays an env in parallel to verifiers' with a policy, and answers with the policy's replies."""
 
     def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(env_id, **options)
@@ -68,8 +64,8 @@ class Twin:
         return self.answer(reply.text)
 
     def asked(self) -> list[dict[str, Any]]:
-        """The chat as text and pictures: results are the user's, and what the user says at a
-        time is one message.
+        """Return the chat as texts and images; results count as the user's, and consecutive user
+        texts are joined.
         """
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
@@ -115,7 +111,7 @@ class Native(Twin):
 def play(
     env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
 ) -> list[vf.Trace]:
-    """The traces of the episodes of the first tasks, played one after the other."""
+    """Return the traces of the first tasks' episodes, played sequentially."""
     client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
 
     async def run() -> list[vf.Trace]:
@@ -130,7 +126,7 @@ def play(
 
 
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
-    """The trace of an episode of the first task, and the requests that were made for it."""
+    """Return the trace of an episode of the first task, and its requests."""
     with serving(script) as server:
         (trace,) = play(env, server.url)
         return trace, server.requests
@@ -190,7 +186,7 @@ EDITS: list[dict[str, Any]] = [
 
 
 class Thinker:
-    """Says that it thinks, then what another policy says."""
+    """Writes thoughts, then another policy's reply."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -302,7 +298,7 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     assert trace.num_branches == 1
 
 
-# Ends that are not the world's.
+# Ends caused by something other than the world.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:
@@ -398,7 +394,7 @@ def test_the_plugin_brings_its_env_and_harness() -> None:
 
 
 def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VF_RUN_ID", "x")  # which the run would set for good
+    monkeypatch.setenv("VF_RUN_ID", "x")  # otherwise the run would set it permanently
     env = {"taskset": {"id": PLUGIN, "world": "ListWorld", "options": SMALL, "start": 3, "stop": 5}}
     solver: Script = lambda request, number: Answer({"content": solve(request["messages"])})  # noqa: E731 - a script is a function
     with serving(solver) as server:
@@ -423,7 +419,7 @@ def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def solve(messages: list[dict[str, Any]]) -> str:
-    """The next optimal call, of whichever instance it is."""
+    """Return the next optimal call of any instance."""
     for seed in range(3, 5):
         env = agentgym.make("ListWorld", **SMALL)
         chat, _ = env.reset(seed=seed)
@@ -438,7 +434,7 @@ def solve(messages: list[dict[str, Any]]) -> str:
 
 
 class Engine(ThreadingHTTPServer):
-    """The part of vLLM that samples tokens after tokens; here they spell out what a script says."""
+    """vLLM's part that samples tokens after tokens; here they spell a script."""
 
     daemon_threads = True
 

@@ -1,5 +1,5 @@
-"""The worlds in verl: its own workers run the agent loop, with an engine that samples what a
-policy says.
+"""The worlds in verl: its own workers run the agent loop, with an engine that samples a policy's
+replies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REASON = (
     "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
 )
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of verl's and Ray's own doing
+    warnings.simplefilter("ignore")  # caused by verl and Ray
     verl = pytest.importorskip("verl", reason=REASON)
     pytest.importorskip("transfer_queue", reason=REASON)
     import verl.trainer.ppo.v1.agent_loop_tq as v1
@@ -67,7 +67,7 @@ def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(folder: Path, **limits: Any) -> Any:
-    """verl's own configuration, with the model and the agent loops of a folder."""
+    """Return verl's own configuration, with the model and agent loops of a folder."""
     rollout_options = {
         "name": "vllm",
         "agent.agent_loop_config_path": folder / "loops.yaml",
@@ -86,7 +86,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Samples what a policy says in an env that is played beside, one for each episode."""
+    """Samples the replies of a policy that plays a parallel env, one per episode."""
 
     def __init__(self, tokenizer: Any, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.tokenizer, self.policy, self.made = tokenizer, policy, (env_id, seed, options)
@@ -128,7 +128,7 @@ def idle(chats: Sequence[Chat]) -> list[Reply]:
 
 
 def rows(agent_name: str, world: str, seed: int, count: int = 1, **options: Any) -> Any:
-    """A batch as verl's data loader makes it, `count` times the same row."""
+    """Return a batch from verl's data loader with the same row `count` times."""
     row = {**prompts(agent_name, world, [seed], **options)[0], "index": 0, "global_steps": 1}
     row["raw_prompt"] = row.pop("prompt")
     columns = {
@@ -179,7 +179,7 @@ def test_a_batch_is_played_by_verls_worker(
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What workers put into verl's queue, by key."""
+    """Return what workers put into verl's queue, by key."""
     queue: dict[str, Any] = {}
 
     async def put(key: str, partition_id: str, tag: Any) -> None:
@@ -195,7 +195,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
-    """Play the group of a row as the worker of verl's trainer does."""
+    """Play a row's group like a worker of verl's trainer."""
     worker = v1.AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, engine)
     row = {**{name: column[0] for name, column in batch.non_tensor_batch.items()}, "uid": "u"}
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}

@@ -1,4 +1,4 @@
-"""The figures of GSM-Agent: hand-computed episodes, and the case study of the paper."""
+"""The figures of GSM-Agent: hand-computed episodes, and the paper's case study."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from agentgym.training.papers.reasoning_graph import (
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 from tests.cli.test_main import command
 
-# Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
+# Appendix C.4: the node of each of o3's 36 steps, and the paper's label.
 CASE = (
     (198, "-"), (152, "exploration"), (204, "exploration"), (109, "exploration"), (204, "revisit"), (198, "revisit"),
     (109, "revisit"), (198, "revisit"), (109, "revisit"), (184, "exploration"), (198, "revisit"), (204, "exploration"),
@@ -44,7 +44,7 @@ CASE = (
 
 
 def test_the_case_study_is_relabelled() -> None:
-    """34 of 36 steps agree: step 12 was called an exploration, but its node was known; step 27
+    """34 of 36 steps agree: step 12 was labelled exploration although its node was known; step 27
     is next_page, so it exploits.
     """
     path = Path.of([node for node, _ in CASE])
@@ -136,8 +136,8 @@ def look(turn: int, *ids: str) -> dict[str, Any]:
 
 
 def test_outcomes_by_hand() -> None:
-    """Two searches in turn 1 (the second completes), one in turn 3; turn 2 stops without a
-    number; turn 4 answers.
+    """Two searches in turn 1 (the second completes), one in turn 3; turn 2 stops without a number;
+    turn 4 answers.
     """
     log = [look(1, "a", "x"), look(1, "b"), look(3, "a")]
     steps = (

@@ -1,4 +1,4 @@
-"""The tables and the figure of LOCA-bench, against figures computed by hand."""
+"""The tables and the figure of LOCA-bench, against hand-computed values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(task: str, length: int, seed: int, success: float, **more: Any) -> Resul
 
 
 def grid(seeds: int, **more: Any) -> list[Result]:
-    """The first task is always solved, the second at 8K alone, the third by every other seed."""
+    """The first task is always solved, the second only at 8K, the third by every other seed."""
     return [
         row(task, length, seed, success, **more)
         for length, seed in product((8_000, 16_000), range(seeds))
@@ -37,7 +37,7 @@ def grid(seeds: int, **more: Any) -> list[Result]:
 
 
 def cells(table: Any) -> dict[str, list[float]]:
-    """Return the values of a table by line."""
+    """Return the values of a table by row."""
     return {line[0]: [float(cell.split(" [")[0]) for cell in line[1:]] for line in table[2]}
 
 
@@ -70,7 +70,7 @@ def test_few_instances_are_said_and_no_interval_has_width_zero() -> None:
 
 
 def test_seeds_of_different_tasks_are_different_instances() -> None:
-    # Fifteen tasks with one seed each are fifteen instances, and not one cluster.
+    # Fifteen tasks with one seed each are fifteen instances, not one cluster.
     tasks = [row(f"Task{k}", 8_000, 0, k < 11) for k in range(15)]
     assert summarize(tasks, (), "success")[()] == wilson(11, 15)
     # With more seeds, the variance is that within tasks, and two tasks that always agree add none.

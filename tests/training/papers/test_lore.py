@@ -1,5 +1,5 @@
-"""The benchmark of LORE: presets of the ablation, and tables, files and figures against figures
-computed by hand.
+"""LORE's benchmark: presets of the ablation, and tables, files and figures against hand-computed
+values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BOTH = ("lore-standard", "lore-hard")
 
 
 def row(solved: int, operations: int, height: int, seed: int = 0, **changes: Any) -> Result:
-    """An episode with the report of a world of LORE; further names are of the report or of the
+    """Return an episode with the report of a LORE world; further names belong to the report or the
     result.
     """
     report = {
@@ -83,8 +83,8 @@ ROWS = [
 
 
 def test_the_tables_are_those_computed_by_hand() -> None:
-    """Wilson's limits by hand: 1/2 is 50 ± 40.5; n/n begins at n / (n + z²), and 0/n ends at z²
-    / (n + z²), z² = 3.8415.
+    """Wilson's limits by hand: 1/2 is 50 ± 40.5; n/n starts at n / (n + z²), and 0/n ends at z² /
+    (n + z²), z² = 3.8415.
     """
     operations, height, failures = lore_tables(
         [*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]
@@ -268,7 +268,7 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
 
 
 def guess(_: str) -> Any:
-    """A policy for any world that answers at once."""
+    """Return a policy for any world that answers at once."""
     return lambda chats: [Reply("Final answer: 42x") for _ in chats]
 
 

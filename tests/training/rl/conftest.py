@@ -1,4 +1,4 @@
-"""What several tests of the trainers share."""
+"""Fixtures of the trainer tests."""
 
 from __future__ import annotations
 

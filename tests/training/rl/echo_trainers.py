@@ -1,5 +1,5 @@
-"""What the tests of the trainers share: teachers and small models for the identity world, and
-episodes made by hand.
+"""Shared by the trainer tests: teachers and small models for the identity world, and hand-made
+episodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Echo:
 
 
 class Wavering(Echo):
-    """Says the right word or, as often, the next one of the list."""
+    """Says the right word or, equally often, the next one in the list."""
 
     def __init__(self) -> None:
         self.random = random.Random(0)
@@ -45,7 +45,7 @@ def small_model(tokenizer: Any, width: int = 32) -> Any:
 
 
 def wavering_model(tokenizer: Any, turns: int) -> Any:
-    """A model that is right in half of the cases, for reinforcement to mend."""
+    """Return a model that is right half of the time, for reinforcement learning to improve."""
     model = small_model(tokenizer, 64)
     config = CloningConfig(steps=80, learning_rate=1e-2, episodes=16, warmup=5)
     Cloning(Wavering(), model, tokenizer, lambda: make_env(turns), config).train()
@@ -53,14 +53,14 @@ def wavering_model(tokenizer: Any, turns: int) -> Any:
 
 
 def parameters(trained: Trainer[Any]) -> torch.Tensor:
-    """All that is trained or saved, in one vector."""
+    """Return all trained or saved weights in one vector."""
     return torch.cat(
         [p.detach().flatten() for module in trained.modules.values() for p in module.parameters()]
     )
 
 
 def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
-    """The gradient of the sum of losses, in one vector."""
+    """Return the gradient of the sum of losses in one vector."""
     trained.optimizer.zero_grad()
     for loss in losses:
         loss.backward()
@@ -74,8 +74,8 @@ def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
 
 
 def have_the_same_gradients(trainers: Iterable[Trainer[Any]], updates: int) -> None:
-    """Check that trainers that differ in how they divide a batch have the same gradient at each
-    of so many updates.
+    """Check that trainers with different batch divisions have the same gradient at each of some
+    updates.
     """
     first, *others = (
         [gradients(trained, losses) for losses in trained.updates()] for trained in trainers
@@ -95,16 +95,16 @@ def episode(
     truncated: bool = False,
     fresh: int = 0,
 ) -> Trajectory:
-    """An episode made by hand.
+    """Return a hand-made episode.
 
     Args:
         seed: Its seed.
         rewards: The reward of each step.
-        lengths: The sampled tokens of each step; 1 if not given.
-        cuts: Steps at which the context is edited: their prompt does not begin with what came
-            before.
+        lengths: The number of sampled tokens per step; 1 by default.
+        cuts: Steps at which the context is edited, so that their prompt does not continue the
+            previous one.
         truncated: Whether it was truncated instead of terminated.
-        fresh: The first id; no id occurs twice.
+        fresh: The first id; all ids are unique.
     """
     steps = []
     context: tuple[int, ...] = ()
@@ -125,7 +125,9 @@ def episode(
 
 
 def stop_at(step: int) -> Any:
-    """Ends a training, as a kill would, when this step has been logged and not yet saved."""
+    """Return a callback that ends training, like a kill, once this step is logged and not yet
+    saved.
+    """
 
     def stop(now: int, metrics: Any) -> None:
         if now == step:

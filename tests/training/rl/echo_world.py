@@ -1,4 +1,4 @@
-"""A world with a known answer, for the tests of the trainers."""
+"""A world with a known answer, for the trainer tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Config:
 
 
 class EchoWorld(World[Config]):
-    """Say the word that is asked for, at each turn; the score is the share of right words."""
+    """Say the requested word at each turn; the score is the share of right words."""
 
     Config = Config
 
@@ -54,7 +54,7 @@ class EchoWorld(World[Config]):
         return self.right / self.config.turns
 
 
-# Known to Gymnasium alone: agentgym's own registry holds the worlds of the package.
+# Registered only with Gymnasium, because agentgym's own registry lists the package's worlds.
 gymnasium.register(
     "tests/EchoWorld-v0",
     "agentgym.play.env:ToolEnv",

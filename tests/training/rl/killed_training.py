@@ -1,5 +1,5 @@
-"""A host of training runs that kill themselves: it imports what is slow once, and forks a process
-for each run.
+"""Host of training runs that kill themselves: it imports slow modules once and forks a process per
+run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TINY = LearnConfig(
 
 
 class Clock:
-    """Counts what a run does, and kills it at a certain moment."""
+    """Counts a run's events, and kills the run at one of them."""
 
     def __init__(self, last: int) -> None:
         self.now, self.last = 0, last
@@ -54,8 +54,8 @@ class Clock:
         return counted
 
     def install(self) -> None:
-        """Count batches of replies, steps of optimizers, appended lines, and what replaces a file: before it
-        is written, half-way through a checkpoint, before it is on the disk and before it is moved.
+        """Count batches of replies, optimizer steps, appended lines, and file replacements: before
+        writing, halfway through a checkpoint, before syncing and before moving.
         """
         for policy in (LocalPolicy, cloning.Tokenized):
             policy.__call__ = self.around(policy.__call__)  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ class Clock:
 
 
 def main() -> None:
-    """Read folders and moments, and answer with the exit status and the count of each run."""
+    """Read folders and moments, and answer with each run's exit status and count."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         folder, last = line.rsplit(maxsplit=1)

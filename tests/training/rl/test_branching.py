@@ -1,5 +1,5 @@
-"""Groups that begin in the middle of an episode: what they share, what is trained, and that each
-step is as likely as any other.
+"""Groups that start in the middle of an episode: what they share, what is trained, and that each
+step is equally likely.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def five_turns() -> Any:
 
 
 class Spy:
-    """A trainer whose experience is looked at in place of being trained on."""
+    """A trainer whose experience is inspected instead of trained on."""
 
     def __init__(self, tokenizer: Any, env: Any, **options: Any) -> None:
         model = make_model(tokenizer, width=32, layers=1, heads=2, context=8_192)
@@ -81,8 +81,8 @@ def test_a_group_shares_all_until_its_branch_and_trains_each_token_after_it_once
 
 
 def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> None:
-    """All is solved, so each round of whole episodes ends a stage; what goes on from them plays on
-    in the same env, and says nothing to the curriculum.
+    """Everything is solved, so each round of whole episodes ends a stage. Branched episodes
+    continue in the same env and do not count for the curriculum.
     """
     stages = [[agentgym.spec("ListWorld", items=4, removals=k)] for k in (1, 2, 3)]
     curriculum = HorizonCurriculum(stages, threshold=1.0)
@@ -102,8 +102,8 @@ def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> N
 
 
 def test_a_branch_goes_on_as_the_episode_did(tokenizer: Any) -> None:
-    """Replies that are the same lead to the same chats, rewards and ends; the copy shares nothing
-    with the episode that it was made of.
+    """The same replies lead to the same chats, rewards and ends; the copy shares nothing with its
+    episode.
     """
     spec = agentgym.spec("ListWorld", items=6, removals=4)
     branches = Branches()
@@ -128,12 +128,12 @@ def test_each_step_is_as_likely_as_any_other() -> None:
             pass
         counts[branches.points[seed].step] += 1
     assert sorted(counts) == [0, 1, 2, 3, 4]
-    # Binomial(500, 1/5): a deviation of 9 from the mean of 100; four of them.
+    # Binomial(500, 1/5): mean 100, standard deviation 9; four of them.
     assert all(abs(count - 100) < 36 for count in counts.values())
 
 
 def test_copies_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """About log(n) of an episode of n steps, not one for each."""
+    """About log(n) copies for an episode of n steps, not one per step."""
     copies = 0
     original = agentgym.clone
 

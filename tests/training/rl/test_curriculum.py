@@ -1,4 +1,4 @@
-"""Curricula of horizons and hints, and rewards from labels."""
+"""Curricula of horizons and hints, and label rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning of a model in a folder: the phases, exact resumption, adapters, and the command."""
+"""Fine-tuning in a folder: the phases, exact resumption, adapters, and the command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WEIGHTS = "model.safetensors"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tiny model with random weights."""
+    """Return the folder of a tiny model with random weights."""
     folder = tmp_path_factory.mktemp("model")
     env = agentgym.spec("ListWorld", items=2, removals=0)
     texts = [
@@ -229,7 +229,7 @@ def test_the_weights_of_a_gguf_file_are_named_as_such(
 
 
 def test_a_model_plays_an_ablation_in_batches_and_as_alone(model: Path, tmp_path: Path) -> None:
-    """The episodes of a cell go through the model together; each is as it would be by itself."""
+    """The episodes of a cell share a batch, and each is the same as if played alone."""
     results = []
     for batch in (1, 5):
         policy = PolicyConfig(str(model), model=ModelOptions(batch_size=batch, max_new_tokens=4))

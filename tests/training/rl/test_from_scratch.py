@@ -1,5 +1,5 @@
-"""Learning from nothing: what the teacher says, mixtures of envs, runs that go on exactly,
-models that play from a folder.
+"""Training from scratch: the teacher's replies, mixtures of envs, exact resumption, and models that
+play from a folder.
 """
 
 from __future__ import annotations

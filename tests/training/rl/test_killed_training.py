@@ -1,4 +1,4 @@
-"""A training that is killed, at any moment, and started again ends as one that was not."""
+"""A training run that is killed at any moment and restarted ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ PHASES = ("cloning", "hints", "rl")
 
 
 class Host:
-    """Runs that kill themselves, as `killed_training.py` plays them."""
+    """Runs that kill themselves, played by `killed_training.py`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def run(self, folder: Path, last: int = 0) -> tuple[int, int]:
-        """Train in a folder up to a moment; the exit status, and the moments of a run that ended."""
+        """Train in a folder up to a moment; return the exit status, and the moments of a completed
+        run.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(folder, last, file=self.process.stdin, flush=True)
@@ -50,7 +52,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """The folder of a run that was not killed, and the number of its moments."""
+    """Return the folder of an uninterrupted run and its number of moments."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     status, count = host.run(folder)
     assert (status, count > 100) == (0, True), count
@@ -58,7 +60,7 @@ def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, i
 
 
 def tensors(value: Any, path: str = "") -> dict[str, Any]:
-    """All that is in a checkpoint, by its place; tensors as their bytes."""
+    """Return a checkpoint's contents by path, with tensors as bytes."""
     if isinstance(value, dict):
         return {k: v for key in value for k, v in tensors(value[key], f"{path}/{key}").items()}
     if isinstance(value, (list, tuple)):
@@ -69,8 +71,8 @@ def tensors(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """All that a run leaves, but for the seconds that it took and files of locks, of which a kill
-    in the last moment of a phase leaves one that locks nobody out.
+    """Return everything that a run leaves, without durations and lock files; a kill in the last
+    moment of a phase leaves a lock file that locks nobody out.
     """
     files: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
@@ -86,8 +88,8 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
-    """Kill a run at each of the moments, counted from its last start, and let it end; how many
-    times it was killed.
+    """Kill a run at each of the moments, counted from its last start, then let it finish; return
+    the number of kills.
     """
     kills = 0
     for moment in moments:
@@ -135,7 +137,7 @@ def test_a_run_killed_at_ten_random_moments_ends_as_one_that_was_not(
 def test_a_run_killed_whenever_it_writes_ends_as_one_that_was_not(
     host: Host, whole: tuple[Path, int], tmp_path: Path
 ) -> None:
-    """From the end of the run backwards: most of the last moments are those of writing."""
+    """Backwards from the end of the run, where most moments are writes."""
     for number in range(12):
         moment = whole[1] - 2 * number
         assert check(host, whole[0], tmp_path / str(number), [moment]) == 1

@@ -1,5 +1,5 @@
-"""Samplers that lag behind the model: correction by importance, and episodes that are played while
-the ones before are trained on.
+"""Samplers that lag behind the model: importance correction, and episodes played while training on
+earlier ones.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PROMPT = (5, 6, 7)
 
 
 def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
-    """All replies of one token after a prompt, each with its share of the old policy; what they
-    earn has no pattern.
+    """Return all one-token replies to a prompt, each with its share under the old policy; rewards
+    have no pattern.
     """
     count = len(tokenizer)
     with torch.no_grad():
@@ -53,7 +53,7 @@ def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
 
 
 def shaken(model: Any) -> Any:
-    """A copy with other weights."""
+    """Return a copy with other weights."""
     other = copy.deepcopy(model)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -67,8 +67,8 @@ def trainer_of(tokenizer: Any, model: Any, **options: Any) -> GRPO:
 
 
 def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None:
-    """The expectation over all replies, computed exactly: with the correction it is the policy
-    gradient of the model, without it that of neither.
+    """The expectation over all replies, computed exactly: with correction it is the model's policy
+    gradient, without it neither's.
     """
     old = small_model(tokenizer)
     model = shaken(old)
@@ -110,7 +110,9 @@ def test_ratios_are_truncated(tokenizer: Any) -> None:
 
 @pytest.mark.rotation
 def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) -> None:
-    """While step k is trained, those of step k + 1 are played by the weights before step k."""
+    """During training on step k, the episodes of step k + 1 are played with the weights before step
+    k.
+    """
     model = wavering_model(tokenizer, 1)
     trainer = trainer_of(
         tokenizer,

@@ -1,6 +1,4 @@
-"""Options of GRPO and what they cost: groups without a difference, clipping, units of the loss,
-adapters.
-"""
+"""Options of GRPO and their cost: groups without a difference, clipping, loss units, adapters."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def count_training_passes(model: torch.nn.Module) -> list[int]:
-    """The rows of each pass with a gradient, as they come."""
+    """Record the rows of each pass with a gradient."""
     rows: list[int] = []
 
     def record(module: Any, arguments: Any, options: Any) -> None:
@@ -46,7 +44,7 @@ def count_training_passes(model: torch.nn.Module) -> list[int]:
 
 
 def test_groups_without_a_difference_cost_no_pass_and_change_nothing(tokenizer: Any) -> None:
-    """A random model of one token a reply is always wrong."""
+    """A random model with one-token replies is always wrong."""
     model = small_model(tokenizer)
     before = copy.deepcopy(model.state_dict())
     passes = count_training_passes(model)
@@ -106,7 +104,7 @@ def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: A
 
 
 def loss_of(config: GRPOConfig, ratios: list[float], lengths: list[int], advantage: float) -> Any:
-    """The loss and its gradient over the log-probabilities of one episode of some replies."""
+    """Return the loss and its gradient with respect to the log-probabilities of one episode."""
     tokenizer = make_words_tokenizer()
     trainer = GRPO(small_model(tokenizer), tokenizer, make_env, config)
     played = [episode(0, [0.0] * len(lengths), lengths)]
@@ -185,7 +183,7 @@ adapters = pytest.mark.filterwarnings(
 
 
 def adapted(tokenizer: Any, base: Path) -> Any:
-    """A model in a folder, with new adapters."""
+    """Return a model from a folder with new adapters."""
     model = small_model(tokenizer, 32)
     save_model(model, tokenizer, base)
     with torch.random.fork_rng(devices=[]):

@@ -1,5 +1,5 @@
-"""The trainers: known answers on an identity world, gradients and advantages computed a second
-way, and exact resumption.
+"""The trainers: known answers on an identity world, gradients and advantages computed a second way,
+and exact resumption.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def weighted(played: list[Trajectory], values: list[float], weight: str = "episode") -> Experience:
-    """Episodes with one advantage each."""
+    """Return episodes with one advantage each."""
     tokens = [sum(reply_lengths(trajectory)) for trajectory in played]
     return experience(played, spread(values, tokens), weight, 0)
 
@@ -105,9 +105,7 @@ def test_advantages_by_hand() -> None:
 
 
 def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
-    """Two episodes of one seed, the second a turn longer: its last turn is compared with
-    nothing.
-    """
+    """Two episodes of one seed, the second a turn longer; nothing is compared with its last turn."""
     played = [episode(1, [1.0, 0.0]), episode(1, [0.0, 0.0, 4.0])]
     assert advantages(played, "rloo") == [(-3.0, -3.0), (3.0, 3.0, 3.0)]
     assert advantages(played, "rloo", "turn", 0.5) == [(0.0, -2.0), (0.0, 2.0, 0.0)]
@@ -116,7 +114,7 @@ def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:
-    """Advantages of turns, each from its definition."""
+    """Return the turn advantages by their definition."""
 
     def to_go(t: Trajectory, k: int) -> float:
         return sum(gamma ** (j - k) * t.steps[j].reward for j in range(k, len(t.steps)))
@@ -170,9 +168,7 @@ def test_an_episode_counts_the_same_however_long_it_is_and_however_it_is_cut() -
 
 
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
-    """Random episodes with edits, in which every id is unique, against a table from ids to what
-    they should have.
-    """
+    """Random episodes with edits and unique ids, against a table of expected values by id."""
     draw = random.Random(2)
     for _ in range(20):
         played, tokens, expected, fresh = [], [], {}, 0
@@ -196,8 +192,8 @@ def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
 
 
 def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
-    """At the first update the clipped objective is the plain policy gradient: a weighted sum
-    over log-probabilities.
+    """At the first update the clipped objective is the plain policy gradient, a weighted sum over
+    log-probabilities.
     """
     values = [1.0, -1.0, 0.5, -0.25]
     for micro_batch in (0, 1, 3):
@@ -360,8 +356,8 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             data = weighted(played, [0.0] * 100)
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
-    # Where the processor has no bf16 instructions, equal precisions give equal numbers; elsewhere
-    # sampling token by token and reading the whole row round differently.
+    # On processors without bf16 instructions, equal precisions give equal numbers; on others,
+    # sampling token by token and a single pass round differently.
     unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
     assert unequal > 0
     assert apart["fp32 fp32"] < unequal / 100, apart

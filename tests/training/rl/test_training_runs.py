@@ -1,6 +1,4 @@
-"""Training runs: they go on exactly where they stopped, log each step once, and leave out
-episodes that broke.
-"""
+"""Training runs resume exactly, log each step once, and omit failed episodes."""
 
 from __future__ import annotations
 
@@ -48,8 +46,8 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Starts a short run that has all that a state is made of: noise, rewards, reference,
-    minibatches, episodes that were played ahead.
+    """Start a short run with every part of a state: noise, rewards, reference, minibatches, and
+    episodes played ahead.
     """
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
@@ -171,7 +169,7 @@ COLLECT = Collector.collect
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    """From now on, one in so many episodes is a failure, cut short before its first step."""
+    """Make one in so many episodes fail before its first step."""
 
     def breaking(*args: Any, **options: Any) -> Iterator[Any]:
         for k, trajectory in enumerate(COLLECT(*args, **options)):
@@ -218,7 +216,7 @@ def test_failures_do_not_count_in_the_evaluation(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, kind: str) -> None:
-    others = set(threading.enumerate())  # a test before this one may have left a thread that hangs
+    others = set(threading.enumerate())  # an earlier test may have left a hanging thread
     opened: list[set[threading.Thread]] = []
 
     def look(step: int, metrics: Mapping[str, float]) -> None:

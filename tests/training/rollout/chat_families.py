@@ -1,4 +1,4 @@
-"""Chat templates with the constraints of eight families of models, written for the tests, and tiny
+"""Chat templates with the constraints of eight model families, written for the tests, and tiny
 models and tokenizers that use them.
 """
 
@@ -31,14 +31,14 @@ class Family:
     Attributes:
         template: The template.
         marks: Special tokens.
-        eos: The end of a text, as the tokenizer names it.
-        end: The mark that ends a turn.
-        bos: The mark of the beginning; empty if there is none.
-        tool: It takes the role `tool`.
-        system: It takes the role `system`.
-        neighbours: It takes neighbours of one role.
-        grows: A prompt begins with the one before; else a turn is a row of its own.
-        original: The file of the original among TRL's templates; empty if they have none.
+        eos: The tokenizer's end-of-text token.
+        end: The token that ends a turn.
+        bos: The token at the start; empty if there is none.
+        tool: Whether it accepts the role `tool`.
+        system: Whether it accepts the role `system`.
+        neighbours: Whether it accepts consecutive messages of one role.
+        grows: Whether a prompt starts with the previous one; otherwise each turn is a separate row.
+        original: The original's file among TRL's templates; empty if TRL has none.
     """
 
     template: str
@@ -158,7 +158,7 @@ FAMILIES = {
         "<｜end▁of▁sentence｜>",
         "<｜end▁of▁sentence｜>",
         bos="<｜begin▁of▁sentence｜>",
-        grows=False,  # it opens a turn with thinking, which it does not show later
+        grows=False,  # it starts a turn with thinking, which it later omits
         original="deepseek_r1_distill",
     ),
 }
@@ -175,8 +175,8 @@ def _texts() -> tuple[str, ...]:
 
 
 def make_family_tokenizer(family: Family, template: str = "") -> Any:
-    """A tokenizer of a family, which puts the mark of the beginning before any text, as those of
-    Llama and Gemma do, and has no token for padding.
+    """Return a tokenizer of a family that puts the start token before any text, like those of Llama
+    and Gemma, and has no padding token.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -194,7 +194,7 @@ def make_family_tokenizer(family: Family, template: str = "") -> Any:
 
 
 def make_llama(tokenizer: Any, seed: int = 0, **changes: Any) -> Any:
-    """A tiny Llama with random weights."""
+    """Return a tiny Llama with random weights."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=16,

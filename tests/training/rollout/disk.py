@@ -1,4 +1,4 @@
-"""A disk that is full, for the tests of what is written."""
+"""A full disk, for tests of writing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond a number of bytes: to write more is an `OSError`."""
+    """Limit all files of this process to a number of bytes; writing more raises `OSError`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

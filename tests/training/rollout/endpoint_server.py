@@ -1,4 +1,4 @@
-"""Two servers of the chat-completions protocol: one plays a script; run as a program, this file
+"""Two servers with the chat completions protocol: one follows a script; run as a program, this file
 serves a tiny random model.
 """
 
@@ -26,8 +26,8 @@ from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 
 @dataclass
 class Answer:
-    """What the server does about a request; `hang` leaves it without an answer for as long as
-    the server lives, and `drips` sends a byte of it now and then as long.
+    """The server's response to a request; `hang` never answers, and `drips` sends a byte
+    occasionally.
     """
 
     message: Mapping[str, Any] = field(default_factory=dict)
@@ -68,8 +68,8 @@ Script = Callable[[dict[str, Any], int], Answer]
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """Answers the k-th request as `script(request, k)` says, and counts how many it has at a
-    time. Without a path it answers at all of them, and adds to a request the one that it came to.
+    """Answers request k with `script(request, k)`, and counts concurrent requests. Without a path
+    it answers at all paths and adds the path to the request.
     """
 
     daemon_threads = True
@@ -88,7 +88,7 @@ class ScriptedServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(
             sys.exc_info()[1], (ConnectionError, json.JSONDecodeError)
-        ):  # a client that gave up half-way
+        ):  # a client that disconnected midway
             super().handle_error(request, client_address)
 
 
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
             while answer.drips and not self.server.ending.wait(0.05):
                 self.wfile.write(b" ")
             self.wfile.write(body)
-        except ConnectionError:  # the client has given up
+        except ConnectionError:  # the client has disconnected
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -182,7 +182,7 @@ def call(name: str, arguments: Any, call_id: str = "srv_1") -> dict[str, Any]:
 
 
 def playing_out(plan: list[ToolCall], text: bool) -> Script:
-    """Plays a plan, one call for each reply, in the form that the request asks for."""
+    """Play a plan with one call per reply, in the form that the request asks for."""
 
     def script(request: dict[str, Any], number: int) -> Answer:
         turn = sum(message["role"] == "assistant" for message in request["messages"])
@@ -240,9 +240,7 @@ TEMPLATE = (
 
 
 def serve_tiny_model(folder: Path, port: int) -> None:
-    """Make a random model and a tokenizer, and serve them with transformers' own server until
-    killed.
-    """
+    """Serve a random model and its tokenizer with transformers' own server until killed."""
     # Tests import this module for the other server, which needs none of these.
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415

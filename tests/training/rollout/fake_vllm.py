@@ -1,5 +1,5 @@
-"""A vLLM that is none: classes with the fields and parameters of the real one (`vllm_facts.json`),
-behind which a tiny model of transformers samples from the folders that it is given.
+"""A fake vLLM: classes with the fields and parameters of the real ones (`vllm_facts.json`), behind
+which a tiny transformers model samples from the given folders.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Tamper = Callable[[dict[str, Any]], None]
 
 
 def check(kind: str, names: Mapping[str, Any], method: str | None = None) -> None:
-    """Check that a class has such fields, or a method of it such parameters."""
+    """Check that a class has these fields, or one of its methods these parameters."""
     facts = CLASSES[kind]
     known = facts["fields"] if method is None else facts["methods"][method]
     assert set(names) <= set(known), f"{kind} of vLLM {FACTS['version']} knows no {set(names)}"
 
 
 def record(kind: str, **values: Any) -> types.SimpleNamespace:
-    """An object with fields that the class really has."""
+    """Return an object with fields that the class really has."""
     check(kind, values)
     return types.SimpleNamespace(**values)
 
 
 class FakeEngine:
-    """What samples: a tiny model of a folder, with a cache that only a reset empties."""
+    """The sampler: a tiny model from a folder, with a cache that only a reset clears."""
 
     def __init__(self, folder: str) -> None:
         self.folders, self.lock = [folder], threading.Lock()
@@ -49,20 +49,20 @@ class FakeEngine:
         self.sampler = TransformersSampler(model)
 
     def draw(self, prompt: Sequence[int], body: Mapping[str, Any]) -> Sample:
-        """Sample as vLLM does with these options."""
+        """Sample like vLLM with these options."""
         assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, 0, 1.0)
         assert body["ignore_eos"], "the end marks are ours alone"
         assert body["logprobs"] == 0, "the token that was drawn is always there"
         stops = frozenset(body["stop_token_ids"])
         options = SamplingOptions(body["temperature"], body["max_tokens"], stops)
-        with self.lock:  # requests come in threads
+        with self.lock:  # requests arrive in threads
             self.sampler.seed(body["seed"])
             (sample,) = self.sampler.sample([tuple(prompt)], options)
         return sample
 
 
 class FakeLLM:
-    """Stands for `vllm.LLM`."""
+    """Replaces `vllm.LLM`."""
 
     tamper: Tamper | None = None
 
@@ -129,7 +129,7 @@ class FakeLLM:
 
 
 def modules() -> dict[str, types.ModuleType]:
-    """The modules that stand for vLLM."""
+    """Return the modules that replace vLLM."""
     vllm, lora, request = (
         types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request")
     )
@@ -147,11 +147,11 @@ def modules() -> dict[str, types.ModuleType]:
 
 
 def serve(folder: str, tamper: Callable[[dict[str, Any], int], None] | None = None) -> Script:
-    """The answers of vLLM's server, in development mode, to requests at any of its paths.
+    """Answer like vLLM's server in development mode, at any of its paths.
 
     Args:
-        folder: The model that it was started with.
-        tamper: Changes the choice that answers the k-th request.
+        folder: The initial model.
+        tamper: Changes the choice in answer k.
     """
     engine, version = FakeEngine(folder), ["default"]
 

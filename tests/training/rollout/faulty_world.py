@@ -1,6 +1,4 @@
-"""A world whose tool breaks when it is told to, and policies that tell it to, for the tests of
-the collectors.
-"""
+"""A world whose tool fails on request, and policies that request it, for tests of the collectors."""
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ gymnasium.register(
 
 
 def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
-    # What breaks is to leave the step, as what a wrapper of a user raises does.
+    # The failure must leave the step, like an exception in a user's wrapper.
     return gymnasium.make(
         "tests/FaultyWorld-v0", disable_env_checker=True, **{"on_fault": "raise", **options}
     )
@@ -89,7 +87,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Works; in the second turn of episodes with a certain number, in another way."""
+    """Works, but differently in the second turn of episodes with a given number."""
 
     how: str = "well"
     number: int = 0
@@ -110,7 +108,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Mortal:
-    """Works in a way in which any step may be the last of its process."""
+    """Works in a way that may end the process at any step."""
 
     how: str = "die at times"
 
@@ -134,7 +132,7 @@ class Awaiting:
 
 
 class Drawing:
-    """A policy with a state of which copies must not have the same."""
+    """A policy with a state that its copies must not share."""
 
     number = -1
 

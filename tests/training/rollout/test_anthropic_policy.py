@@ -1,4 +1,4 @@
-"""The policy behind the Anthropic Messages API, against a server that plays a script."""
+"""The policy for the Anthropic Messages API, against a scripted server."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
 
 
 def test_what_the_api_refuses_is_not_sent() -> None:
-    """It takes no empty text, no half of a surrogate pair, and few characters in names."""
+    """The API accepts no empty text, no lone surrogate, and only some characters in names."""
     calls = (ToolCall("fly to", {"x": "\ud800"}, "call_1_0"),)
     chat = ASK.add(
         Message("assistant", " \n", calls=calls),
@@ -231,7 +231,7 @@ def test_usage_counts_cached_and_cut_replies() -> None:
     }
     cut = said("a", use("f", {}), usage=counts, stop_reason="max_tokens")
     with playing(lambda request, number: cut if number == 1 else said("b")) as (policy, _):
-        assert policy([ASK])[0].text == "a"  # the call in which it was cut is left out
+        assert policy([ASK])[0].text == "a"  # the truncated call is omitted
         assert policy.last is not None
         first = policy.last
         policy([ASK])

@@ -1,5 +1,5 @@
-"""Answers of a chat-completions server that are not as they should be: what is plain is read, what
-is not costs its own episode and says so.
+"""Malformed answers of a chat completions server: readable ones are accepted, others cost only
+their own episode and name the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def completion(message: str, choice: str = "", rest: str = "") -> str:
-    """The body of an answer, as text, so that it may hold what Python's JSON cannot write."""
+    """Return an answer's body as text, so that it may contain what Python's JSON cannot write."""
     return f'{{"choices": [{{"message": {message}{choice}}}]{rest}}}'
 
 
@@ -154,7 +154,7 @@ def logprobs(*values: str) -> str:
     [
         (("-0.5", "0", "-1e300"), (-0.5, 0.0, -1e300)),
         (('"-0.25"', "-9999.0"), (-0.25, -9999.0)),
-        (("1e-7", "0.003"), (0.0, 0.0)),  # a sure token, as bfloat16 rounds it
+        (("1e-7", "0.003"), (0.0, 0.0)),  # a certain token, as rounded by bfloat16
     ],
 )
 def test_log_probabilities_are_read(values: tuple[str, ...], expected: tuple[float, ...]) -> None:
@@ -252,7 +252,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(path: tuple[Any, ...], value: Any) -> Any:
-    """The whole answer with another value at a place."""
+    """Return the complete answer with another value at a path."""
     answer = {"": copy.deepcopy(WHOLE)}
     inner: Any = answer
     for key in ("", *path)[:-1]:

@@ -1,6 +1,4 @@
-"""Collection by every engine: the same trajectories, faults that cost one episode, runs that go
-on where they were killed.
-"""
+"""All engines give the same trajectories, faults cost one episode, and killed runs resume."""
 
 from __future__ import annotations
 
@@ -89,7 +87,7 @@ def test_every_engine_records_what_lockstep_records(
 
 
 def numbers(seeds: Sequence[int]) -> list[int]:
-    """The numbers of the instances, read from what is shown."""
+    """Return the instance numbers in the observations."""
     chats = [make_env().reset(seed=seed)[0] for seed in seeds]
     return [int(re.search(r"Number (\d)", chat.to_text())[1]) for chat in chats]  # type: ignore[index]
 
@@ -102,7 +100,7 @@ CAUSES = {
 FAULTS = [
     *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
     *(("processes", "die", replicate) for replicate in (False, True)),
-    # Each takes as long as its timeout; a clock looks after an episode, whoever has the policy.
+    # Each takes as long as its timeout; every episode is timed, whoever holds the policy.
     *((engine, "hang", engine == "processes") for engine in APART),
 ]
 
@@ -113,7 +111,7 @@ def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> No
     drawn = dict(zip(range(40), numbers(range(40)), strict=True))
     struck = [seed for seed, number in drawn.items() if number == 0][:1]
     seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
-    # A worker that is only slow, on a busy machine, must not be taken for one that hangs.
+    # A slow worker on a busy machine must not be taken for a hanging one.
     options: dict[str, Any] = {"timeout": 8.0, "retries": 0} if how == "hang" else {"retries": 1}
     played = {
         t.seed: t
@@ -178,7 +176,7 @@ def test_bad_arguments_are_named() -> None:
 
 
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
-    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four are there
+    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four have arrived
 
     def meeting(chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(agentgym.render(agentgym.ToolCall("work", {"how": "meet"}))) for _ in chats]

@@ -1,5 +1,5 @@
-"""Episodes under way: the work of a step does not grow with the number of slots, and each episode
-that was begun is accounted for.
+"""Running episodes: a step's work does not grow with the number of slots, and every started episode
+is accounted for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHAT = Chat((Message("user", "go"),))
 
 
 class TrickleSlot(Slot):
-    """Plays without a world; what is asked waits until it is its turn to be answered."""
+    """Slot without a world; its requests wait until they are answered in turn."""
 
     def __init__(self, number: int, answers: Answers, asked: deque[TrickleSlot]) -> None:
         super().__init__(number)
@@ -73,7 +73,7 @@ def work_of_opening(slots: int) -> float:
 
 
 def work_of_steps(slots: int, steps: int = 300) -> float:
-    """The work of a step when answers come one by one, with all slots under way."""
+    """Return the work per step if answers arrive one by one while all slots are busy."""
     opened, engine = dispatcher(slots)
     opened.begin_all(enumerate(range(slots)))
 
@@ -130,7 +130,7 @@ def test_episodes_that_break_are_accounted_for() -> None:
 
 
 class Patient:
-    """Replies when the dispatcher has recorded a chat meanwhile, or nothing is left to come."""
+    """Replies once the dispatcher has recorded a chat meanwhile, or nothing is left."""
 
     def __init__(self) -> None:
         self.collector: Collector | None = None
@@ -140,7 +140,7 @@ class Patient:
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         assert self.collector is not None
         dispatcher = self.collector._dispatcher
-        time.sleep(0.002)  # more than a reply that is quick
+        time.sleep(0.002)  # longer than a fast reply
         for _ in range(30_000 if self.sizes else 0):
             if dispatcher.ready or not dispatcher.pending:
                 break

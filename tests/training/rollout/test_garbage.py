@@ -1,4 +1,4 @@
-"""Python's search for garbage in cycles while episodes are played."""
+"""Python's garbage collection during episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNS = 6
 
 
 class GrowingSlot(Slot):
-    """Plays a chat that grows at each step, without a world."""
+    """Slot without a world, whose chat grows at each step."""
 
     def __init__(self, number: int, answers: Answers) -> None:
         super().__init__(number)
@@ -58,7 +58,7 @@ class Growing(Engine):
 
 @pytest.fixture
 def visits() -> Iterator[list[int]]:
-    """The objects that each search goes through."""
+    """Return the objects visited by each collection."""
     sizes: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -78,7 +78,7 @@ def test_what_is_recorded_goes_without_having_been_visited(visits: list[int]) ->
         played = collector.collect(lambda chats: [Reply("x")] * len(chats), count())
         for _ in islice(played, slots):
             pass
-        gc.collect()  # the slots and their envs are there from now on
+        gc.collect()  # the slots and their envs now count as old
         visits.clear()
         steps = sum(len(trajectory.steps) for trajectory in islice(played, rounds * slots))
     assert steps == rounds * slots * TURNS

@@ -1,5 +1,5 @@
-"""What is stored, sent and kept of an episode grows with its new text and tokens, never with the
-history: bytes, memory and calls are counted for two lengths, and divided by the steps.
+"""The cost of storing, sending and keeping an episode grows with its new text and tokens, never
+with the history. Bytes, memory and calls are counted per step for two lengths.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from agentgym.training.rollout.engines.workers import PlayerServer
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 
+# Operations of DocumentWorld, about twenty and about 120 turns.
 SHORT, LONG = 4, 28
-"""Operations of DocumentWorld: some twenty turns, and some hundred and twenty."""
+# Maximum cost ratio of a step in the long episode; growth with the history would give four.
 STEEPEST = 1.4
-"""Times the cost a step of the long episode; one that grows with the history costs four times."""
 STACKS: dict[str, dict[str, Any]] = {
     "none": {},
     "hints": {"oracles": "P"},
@@ -51,7 +51,7 @@ def renderer() -> Renderer:
 
 @pytest.fixture(scope="module")
 def played(renderer: Renderer) -> Played:
-    """A short and a long episode, of text alone or with token ids."""
+    """Return a short and a long episode, with text only or with token ids."""
     return functools.cache(functools.partial(play, renderer))
 
 
@@ -67,7 +67,7 @@ def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Tr
 
 
 def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) -> float:
-    """Times the cost of a step of the long episode."""
+    """Return the cost ratio of a step in the long episode."""
     short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
     return long / short
 
@@ -120,7 +120,7 @@ def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) 
 
 @pytest.mark.rotation
 def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
-    """The form that each reply had alone, with its whole prompt."""
+    """The form of a single reply, with its whole prompt."""
     episodes = [
         rollout(
             make("DocumentWorld", operations=size),
@@ -212,7 +212,7 @@ def test_work_of_a_border(stack: str, played: Played) -> None:
         for step in steps[first:last]:
             near.receive_chat(*far.send_chat(step.chat))
 
-    cross(0, 20)  # as many as either side remembers, and more
+    cross(0, 20)  # more than either side remembers
     early, *_, late = (calls_of(cross, k, k + 20) for k in range(20, 100, 20))
     assert late < 1.1 * early
 
@@ -229,7 +229,7 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
 
 
 def edited_replies(rng: random.Random) -> list[Reply]:
-    """Replies whose prompts go on, are cut, edited or empty, as tuples or as versions."""
+    """Return replies whose prompts continue, are cut, edited or empty, as tuples or as versions."""
     replies: list[Reply] = []
     prompt = TokenIds(rng.choices(range(5), k=4))
     for _ in range(rng.randrange(1, 9)):
@@ -247,7 +247,7 @@ def edited_replies(rng: random.Random) -> list[Reply]:
 
 
 def joined_plainly(replies: Sequence[Reply]) -> list[TrainingRow]:
-    """The rows of replies, by comparing whole prompts."""
+    """Return the rows of replies by comparing whole prompts."""
     found: list[list[Any]] = []
     continues = False
     for number, reply in enumerate(replies):

@@ -1,5 +1,5 @@
-"""Local models: tokens in are tokens out, log-probabilities are those of the model, and rows
-hold every sampled token once.
+"""Local models: the input tokens are the output tokens, log-probabilities are the model's, and rows
+contain each sampled token once.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_prompts_continue_the_ids_of_prompts_and_replies(tokenizer: Any) -> None
 
 
 def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -> None:
-    """A reply sampled byte by byte is not tokenised again into the longer tokens of its text."""
+    """A reply sampled byte by byte is not re-tokenised into longer tokens."""
     renderer = Renderer(tokenizer)
     one = env()
     chat, _ = one.reset(seed=0)
@@ -116,7 +116,7 @@ def test_a_template_that_strips_thinking_starts_a_new_row(tokenizer: Any) -> Non
 
 
 def played(replies: list[Reply]) -> Trajectory:
-    """A trajectory that holds replies."""
+    """Return a trajectory with these replies."""
     return Trajectory(
         "{}", 0, tuple(Step(Chat(), reply, 0.0, {}) for reply in replies), Chat(), True, False
     )
@@ -157,9 +157,7 @@ def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: An
     st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8)
 )
 def test_every_sampled_token_is_in_one_row(turns: list[tuple[bool, int, int]]) -> None:
-    """Random episodes in which some prompts continue the one before and some are rewritten;
-    every id is unique.
-    """
+    """Random episodes with continued and rewritten prompts; every id is unique."""
     fresh = iter(range(10_000))
     replies: list[Reply] = []
     context: tuple[int, ...] = ()
@@ -190,7 +188,7 @@ def test_rows_need_ids_and_logprobs() -> None:
         rows(played([Reply("pop")]))
     with pytest.raises(ValueError, match="step 0 has 2 ids and 1 logprobs; record one for each id"):
         rows(played([Reply("pop", (1,), (2, 3), (0.0,))]))
-    with pytest.raises(ValueError, match="a row has no log-probabilities; train on trajectories"):
+    with pytest.raises(ValueError, match="a row has no log-probabilities; use a policy"):
         batch(rows(played([Reply("pop", (1,), (2, 3))])), pad=0)
 
 

@@ -1,6 +1,4 @@
-"""The policy that plays through a chat-completions endpoint, against real servers on the
-loopback interface.
-"""
+"""The policy for a chat completions endpoint, against real servers on the loopback interface."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ ASK = Chat((Message("user", "hello", id="0:1"),))
 def _no_strays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    before = set(threading.enumerate())  # a test of another file may have left a thread that hangs
+    before = set(threading.enumerate())  # another test file may have left a hanging thread
     yield
     assert not [
         thread.name
@@ -485,7 +483,7 @@ def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert policy([ASK])[0].text == "x"
         del policy
-        gc.collect()  # the fixture sees whether its thread has ended
+        gc.collect()  # the fixture checks whether its thread has ended
 
 
 @pytest.mark.rotation

@@ -1,5 +1,5 @@
-"""Workers whose parent closes its end of the connection while they work, as one that is interrupted
-does: they end by themselves, close their envs, and print nothing.
+"""Workers whose parent closes the connection while they work, for example on an interrupt: they
+exit by themselves, close their envs, and print nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.training.rollout import Processes
 
 
 def work(folder: str) -> str:
-    """Say that work has begun, and go on when it is asked for."""
+    """Report that work has started, and continue on request."""
     Path(folder, "begun").touch()
     while not Path(folder, "go on").exists():
         time.sleep(0.01)
@@ -27,7 +27,7 @@ def work(folder: str) -> str:
 
 
 class SlowReset(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Env whose resets go on when it is asked for; a file says that it was closed."""
+    """Env whose resets continue on request; a file records that it was closed."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(make("ListWorld"))
@@ -43,7 +43,7 @@ class SlowReset(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def part(connection: Any, process: Any, folder: Path) -> int:
-    """Close the near end of a worker while it works; return its exit code."""
+    """Close the parent's end of a working worker's connection; return its exit code."""
     while not (folder / "begun").exists():
         time.sleep(0.01)
     connection.close()

@@ -1,4 +1,4 @@
-"""Instances that are drawn ahead of time are there when they are played."""
+"""Instances drawn ahead of time are ready when they are played."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_prefetched_instances_are_not_drawn_again(
     monkeypatch.setattr(reset_cache, "MIN_SECONDS", 0.0)
 
     def make() -> gymnasium.Env[Any, Any]:
-        reset_cache.MIN_SECONDS = 0.0  # in the process that draws: however quick it is
+        reset_cache.MIN_SECONDS = 0.0  # in the drawing process, however fast it is
         return agentgym.make("GridWorld")
 
     expected = [make().reset(seed=seed) for seed in (1, 2)]
@@ -33,7 +33,7 @@ def test_prefetched_instances_are_not_drawn_again(
     prefetcher.wait()
     prefetcher.close()
     assert len(list((tmp_path / "resets").iterdir())) == 2
-    monkeypatch.setattr(reset_cache, "draw", None)  # which fails if it is called
+    monkeypatch.setattr(reset_cache, "draw", None)  # fails if it is called
     env = make()
     assert [env.reset(seed=seed) for seed in (1, 2)] == expected
 

@@ -1,5 +1,5 @@
-"""Collection on a cluster of several machines, each a raylet of its own here: weights reach a machine
-once, and one that is killed costs no episode.
+"""Collection on a cluster of several machines, each a separate raylet here: weights reach each
+machine once, and killing a machine costs no episode.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.training.rollout.faulty_world import make_env
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 HERE = "127.0.0.1"
-MEMORY = 100_000_000  # bytes of an object store; Ray wants 75 MB at least
+MEMORY = 100_000_000  # bytes of an object store; Ray requires at least 75 MB
 SAID = re.compile(r"on (\w+), weights (mapped|copied)")
 
 
 @dataclass(frozen=True)
 class Heavy:
-    """A policy with weights, which takes its time and says which machine it is on, and whether its
-    weights are those in the object store of the machine.
+    """A slow policy with weights that reports its machine, and whether its weights are in the
+    machine's object store.
     """
 
     weights: Any
@@ -43,9 +43,9 @@ class Heavy:
 
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A cluster of a head and two machines."""
+    """A cluster with a head and two machines."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    # Else Ray would take the address of this machine in its network.
+    # Otherwise Ray would use this machine's network address.
     monkeypatch.setattr("ray._private.services.get_node_ip_address", lambda address=None: HERE)
     head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": HERE}
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
@@ -96,10 +96,10 @@ def test_a_machine_that_is_killed_costs_no_episode_and_weights_reach_each_once(
 
 
 def said(trajectory: Trajectory) -> list[tuple[str, str]]:
-    """The machine and the kind of weights of each reply."""
+    """Return the machine and the kind of weights of each reply."""
     return [SAID.search(step.reply.text).groups() for step in trajectory.steps]  # type: ignore[union-attr,misc]
 
 
 def places(trajectories: Sequence[Trajectory]) -> set[str]:
-    """The machines that have played."""
+    """Return the machines that have played."""
     return {machine for trajectory in trajectories for machine, _ in said(trajectory)}

@@ -1,6 +1,4 @@
-"""Collection by actors of Ray, in a cluster of one machine: as elsewhere, and with weights or
-an endpoint shared.
-"""
+"""Collection by Ray actors on one machine: the same results, and shared weights or endpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +21,8 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
-    ray.init("local", num_cpus=2, **options)  # without an address, it would join any cluster here
+    # without an address, it would join any running cluster
+    ray.init("local", num_cpus=2, **options)
     yield
     ray.shutdown()
 

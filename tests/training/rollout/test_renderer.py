@@ -1,4 +1,4 @@
-"""Chat templates as models have them: each family plays whole episodes with exact tokens."""
+"""The chat templates of real models: each family plays whole episodes with exact tokens."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_demonstration_ends_its_turn_once_and_goes_on_in_one_row(family: Any) 
 
 
 def test_every_end_mark_of_the_generation_config_ends_a_reply() -> None:
-    """The tokenizer names one end and the generation config another, which the model samples."""
+    """The tokenizer names one end token and the generation config another, which the model samples."""
     tokenizer = make_family_tokenizer(FAMILIES["qwen2.5"])
     model = make_llama(tokenizer)
     other = tokenizer.convert_tokens_to_ids("<|endoftext|>")
@@ -191,6 +191,6 @@ def test_each_prompt_is_rendered_once(family: Any, monkeypatch: pytest.MonkeyPat
     assert len(rendered) == len(played.steps) == len(set(rendered))
     bare = Renderer(make_family_tokenizer(family))
     for step in played.steps:
-        chat = agentgym.Chat(tuple(step.chat.messages), step.chat.tools)  # of which nothing is kept
+        chat = agentgym.Chat(tuple(step.chat.messages), step.chat.tools)  # nothing of it is kept
         assert list(bare.ids(chat)) == list(step.reply.prompt_ids)
         bare.remember(chat, step.reply)

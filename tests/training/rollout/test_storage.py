@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time, whoever is killed when, and each file whole."""
+"""Files of a run: one writer at a time and complete files, whoever is killed when."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ with RunLock(Path(sys.argv[1])):
 
 @contextmanager
 def holder(target: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process that holds a lock until it is killed, and the number that it prints."""
+    """Start a process that holds a lock until it is killed; return it with the number that it
+    prints.
+    """
     line = [sys.executable, "-c", HOLD, str(target), *options]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -52,7 +54,7 @@ def holder(target: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def in_fork(function: Callable[[], bool]) -> bool:
-    """What a function says in a forked process."""
+    """Return a function's result in a forked process."""
     if (child := os.fork()) == 0:
         status = 2
         with suppress(BaseException):
@@ -92,7 +94,7 @@ def test_a_forked_process_that_outlives_the_holder_does_not_hold(tmp_path: Path)
         assert not is_free(tmp_path)
         process.kill()
         process.wait(PATIENCE)
-        os.kill(child, 0)  # it lives
+        os.kill(child, 0)  # it is alive
         try:
             assert is_free(tmp_path)
         finally:
@@ -131,7 +133,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
 
 @pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
-    """The file of the lock comes and goes; whoever locks one that is gone holds nothing."""
+    """The lock file appears and disappears; locking a deleted one locks nothing."""
     number = tmp_path / "number"
     number.write_text("0")
 
@@ -200,6 +202,8 @@ def test_files_that_belong_together_are_there_when_the_last_one_is(tmp_path: Pat
 
 
 TRAINING = Path(storage.__file__).parents[1]
+# The mechanism itself, two exports to users' files, which nothing resumes from, and the pipes of
+# the fuzzer's processes.
 ELSEWHERE = (
     "rollout/storage.py",
     "integrations/datasets.py",
@@ -207,13 +211,10 @@ ELSEWHERE = (
     "audit/worker.py",
     "audit/processes.py",
 )
-"""The mechanism itself, two exports into files of the user's, which nothing goes on from, and the
-pipes of the fuzzer's processes.
-"""
 
 
 def test_what_a_run_writes_goes_through_the_storage() -> None:
-    """No other module of the trainings opens a file to write, or moves one into its place."""
+    """No other training module opens a file for writing, or moves one into place."""
     writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
     assert [
         f"{path.relative_to(TRAINING)}: {line.strip()}"

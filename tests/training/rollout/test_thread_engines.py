@@ -1,4 +1,4 @@
-"""Threads that all slots share: what they take at a step, and that no slot is forgotten."""
+"""Threads shared by all slots: their cost per step, and that no slot is forgotten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.helpers import PATIENCE
 
 
 class CountedLock:
-    """A lock that counts how often it is taken."""
+    """A lock that counts its acquisitions."""
 
     def __init__(self) -> None:
         self._lock, self.taken = threading.Lock(), 0
@@ -32,7 +32,7 @@ class CountedLock:
 
 
 class WaitingEnv:
-    """Resets when it is told to."""
+    """Resets on request."""
 
     spec = None
 
@@ -48,10 +48,10 @@ class WaitingEnv:
 
 
 def answers_of(answers: Answers, number: int) -> int:
-    """Wait for a number of answers; return how many came in time."""
+    """Wait for a number of answers; return how many arrived in time."""
     got, until = 0, time.monotonic() + PATIENCE
     while got < number and (left := until - time.monotonic()) > 0:
-        got += len(answers.get(left))  # none if it is told late of one that was taken before
+        got += len(answers.get(left))  # empty after a late notification about an earlier answer
     return got
 
 
@@ -75,7 +75,7 @@ def test_steps_take_no_lock(threads: int) -> None:
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads are switched as often as can be."""
+    """Switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -1,5 +1,5 @@
-"""Trajectories: what goes into a JSON line comes out again, and a killed run loses at most its
-torn last line.
+"""Trajectories survive a round trip through JSON lines, and a killed run loses at most its
+incomplete last line.
 """
 
 from __future__ import annotations

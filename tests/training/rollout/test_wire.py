@@ -1,4 +1,4 @@
-"""What crosses to a worker process and back is equal to what was sent, in few bytes and reads."""
+"""Messages to and from a worker process arrive unchanged, in few bytes and reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]
 
 
 def value(rng: random.Random, depth: int = 3) -> Any:
-    """Draw a value of an info, as `to_jsonable` leaves it."""
+    """Draw an info value in the form of `to_jsonable`."""
     if not depth or rng.random() < 0.5:
         return rng.choice(LEAVES)
     items = [value(rng, depth - 1) for _ in range(rng.randrange(4))]
@@ -49,7 +49,7 @@ def step(rng: random.Random) -> Any:
 
 
 def typed(item: Any) -> Any:
-    """Return a value with the type of each of its parts, so that 1 is not True."""
+    """Return a value with the type of each part, so that 1 differs from True."""
     if isinstance(item, dict):
         return [(typed(name), typed(part)) for name, part in item.items()]
     if isinstance(item, (list, tuple)):
@@ -91,7 +91,7 @@ def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Puts something into the info of its second step that is of no process but its own."""
+    """Puts something into the info of its second step that cannot leave its process."""
 
     turn = 0
 
@@ -120,7 +120,7 @@ def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
 
 
 class CountingStream:
-    """A socket that counts how often it is read."""
+    """A socket that counts its reads."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream, self.reads = stream, 0
@@ -150,7 +150,7 @@ def test_what_has_come_is_read_at_once() -> None:
 
 def test_frames_of_any_length_arrive() -> None:
     near, far = socket.socketpair()
-    near.settimeout(0.01)  # as `socket.setdefaulttimeout` may have it
+    near.settimeout(0.01)  # as after `socket.setdefaulttimeout`
     reader, writer = Frames(near), Frames(far)
     rng = random.Random(0)
     sizes = [0, 1, 7, 65_527, 65_528, 65_536, 65_537, 3_000_000, 0, 5]

@@ -1,5 +1,5 @@
-"""Workers that play the episodes of many slots: one that dies or hangs costs the episode whose step
-it was playing; the others go on where they were.
+"""Workers that play the episodes of many slots: a dead or hanging worker costs only the episode
+whose step it was playing; the others continue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_worker_that_breaks_costs_one_of_its_episodes(
 ) -> None:
     how, replicate = fault
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
-    # A second one that hangs would be waited for as long as a worker may take to start.
+    # A second hanging worker would be awaited for a worker's full start time.
     breaks = struck[: 1 if how == "hang" else 2]
     seeds = [*breaks, *(seed for seed in SEEDS if seed not in struck)]
     options: dict[str, Any] = {"timeout": 8.0} if how == "hang" else {}
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_costs_at_most_the_step_it_was_playing(
 
 
 class Telling(Killing):
-    """Has each step tell the process in which it is played."""
+    """Makes each step report its process."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(reply.text.replace("well", "who")) for reply in super().__call__(chats)]
@@ -119,7 +119,7 @@ def test_workers_that_cannot_start_end_the_collection() -> None:
 
 
 class _Ending:
-    """Makes envs in the process of its maker, and ends any other."""
+    """Makes envs in its own process, and ends any other."""
 
     def __init__(self) -> None:
         self.maker = os.getpid()

@@ -1,4 +1,5 @@
-"""What our calls of vLLM rely on, read off the source in its wheel: nothing of it is imported.
+"""The vLLM interface that our calls rely on, read from the source in its wheel without importing
+it.
 
 pip download --no-deps --only-binary :all: vllm
 python tests/training/rollout/vllm_facts.py vllm-*.whl > tests/training/rollout/vllm_facts.json
@@ -29,8 +30,8 @@ CLASSES = {
     "WeightVersionSpan": "vllm/outputs.py",
     "LoadLoRAAdapterRequest": "vllm/entrypoints/serve/lora/protocol.py",
 }
+# Classes with other names in the source.
 NAMES = {"ModelRunner": "GPUModelRunner"}
-"""Classes that are called otherwise in the source."""
 METHODS = {
     "LLM": ("generate", "collective_rpc", "reset_prefix_cache", "sleep", "wake_up"),
     "ModelRunner": ("reload_weights",),
@@ -50,7 +51,7 @@ VALUES = {
 
 
 def fields(node: ast.ClassDef) -> list[str]:
-    """The annotated names of a class, in order."""
+    """Return the annotated names of a class, in order."""
     return [
         item.target.id
         for item in node.body
@@ -59,12 +60,12 @@ def fields(node: ast.ClassDef) -> list[str]:
 
 
 def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The named parameters of a method, in order, without `self`."""
+    """Return the named parameters of a method, in order, without `self`."""
     return [item.arg for item in (*node.args.args, *node.args.kwonlyargs)][1:]
 
 
 def routes(tree: ast.Module) -> Iterator[str]:
-    """The paths that functions of a module answer."""
+    """Return the paths that a module's functions serve."""
     for node in ast.walk(tree):
         for item in getattr(node, "decorator_list", ()):
             if isinstance(item, ast.Call) and getattr(item.func, "attr", "") in ("post", "get"):
@@ -72,7 +73,7 @@ def routes(tree: ast.Module) -> Iterator[str]:
 
 
 def strings(node: ast.expr) -> list[str]:
-    """The texts in an expression, in order."""
+    """Return the texts in an expression, in order."""
     return [
         item.value
         for item in ast.walk(node)
@@ -81,7 +82,7 @@ def strings(node: ast.expr) -> list[str]:
 
 
 def read(wheel: str) -> dict[str, Any]:
-    """The facts of a wheel."""
+    """Return the facts of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         trees = {
             path: ast.parse(archive.read(path))

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through the WebDriver protocol of chromedriver."""
+"""A headless Chromium driven through chromedriver's WebDriver protocol."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 
 from tests.helpers import PATIENCE
 
+# Keys in WebDriver's notation.
 ENTER, ESCAPE, DOWN = "\ue007", "\ue00c", "\ue015"
-"""Keys, as WebDriver writes them."""
+# The protocol's key of an element reference.
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-"""The key of a reference to an element, as the protocol has it."""
 
 
 class Browser:
-    """A session of a browser."""
+    """A browser session."""
 
     def __init__(self, port: int, profile: Path) -> None:
         self._port, self._path = port, ""
@@ -40,11 +40,11 @@ class Browser:
         self._path = f"/session/{session['sessionId']}"
 
     def open(self, url: str) -> None:
-        """Go to an address."""
+        """Open an address."""
         self._send("POST", "/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """Return what the body of a function of JavaScript returns."""
+        """Return the result of a JavaScript function body."""
         return self._send("POST", "/execute/sync", {"script": script, "args": []})
 
     def wait(self, condition: str) -> Any:
@@ -57,29 +57,29 @@ class Browser:
         return value
 
     def keys(self, *keys: str) -> None:
-        """Press keys where the focus is."""
+        """Press keys in the focused element."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         source = {"type": "key", "id": "keyboard", "actions": actions}
         self._send("POST", "/actions", {"actions": [source]})
 
     def click(self, selector: str) -> None:
-        """Click on the first element of a selector."""
+        """Click the first element of a selector."""
         element = self._send("POST", "/element", {"using": "css selector", "value": selector})
         self._send("POST", f"/element/{element[_ELEMENT]}/click", {})
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Take a size and a colour scheme."""
+        """Set the window size and colour scheme."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._devtools("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def screenshot(self, path: Path) -> None:
-        """Write a picture of what is in sight."""
+        """Save a screenshot of the viewport."""
         path.write_bytes(base64.b64decode(self._send("GET", "/screenshot", None)))
 
     def errors(self) -> list[str]:
-        """Return what the console says of faults of the page."""
+        """Return the page errors in the console."""
         return [
             entry["message"]
             for entry in self._send("POST", "/se/log", {"type": "browser"})
@@ -87,7 +87,7 @@ class Browser:
         ]
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         with suppress(OSError):
             self._send("DELETE", "", None)
 
@@ -118,7 +118,7 @@ needs_browser = pytest.mark.skipif(
 
 @contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
-    """Start a browser whose profile is in a folder."""
+    """Start a browser with its profile in a folder."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     assert DRIVER is not None

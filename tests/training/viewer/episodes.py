@@ -1,4 +1,4 @@
-"""Episodes that the tests of the viewer look at."""
+"""Episodes for the viewer tests."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy, TeamPolicy
 from agentgym.training.rollout import Trajectory, TrajectoryLog, rollout
 
+# A text that escapes from a page that treats it as markup.
 HOSTILE = (
     "</script><script>document.title = 'taken'</script><!-- <script> \u2028\u2029 & &lt; "
     "<img src=x onerror=\"document.title='taken'\"> \ud800 ]]> \x00 'x' `${1}`"
 )
-"""A text that breaks out of a page which takes it for markup."""
 
 
 def hostile_policy(chats: Sequence[Chat]) -> list[Reply]:
-    """Write hostile texts in all places that a model can write in."""
+    """Write hostile texts wherever a model can write."""
     call = '<tool_call>{"name": "pop", "arguments": {"id": "%s"}}</tool_call>'
     argument = HOSTILE.encode("unicode_escape").decode().replace("\\", "\\\\").replace('"', "'")
     return [
@@ -38,7 +38,7 @@ def played(
 
 
 def write_run(folder: Path) -> Path:
-    """Write a run with an episode of every kind that the page has a view for."""
+    """Write a run with an episode for every view of the page."""
     log = TrajectoryLog(folder / "trajectories.jsonl")
     episodes = [
         played(),

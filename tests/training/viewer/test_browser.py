@@ -1,4 +1,4 @@
-"""The page in a real browser: what is clicked, typed and pressed, and what is then in sight."""
+"""The page in a real browser: clicks, typing, keys, and the visible result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def opened(browser: Browser, url: str, where: str = "") -> None:
-    browser.open("about:blank")  # so that another place in the page is a new page too
+    browser.open("about:blank")  # a different fragment must load a new page
     browser.open(url + where)
     browser.wait("document.querySelector('.row, .cell, .empty')")
 
@@ -103,7 +103,7 @@ def test_texts_of_models_stay_texts(browser: Browser, page: str) -> None:
     opened(browser, page, "#episode=3&turn=1")
     browser.wait("document.querySelector('.reply')")
     written = browser.run("return document.querySelector('.reply > pre').textContent")
-    # The driver has no form for a lone surrogate, which the page has.
+    # The driver cannot represent a lone surrogate, which the page contains.
     assert all(part in written for part in HOSTILE.split("\ud800"))
     assert browser.run("return document.title") != "taken"
     assert (

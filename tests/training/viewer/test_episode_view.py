@@ -1,4 +1,4 @@
-"""What the page shows of an episode is exactly what the policy was shown and wrote."""
+"""The page shows exactly what the policy observed and wrote."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def line_of(trajectory: Trajectory) -> bytes:
 
 
 def whole_text(view: dict[str, Any], number: int) -> str:
-    """A message of the page as it was: the text with its notes."""
+    """Return a message of the page as text with its notes."""
     (_, text), *notes = view["messages"][number]["parts"]
     return text + "".join(f"<{tag}>{note}</{tag}>" for tag, note in notes)
 
@@ -44,7 +44,7 @@ def squeeze(text: str) -> str:
 
 
 def chats(view: dict[str, Any], agent: str) -> list[list[tuple[int, str]]]:
-    """The entries of each chat of an agent, as the script of the page puts them together."""
+    """Return the entries of each chat of an agent, as assembled by the page's script."""
     entries: list[tuple[int, str]] = []
     every = []
     for step in (*view["turns"], view["end"]):

@@ -1,4 +1,6 @@
-"""The page is one document without outside references, in which texts of models are no markup."""
+"""The page is a single document without external references, in which model-written text is never
+markup.
+"""
 
 from __future__ import annotations
 

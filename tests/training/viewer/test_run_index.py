@@ -1,4 +1,4 @@
-"""The index follows a run that goes on, and nothing in a folder breaks it."""
+"""The index follows a running run, and no content of a folder breaks it."""
 
 from __future__ import annotations
 

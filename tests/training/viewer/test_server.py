@@ -1,4 +1,4 @@
-"""The server shows one run to the user of this machine, and nothing else."""
+"""The server shows one run to local users, and nothing else."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from agentgym.world.step_info import StepInfo
 from tests.training.viewer.episodes import played
 
 FIELDS = {field.name for field in fields(StepInfo)}
-# Fields that the page does not show, each with a reason.
+# Fields that the page omits, each with a reason.
 NOT_SHOWN = {"calls": "the reply lists the calls themselves"}
 
 
@@ -30,7 +30,7 @@ def test_every_field_is_shown_or_has_a_reason() -> None:
     assert declaration
     shown_elsewhere = set(json.loads(declaration[1]))
     assert shown_elsewhere <= FIELDS
-    # `detailTags` shows all other fields, so only the exceptions need a place in the script.
+    # `detailTags` shows all other fields, so only the exceptions appear in the script.
     assert "Object.entries(detail)" in script
     assert "tags.push(...detailTags(detail))" in script
     read = set(re.findall(r"\bdetail(?: \|\| \{\}\))?\.(\w+)", script))
