@@ -5,6 +5,7 @@ are refused.
 from __future__ import annotations
 
 import copy
+import importlib.util
 import pickle
 import random
 import subprocess
@@ -379,13 +380,18 @@ WAREHOUSE = "agentgym.office.warehouse."
 
 
 @pytest.mark.parametrize(
-    "module", [f"{WAREHOUSE}{name}" for name in ("statements", "translation", "trees", "values")]
+    "module",
+    [
+        f"{WAREHOUSE}{name}"
+        for name in ("statements", "dialects.translation", "dialects.trees", "values")
+    ],
 )
 def test_another_module_that_is_missing_keeps_its_own_error(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
         monkeypatch.delitem(sys.modules, name)
+    assert importlib.util.find_spec(module), "the test must name a module that exists"
     monkeypatch.setitem(sys.modules, module, None)
     for ask_one in (
         lambda: bigquery().bigquery.bigquery_run_query("SELECT 1"),
