@@ -1,1 +1,1 @@
-"""Data warehouses: BigQuery and Snowflake in SQL, translated by SQLGlot and run by DuckDB."""
+"""Data warehouses: BigQuery and Snowflake SQL, translated by SQLGlot and run by DuckDB."""

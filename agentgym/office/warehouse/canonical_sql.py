@@ -1,7 +1,6 @@
-"""SQL statements that agents write: their canonical form, and the rows that they insert.
+"""Agents' SQL statements: their canonical form, and the rows that they insert.
 
-It imports sqlglot, which takes 0.3 s to load and is in an extra, so it is itself imported when it is
-first needed.
+It imports sqlglot, an extra that takes 0.3 s to load, so import this module on demand.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
+# Maximum characters of a statement to parse, which takes about a second.
 _LONGEST = 100_000
-"""The characters of the longest statement that is parsed, which takes about a second."""
 
 
 @functools.lru_cache(maxsize=1024)
 def canonical_query(query: str, dialect: str) -> str:
-    """Return a script as its dialect writes it, whatever its letter case and optional words; the
-    script itself if it cannot be parsed.
+    """Return a script as its dialect writes it, normalising letter case and optional words; an
+    unparsable script stays unchanged.
     """
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
             comment.set("kind", str(comment.args["kind"]).upper())  # the parser keeps its case
         return ";".join(each.sql(dialect) for each in statements) or query
-    except (SqlglotError, RecursionError):  # it is deep, or its dialect cannot write it
+    except (SqlglotError, RecursionError):  # too deep, or not expressible in its dialect
         return query
 
 
 def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield the rows that a script inserts as literals: the table, and the columns with values.
+    """Yield the literal rows that a script inserts: the table, and the columns with values.
 
-    Columns without a name, of a statement that lists none, have their places as names.
+    If a statement lists no columns, their positions serve as names.
     """
     for statement in _parse(query, dialect):
         if not isinstance(statement, exp.Insert) or not isinstance(

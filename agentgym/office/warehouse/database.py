@@ -1,4 +1,4 @@
-"""A DuckDB in a process of its own, which can be stopped."""
+"""DuckDB in a separate process, which can be killed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
 SECONDS = 60.0
-"""Time of the processor that a request may take: a hundred times what the limits on work leave
-to most of them, and those of tasks take milliseconds.
+"""CPU seconds of a request, a hundred times what the work limits leave to most requests; those of
+tasks take milliseconds.
 """
 
 SCRIPT_SECONDS = 120.0
-"""Time of the processor that all requests of a script may take together."""
+"""Total CPU seconds of a script's requests."""
 
 WALL_SECONDS = 600.0
-"""Time on the clock after which a host counts as stuck: many times as long, since others may use
-the same processors.
+"""Wall seconds after which a host counts as stuck; much longer, because others may use the same
+processors.
 """
 
 MEMORY = "512MB"
-"""Memory of one DuckDB: many offices share a machine."""
+"""Memory of one DuckDB; many offices share a machine."""
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
+# The exhausted resource, by the name of the sequence that counts it.
 _SPENT = {
     "rows": "the statement joins or makes more than {} rows; join on keys, or ask for less",
     "framed": "more than {} rows are in windows that are read again for each of them; ask for less",
@@ -50,22 +51,20 @@ _SPENT = {
     "huge": "the statement makes more than {} very long texts or arrays; ask for less",
     "steps": "Recursion exceeded max iteration count ({})",
 }
-"""What has run out, by the name of the sequence that counts it."""
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
+# Optimizers that use statistics, which a copy does not share; they could change the order of its
+# rows.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-"""Optimizers that choose by statistics, which a copy does not share: with them its rows could come
-in another order.
-"""
+# Settings that DuckDB accepts only after opening: times in UTC, and no access to files or Python
+# variables.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
 )
-"""Settings that DuckDB takes after it was opened only: times in UTC, and no way to files or to
-variables of Python.
-"""
+# One thread, so that results have one order; no network and no disk.
 _CONFIG: dict[str, Any] = {
     "threads": 1,
     "async_threads": 0,
@@ -74,11 +73,10 @@ _CONFIG: dict[str, Any] = {
     "memory_limit": MEMORY,
     "temp_directory": "",
 }
-"""One thread, so that results have one order; nothing from the network and nothing on the disk."""
 
 
 class _Host:
-    """The process that starts those of the engines; it ends with this one."""
+    """The process that starts the engines' processes; it ends with this one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -93,19 +91,17 @@ class _Host:
                 ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt from the keyboard is for this process alone
+                start_new_session=True,  # a keyboard interrupt is only for this process
             )
         weakref.finalize(self, _hang_up, self._control, process)
 
     @property
     def usable(self) -> bool:
-        """Report whether it is a child of this process, and not of one that this was forked
-        from.
-        """
+        """Report whether it is a child of this process, rather than of the parent of a fork."""
         return self._owner == os.getpid()
 
     def start(self) -> tuple[Connection, int]:
-        """Start a process; return the connection to it, and its number."""
+        """Start a process; return the connection to it and its process id."""
         ours, theirs = socket.socketpair()
         with ours, theirs, self._lock:
             while self._abandoned:
@@ -114,15 +110,15 @@ class _Host:
             return Connection(ours.detach()), pid
 
     def end(self, pid: int) -> int:
-        """End a process if it has not ended; return its exit status as `os.wait` has it."""
+        """Kill a process if necessary; return its exit status as from `os.wait`."""
         with self._lock:
             return self._ask(str(pid).encode())
 
     def abandon(self, pid: int) -> None:
-        """Leave a process, which ends as its connection is closed, to be ended with the next start.
+        """Release a process, which ends when its connection closes, and reap it at the next start.
 
-        The garbage collector may call this anywhere, in a thread that has the lock too, and
-        between a question to the host and its answer.
+        The garbage collector may call this anywhere, in a thread that already holds the lock, and
+        between a request to the host and its answer.
         """
         self._abandoned.append(pid)
 
@@ -132,7 +128,7 @@ class _Host:
             answer = self._control.recv(64)
             if not answer:
                 raise ConnectionError("the process that starts those of DuckDB has ended")
-        except BaseException:  # after an interrupt in between the next would be told this answer
+        except BaseException:  # after an interrupt, the next request would receive this answer
             self._control.close()
             _host_of.cache_clear()  # the next engine starts another
             raise
@@ -152,17 +148,17 @@ def _host_of(process: int) -> _Host:
 
 @dataclass(slots=True)
 class Allowance:
-    """Time of the processor for several requests together.
+    """CPU time for several requests together.
 
     Attributes:
-        left: The seconds that are left; None if each request has its own.
+        left: The remaining seconds; None if each request has its own.
     """
 
     left: float | None = None
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Context whose requests have the time of one script."""
+        """Context manager whose requests share the time of one script."""
         self.left = SCRIPT_SECONDS
         try:
             yield
@@ -171,19 +167,19 @@ class Allowance:
 
 
 class Database:
-    """A DuckDB of one dialect. After a `HostLimitError` it has ended.
+    """DuckDB for one dialect. After a `HostLimitError` it has ended.
 
     Args:
         dialect: The dialect.
         allowance: The time that its requests share.
 
     Attributes:
-        pid: The number of its process.
+        pid: The id of its process.
     """
 
     def __init__(self, dialect: str, allowance: Allowance) -> None:
         with sql_hint():
-            if find_spec("duckdb") is None:  # it is imported by the other process alone
+            if find_spec("duckdb") is None:  # only the other process imports it
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self._counters = COUNTERS[dialect]
         self._allowance = allowance
@@ -194,7 +190,7 @@ class Database:
         except OSError:  # the host has ended
             self._host = _host_of(self._owner)
             self._connection, self.pid = self._host.start()
-        self._answers = select.poll()  # kept, as `Connection.poll` makes one each time
+        self._answers = select.poll()  # cached, because `Connection.poll` creates one per call
         self._answers.register(self._connection, select.POLLIN)
         self._dropped = weakref.finalize(self, _drop, self._host, self._connection, self.pid)
         statements = [
@@ -213,20 +209,18 @@ class Database:
 
     @property
     def usable(self) -> bool:
-        """Report whether it runs and belongs to this process, and not to one that this was forked
-        from.
-        """
+        """Report whether it runs and belongs to this process, rather than to the parent of a fork."""
         return self._dropped.alive and self._owner == os.getpid()
 
     def request(self, method: str, *arguments: Any) -> Any:
-        """Ask for a method of the other process's session; return its result.
+        """Call a method of the other process's session and return its result.
 
         Raises:
             ToolError: DuckDB refuses it.
             HostLimitError: It takes too much time or memory.
         """
         left = self._allowance.left
-        # A timer of 0 seconds would never run out.
+        # A timer of 0 seconds would never expire.
         return self._ask(
             SECONDS if left is None else max(0.01, min(SECONDS, left)), method, arguments
         )
@@ -243,18 +237,18 @@ class Database:
             kind, value, used = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        except BaseException:  # an interrupt in between: what comes next would answer this
+        except BaseException:  # after an interrupt, the next request would receive this answer
             self._end()
             raise
         if self._allowance.left is not None:
             self._allowance.left -= used
         if kind == "memory":
-            self._end()  # parts of it may have given out
+            self._end()  # parts of it may have failed
             raise HostLimitError(
                 f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
             )
         if kind == "bytes":
-            self._end()  # the next statement finds as much free as after any other
+            self._end()  # the next statement starts with as much free memory as any other
             raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
         if kind == "work":
             spent = _SPENT[value.rstrip("0123456789")]
@@ -265,7 +259,9 @@ class Database:
         return value
 
     def _end(self) -> int | None:
-        """End the process; return its exit status, None if it has none or belongs to another."""
+        """End the process; return its exit status, None if there is none or it belongs to another
+        process.
+        """
         if self._dropped.detach() is None:
             return None
         self._connection.close()
@@ -276,7 +272,7 @@ class Database:
         return None
 
     def _ended(self) -> HostLimitError:
-        """Return the error of a process that has ended, or has to be."""
+        """Return the error of a process that has ended or must be killed."""
         status = self._end()
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
             what = f"the statement ran for more than {SECONDS:g} seconds"
@@ -290,21 +286,19 @@ class Database:
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
-    """Return a context that says how to get DuckDB and SQLGlot where one of them is missing."""
+    """Return a context manager that explains how to install DuckDB and SQLGlot if one is missing."""
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
 def _drop(host: _Host, connection: Connection, pid: int) -> None:
-    """Let the process of a database end that was dropped."""
+    """End the process of a dropped database."""
     connection.close()
     if host.usable:
         host.abandon(pid)
 
 
 def _explain(text: str) -> str:
-    """Return the first lines of what DuckDB says, without its kind of error and without its names
-    for things.
-    """
+    """Return the first lines of a DuckDB error, without its kind and internal names."""
     text = (
         text.split("\n\n", maxsplit=1)[0]
         .split("\nLINE ", maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and COMMENT ON of the warehouses."""
+"""CREATE, ALTER, DROP and COMMENT ON in the warehouses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Carry out a CREATE of a table, view, schema or database.
+    """Execute a CREATE of a table, view, schema or database.
 
     Raises:
         ToolError: It is refused; nothing has changed.
@@ -137,7 +137,7 @@ def _create_view(
 
 
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
-    """Return the names, in small letters, of the columns that PRIMARY KEY clauses list."""
+    """Return the lower-case names of the columns in PRIMARY KEY clauses."""
     return {
         part.name.lower()
         for item in items
@@ -147,7 +147,7 @@ def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
 
 
 def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
-    """Carry out a DROP of tables, views, schemas or databases.
+    """Execute a DROP of tables, views, schemas or databases.
 
     Raises:
         ToolError: One is refused.
@@ -199,7 +199,7 @@ def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> 
 
 
 def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
-    """Carry out a COMMENT ON a table, view or column.
+    """Execute a COMMENT ON a table, view or column.
 
     Raises:
         ToolError: It is refused.
@@ -224,7 +224,7 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
 
 
 def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
-    """Carry out an ALTER TABLE, all of it or nothing.
+    """Execute an ALTER TABLE atomically.
 
     Raises:
         ToolError: It is refused.
@@ -250,9 +250,7 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
 
 
 class _Alteration:
-    """An ALTER TABLE in the making: statements for DuckDB, and what the catalogue says
-    afterwards.
-    """
+    """An ALTER TABLE under construction: statements for DuckDB, and the resulting catalogue."""
 
     def __init__(self, warehouse: Warehouse, name: TableName) -> None:
         self._warehouse = warehouse
@@ -339,15 +337,15 @@ class _Alteration:
         self._comment = texts[-1]
 
     def add_keys(self, action: exp.AddConstraint) -> None:
-        """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints
-        are not kept.
+        """ADD PRIMARY KEY, which is recorded and not enforced, as in the warehouses; other
+        constraints are dropped.
         """
         for name in _primary_keys([action]):
             column = self._find(name)
             self._columns[self._columns.index(column)] = replace(column, key=True)
 
     def apply(self) -> None:
-        """Run the statements, then note the change in the catalogue.
+        """Run the statements, then update the catalogue.
 
         Raises:
             ToolError: The engine refuses one; nothing has changed.

@@ -1,10 +1,9 @@
-"""Processes that run SQL in DuckDB, so that a statement can be stopped whatever it does.
+"""Processes that run SQL in DuckDB, so that any statement can be stopped.
 
-This file is run by its path and imports nothing of the package. The first process imports DuckDB
-once, and forks one for each engine, which speaks with that engine over a socket: it gets the name
-of a method of `_Session` with its arguments, and answers `ok` with the result or the kind and the
-text of an error, and the time that it took. A statement that takes more time of the processor than it may is ended by the
-kernel, and its process with it.
+This file is run by its path and imports nothing from the package. The first process imports DuckDB
+once and forks one process per engine, which talks to its engine over a socket: it receives the name
+of a `_Session` method with arguments, and answers `ok` with the result, or the kind and text of an
+error, and the elapsed time. The kernel kills a process whose statement exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 ADDRESS_SPACE = 2 << 30
-"""Bytes of memory that a process may map beside what DuckDB's libraries take: several times what
-its buffers may hold, for what DuckDB takes outside of them.
+"""Bytes that a process may map beyond DuckDB's libraries, several times its buffer limit to allow
+for memory outside the buffers.
 """
 
+# Records fetched at once; few, so that megabyte-sized records do not add up.
 _CHUNK = 256
-"""Records that are fetched at once: few, so that records of a megabyte each do not add up."""
 
 
 class _Refusal(Exception):
-    """A statement goes beyond a limit that is counted in work."""
+    """A statement exceeds a work limit."""
 
 
 class _Session:
@@ -39,8 +38,8 @@ class _Session:
 
     Args:
         config: Its configuration.
-        statements: Statements to begin with.
-        counters: Sequences that count the work of a statement, and where each ends.
+        statements: Initial statements.
+        counters: Sequences that count the work of a statement, with their ends.
     """
 
     def __init__(
@@ -57,18 +56,18 @@ class _Session:
         self.execute([(statement, ()) for statement in statements])
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Run statements with their values; return the records that the last one answers with."""
+        """Run statements with their values; return the records of the last one."""
         for statement, values in statements:
             self._has_views |= " VIEW " in statement[:30]
             self._live.execute(statement, list(values))
         return self._live.fetchall()
 
     def _begin(self, opening: Sequence[str], statements: Sequence[str]) -> None:
-        """Run statements before others, whose work is counted from 0 on."""
+        """Run preparatory statements, and reset the work counters."""
         for statement in opening:
             self._live.execute(statement)
         self._has_views |= any(" VIEW " in statement[:30] for statement in statements)
-        # Whatever counts is in the schema `lib`, but in a view it is not seen.
+        # The counters are in the schema `lib`, which is not visible inside a view.
         if self._has_views or any("lib." in statement.lower() for statement in statements):
             self._live.execute(self._counters)
 
@@ -78,15 +77,15 @@ class _Session:
         """Run a query.
 
         Args:
-            opening: Statements to run before.
+            opening: Preparatory statements.
             sql: The query.
-            limit: The most records to return.
-            most_characters: The most characters of the records; the first one that goes beyond and
-                those after it are left out.
+            limit: The maximum number of records.
+            most_characters: The maximum characters of the records; the first record beyond it and
+                all later ones are omitted.
 
         Returns:
-            Names, types and shapes of the columns, the records, how many there are, and whether
-            some were left out for their length.
+            Names, types and shapes of the columns, the records, their total number, and whether
+            some were omitted for their length.
         """
         self._begin(opening, [sql])
         cursor = self._live.execute(sql)
@@ -98,8 +97,7 @@ class _Session:
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
         if any("WITH TIME ZONE" in kind for kind in types):
-            # DuckDB gives such values by a library that is not needed for the same moment without a
-            # zone.
+            # DuckDB needs a library for these values, but not for the same time without a zone.
             parts = ", ".join(
                 f"CAST({_quote(name)} AS "
                 f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
@@ -130,17 +128,17 @@ class _Session:
         targets: Sequence[tuple[str, str]],
         room: int,
     ) -> list[Any]:
-        """Run statements that change something, all or none.
+        """Run statements that change something, atomically.
 
         Args:
-            opening: Statements to run before.
+            opening: Preparatory statements.
             statements: The statements.
             values: Values of the last one.
             targets: The tables that may have grown, by schema and name.
-            room: The characters that they may have together.
+            room: The maximum total of their characters.
 
         Returns:
-            The records that the last one answers with, and the characters of the targets.
+            The records of the last one, and the characters of the targets.
         """
         self._begin(opening, statements)
         self._live.execute("BEGIN")
@@ -155,7 +153,7 @@ class _Session:
                 )
             self._live.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(Exception):  # DuckDB has done so itself if memory ran out
+            with contextlib.suppress(Exception):  # DuckDB has already rolled back if memory ran out
                 self._live.execute("ROLLBACK")
             raise
         return [answer, characters]
@@ -176,9 +174,7 @@ class _Session:
         return [json.dumps(column, ensure_ascii=False) for column in values], rows
 
     def _characters(self, schema: str, name: str) -> int:
-        """Return the characters of the values of a table as texts; of columns of a fixed width
-        the bytes.
-        """
+        """Return the characters of a table's values as texts, or the bytes of fixed-width columns."""
         columns = self._live.execute(
             f"SELECT * FROM {_quote(schema)}.{_quote(name)} LIMIT 0"
         ).description
@@ -199,12 +195,12 @@ def _quote(name: str) -> str:
 def _shape(kind: Any) -> tuple[str, list[Any]]:
     """Return a type as plain data: its kind, and the names and shapes of its parts."""
     parts = kind.children if kind.id in ("list", "array", "struct") else []
-    # An array has its length beside its type.
+    # An array's length is separate from its type.
     return kind.id, [(name, _shape(part)) for name, part in parts if hasattr(part, "id")]
 
 
 def _length(value: Any) -> int:
-    """Return a number of characters that a value takes at least."""
+    """Return a lower bound on the characters of a value."""
     if isinstance(value, (list, tuple)):
         return sum(map(_length, value))
     if isinstance(value, dict):
@@ -219,7 +215,7 @@ def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[s
         return "ok", getattr(session, method)(*arguments)
     except _Refusal as error:
         return "limit", str(error)
-    except duckdb.OutOfMemoryException:  # counted by DuckDB itself, in what it has asked for
+    except duckdb.OutOfMemoryException:  # DuckDB's own limit on requested memory
         return "bytes", ""
     except duckdb.SequenceException as error:
         return "work", str(error).partition('""')[2].partition('"')[0]
@@ -231,9 +227,9 @@ def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[s
 
 
 def serve_engine(connection: Connection) -> None:
-    """Answer the requests of one engine until it hangs up."""
+    """Answer the requests of one engine until it disconnects."""
     pages = Path("/proc/self/statm")
-    if pages.exists():  # elsewhere the kernel does not hold processes to this limit
+    if pages.exists():  # elsewhere the kernel does not enforce this limit
         mapped = int(pages.read_bytes().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -242,7 +238,7 @@ def serve_engine(connection: Connection) -> None:
     connection.send(("ok", None, 0.0))
     while True:
         seconds, method, arguments = connection.recv()
-        # The kernel ends the process if the answer takes more time of the processor.
+        # The kernel kills the process if the answer exceeds its CPU time.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         reply = _answer(session, method, arguments)
         left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
@@ -253,8 +249,8 @@ def serve_engine(connection: Connection) -> None:
 
 
 def serve_host(control: socket.socket) -> None:
-    """Start and end processes until the host hangs up: a socket asks for a new one on it, a number
-    for the end of the process that has it.
+    """Start and reap processes until the host disconnects: a socket requests a new process on it, a
+    number the end of that process.
     """
     import duckdb  # noqa: F401, PLC0415 - for the processes that are forked
 
@@ -264,7 +260,7 @@ def serve_host(control: socket.socket) -> None:
             return
         if not descriptors:
             pid = int(message)
-            os.kill(pid, signal.SIGKILL)  # it is there, if only as an exit status
+            os.kill(pid, signal.SIGKILL)  # it exists, if only as an exit status
             control.send(str(os.waitpid(pid, 0)[1]).encode())
         elif pid := os.fork():
             os.close(descriptors[0])

@@ -1,10 +1,10 @@
-"""The SQL engine of the data warehouses: tables of one episode in DuckDB, asked in the dialect of a
-warehouse.
+"""The SQL engine of the data warehouses: one episode's tables in DuckDB, queried in a warehouse's
+dialect.
 
-The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of
-tables that were asked for. So an engine costs nothing until the first statement, and a copy of one
-shares its rows until either writes. DuckDB runs in a process of its own, which ends if a statement
-takes too much time or memory; another one is then brought to the same state by a journal.
+The catalogue (schemas, tables, columns, comments) is kept here. DuckDB contains only the rows of
+tables in use, so an engine costs nothing before the first statement, and a copy shares its rows
+until either writes. DuckDB runs in a separate process, which is killed if a statement takes too
+much time or memory; a journal then brings a new process to the same state.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from agentgym.office.warehouse.values import (
 )
 
 MAX_CHARACTERS = 1 << 26
-"""Characters of all tables together (bytes of columns of a fixed width), which fit into the memory
-of a DuckDB several times: a statement that would store more is refused, so that any host refuses the same.
+"""Maximum characters of all tables (bytes of fixed-width columns), a fraction of DuckDB's memory,
+so that every host refuses the same statements.
 """
 
 
+# DuckDB statements with their values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
-"""Statements in the SQL of DuckDB, with their values."""
 
 
 class _Image(NamedTuple):
-    """The catalogue at a moment; it is never changed."""
+    """An immutable snapshot of the catalogue."""
 
     schemas: dict[str, Schema]
     tables: dict[TableName, Table]
@@ -54,12 +54,12 @@ class _Image(NamedTuple):
 
 @dataclass
 class _Journal:
-    """What was done in DuckDB since all tables were last saved: its state can be made again.
+    """The actions in DuckDB since all tables were last saved, from which its state can be rebuilt.
 
     Attributes:
-        tables: The tables as they were saved.
-        loaded: Those of them that were in DuckDB.
-        steps: The requests since then, and the tables that were loaded in between.
+        tables: The saved tables.
+        loaded: Those that were in DuckDB.
+        steps: The requests since then, and the tables loaded in between.
     """
 
     tables: dict[TableName, Table]
@@ -69,14 +69,14 @@ class _Journal:
 
 @dataclass
 class Engine:
-    """The tables of one server. It pickles and deep-copies between statements; nothing of it is on
+    """The tables of one server. It can be pickled and deep-copied between statements; nothing is on
     disk.
 
     Args:
-        dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
+        dialect: The dialect of its statements, `bigquery` or `snowflake`.
 
     Attributes:
-        allowance: Time that the requests of a script share.
+        allowance: The CPU time shared by a script's requests.
         schemas: The schemas by name.
         tables: The tables by name. Only `load`, `write` and `set_schema` change it.
     """
@@ -87,13 +87,13 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._live: Database | None = None
-        self._loaded: dict[TableName, None] = {}  # are in DuckDB, in the order of loading
-        self._dirty: dict[TableName, int] = {}  # have other rows there, and so many characters
+        self._loaded: dict[TableName, None] = {}  # in DuckDB, in loading order
+        self._dirty: dict[TableName, int] = {}  # changed in DuckDB, with their number of characters
         self._merged: dict[tuple[TableName, ...], TableName] = {}
-        self._library: dict[TableName, _Statements] = {}  # tables outside of the catalogue
+        self._library: dict[TableName, _Statements] = {}  # tables outside the catalogue
         self._journal: _Journal | None = None
         self._version = 0
-        self._committed: _Image | None = None  # before the transaction that is under way
+        self._committed: _Image | None = None  # before the running transaction
         self.allowance = Allowance()
 
     def load(
@@ -103,10 +103,10 @@ class Engine:
         rows: Sequence[Sequence[Any]],
         created: datetime,
     ) -> None:
-        """Make or replace a table with records, without DuckDB: fast for many.
+        """Create or replace a table with records without DuckDB, which is fast for many.
 
         Raises:
-            ValueError: A record has another number of values than there are columns.
+            ValueError: The number of values in a record differs from the number of columns.
         """
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
@@ -122,10 +122,10 @@ class Engine:
         now: datetime,
         replace_rows: bool = False,
     ) -> None:
-        """Add records to a table, or make one with them.
+        """Append records to a table, or create one with them.
 
         Raises:
-            ToolError: A value does not fit the type of its column; nothing has changed.
+            ToolError: A value does not fit its column's type; nothing has changed.
         """
         is_new = name not in self.tables
         if is_new:
@@ -145,7 +145,7 @@ class Engine:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
-        """Load several tables into DuckDB as one, with the names from a place on in the column
+        """Load several tables into DuckDB as one, with the ends of their names in the column
         `_TABLE_SUFFIX`.
         """
         key = tuple(names)
@@ -169,7 +169,7 @@ class Engine:
                 for source, table in zip(names, tables, strict=True)
                 for _ in range(table.rows)
             ]
-            self._open()  # of a new one nothing is merged yet
+            self._open()  # a new one contains no merged tables
             name = ("lib", f"merged {len(self._merged)}")
             self._put(
                 name,
@@ -180,7 +180,7 @@ class Engine:
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
-        """Note in the catalogue what DuckDB holds under a name now; None if nothing."""
+        """Record in the catalogue what DuckDB now contains under a name; None if nothing."""
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
@@ -192,21 +192,21 @@ class Engine:
             self._dirty.setdefault(name, 0)
 
     def table(self, name: TableName) -> Table:
-        """Return a table with its present rows."""
+        """Return a table with its current rows."""
         if name in self._dirty:
             self._save_all()
         return self.tables[name]
 
     def rows_bound(self, name: TableName) -> float:
-        """Return a number of records that a table has at most; infinite if none is known without
-        asking DuckDB.
+        """Return an upper bound on a table's records; infinite if none is known without asking
+        DuckDB.
         """
         table = self.tables.get(name)
         if table is None or table.view:
             return math.inf
         if name not in self._dirty:
             return table.rows
-        return self._dirty[name] / 8 or math.inf  # a value counts for at least 8 characters
+        return self._dirty[name] / 8 or math.inf  # a value counts as at least 8 characters
 
     def read(
         self,
@@ -220,15 +220,15 @@ class Engine:
         """Run a query.
 
         Args:
-            sql: A query in the SQL of DuckDB.
+            sql: A DuckDB query.
             tables: The tables that it reads.
-            now: The moment that it takes for the present.
-            limit: The most records to return.
-            seed: A text that random functions depend on; empty where there is none.
-            most_characters: The most characters of the records.
+            now: The current time for the query.
+            limit: The maximum number of records.
+            seed: The seed of random functions; empty if there are none.
+            most_characters: The maximum characters of the records.
 
         Raises:
-            ToolError: It is wrong, or needs too much time or memory.
+            ToolError: It is invalid, or needs too much time or memory.
         """
         self._ensure_loaded(tables)
         names, types, shapes, records, total, too_long = self._open().request(
@@ -251,29 +251,29 @@ class Engine:
         values: Sequence[Any] = (),
         new: Sequence[TableName] = (),
     ) -> list[Any]:
-        """Run statements that change something, all or none.
+        """Run statements that change something, atomically.
 
         Args:
-            statements: The statements, in the SQL of DuckDB.
+            statements: The DuckDB statements.
             tables: The tables that they read or change.
-            now: The moment that they take for the present.
+            now: The current time for the statements.
             targets: The tables whose rows they change.
-            seed: A text that random functions depend on; empty where there is none.
-            schema: The schema in which they make something.
+            seed: The seed of random functions; empty if there are none.
+            schema: The schema in which they create something.
             values: Values of the last one.
-            new: The tables that they make.
+            new: The tables that they create.
 
         Returns:
-            The records that DuckDB answers the last one with.
+            The records of the last one.
 
         Raises:
-            ToolError: One is wrong, or needs too much time or memory, or stores too much.
+            ToolError: One is invalid, needs too much time or memory, or stores too much.
         """
         self._ensure_loaded(tables)
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"] if schema else []
         grown = [*targets, *new]
         room = MAX_CHARACTERS - sum(self._size(name) for name in self.tables if name not in grown)
-        # There is always room for less than there was, in an office that a task filled to the rim.
+        # Shrinking is always allowed, even in an office that a task filled to the limit.
         room = max(room, sum(self._size(name) for name in grown if name in self.tables))
         opening += _opening(now, seed)
         answer, characters = self._change("write", opening, statements, list(values), grown, room)
@@ -286,9 +286,7 @@ class Engine:
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Load a table into DuckDB that is not in the catalogue, such as a view of the information
-        schema.
-        """
+        """Load a table outside the catalogue into DuckDB, such as an information schema view."""
         declared = [
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
@@ -296,14 +294,14 @@ class Engine:
         self._put(name, declared, _pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
-        """Load a table that is not in the catalogue."""
+        """Load a table outside the catalogue."""
         statements = _loading(name, columns, data)
         self._open().request("execute", statements)
         self._library[name] = statements
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
-        """Return the columns of a table as DuckDB has them, with comments and keys of columns that
-        it had before.
+        """Return a table's columns in DuckDB, with the comments and keys of columns that already
+        existed.
         """
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
@@ -322,35 +320,35 @@ class Engine:
         )
 
     def begin(self) -> None:
-        """Begin a transaction, unless one is under way."""
+        """Start a transaction unless one is running."""
         if self._committed is None:
             self._save_all()
             self._committed = _Image(dict(self.schemas), dict(self.tables))
 
     def commit(self) -> None:
-        """End a transaction, if one is under way; what it did stays."""
+        """Commit the running transaction, if any."""
         self._committed = None
 
     def rollback(self) -> None:
-        """End a transaction, if one is under way, and undo it."""
+        """Roll back the running transaction, if any."""
         if self._committed is not None:
             self.schemas, self.tables = self._committed
             self._committed, self._journal, self._dirty, self._loaded = None, None, {}, {}
             self._version += 1
             if self._live is not None:
-                self._live.close()  # the next request makes another one
+                self._live.close()  # the next request starts another one
 
     def committed_table(self, name: TableName) -> Table | None:
-        """Return a table with its rows as others see it, without what a transaction has done so
-        far; None if there is none.
+        """Return a table with its committed rows, without those of the running transaction; None if
+        there is none.
         """
         if self._committed is not None:
             return self._committed.tables.get(name)
         return self.table(name) if name in self.tables else None
 
     def committed_catalog(self) -> tuple[Mapping[str, Schema], Mapping[TableName, Table]]:
-        """Return schemas and tables as others see them, without what a transaction has done so far;
-        rows may be out of date.
+        """Return the committed schemas and tables, without the running transaction; rows may be
+        outdated.
         """
         return self._committed or _Image(self.schemas, self.tables)
 
@@ -363,12 +361,12 @@ class Engine:
         self._library = {}
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing has changed."""
+        """Return a value that changes exactly when the tables change."""
         rows = self._version, self._dirty.copy()
         return rows, self.schemas.copy(), self.tables.copy(), self._committed
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that returns the engine to what it is now."""
+        """Return a function that restores the engine's current state."""
         before = {
             name: getattr(self, name).copy() for name in ("schemas", "tables", "_dirty", "_loaded")
         }
@@ -380,7 +378,7 @@ class Engine:
             if journal is not None:
                 del journal.steps[steps:]
             if self._version != version and self._live is not None:
-                self._live.close()  # the next request makes another one
+                self._live.close()  # the next request starts another one
 
         return restore
 
@@ -412,7 +410,7 @@ class Engine:
         return copied
 
     def _save_all(self) -> None:
-        """Take the rows of all tables that were changed out of DuckDB."""
+        """Save the rows of all changed tables from DuckDB."""
         for name in sorted(self._dirty):
             table = self.tables[name]
             if not table.view:
@@ -422,20 +420,20 @@ class Engine:
         self._dirty, self._journal = {}, None
 
     def drop(self, name: TableName) -> None:
-        """Drop a table or a view, if there is one."""
+        """Drop a table or view, if it exists."""
         if name in self._loaded:
             kind = "VIEW" if self.tables[name].view else "TABLE"
             self._change("execute", [(f"DROP {kind} {path(name)}", ())])
         self.set_schema(name, None)
 
     def _size(self, name: TableName) -> int:
-        """Return about how many characters a table has."""
+        """Return a table's approximate number of characters."""
         if name in self._dirty:
             return self._dirty[name]
         return sum(map(len, self.tables[name].data))
 
     def _change(self, method: str, *arguments: Any) -> Any:
-        """Make a request that changes what is in DuckDB, and note it in the journal."""
+        """Make a request that changes DuckDB's contents, and record it in the journal."""
         live = self._open()
         result = live.request(method, *arguments)
         if self._journal is None:
@@ -454,7 +452,7 @@ class Engine:
         return self._live
 
     def _restore(self) -> None:
-        """Bring a new DuckDB to where the last one was: by the tables and the journal."""
+        """Bring a new DuckDB to the previous state with the tables and the journal."""
         self._merged, self._library = {}, {}
         journal, present = self._journal, self.tables
         if journal is None:
@@ -469,7 +467,7 @@ class Engine:
             self._loaded, self.tables = loaded, present
 
     def _ensure_loaded(self, tables: Iterable[TableName]) -> None:
-        """Load tables with their rows into DuckDB, but for those that are there."""
+        """Load missing tables with their rows into DuckDB."""
         live = self._open()
         for name in tables:
             if name in self._loaded or name not in self.tables:
@@ -488,7 +486,7 @@ class Engine:
 
 
 def _opening(now: datetime, seed: str) -> list[str]:
-    """Return the statements that set what a statement depends on beside the tables."""
+    """Return the statements that set a statement's other inputs."""
     statements = [f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"]
     if seed:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
@@ -502,7 +500,7 @@ def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
-    """Return the statements that make a table with its rows, with their values."""
+    """Return the statements that create a table with its rows, with their values."""
     statements: _Statements = [
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]

@@ -1,4 +1,4 @@
-"""The base class of the servers that have an SQL engine."""
+"""The base class of servers with an SQL engine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
 ALL_ROWS = 10_000_000
-"""A limit beyond the records of any table, to read all of it."""
+"""A limit beyond any table's records, to read all of it."""
 
 
 class EngineServer(Server):
     """A server whose episode has an SQL engine.
 
     Attributes:
-        dialect: The dialect that the engine is asked in.
+        dialect: The dialect of its statements.
         engine: The tables.
     """
 
@@ -31,13 +31,13 @@ class EngineServer(Server):
         self.engine = Engine(self.dialect)
 
     def read_all(self, name: TableName) -> Rows:
-        """Return all records of a table, in the order in which they were put in."""
+        """Return all records of a table in insertion order."""
         return self.engine.read(
             f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
         )
 
     def version(self) -> object:
-        """Return what is equal later as long as nothing of the server and its engine has changed."""
+        """Return a value that changes exactly when the server or its engine changes."""
         return super().version(), self.engine.version()
 
     def undo_points(self) -> Iterator[Callable[[], None]]:

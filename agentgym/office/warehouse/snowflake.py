@@ -1,4 +1,4 @@
-"""Snowflake: databases, schemas and tables, asked in its SQL."""
+"""Snowflake: databases, schemas and tables, queried in its SQL."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from agentgym.office.warehouse.stages import Stages
 
 MAX_NAME_CHARS = 1_000
-"""Characters of a table's name with its database and schema, each of at most 255."""
+"""Maximum characters of a qualified table name, each part at most 255."""
 MAX_ROWS = 10_000
-"""Records of one result; its size is limited, too."""
+"""Maximum records of one result; its size is limited too."""
 
 
 class Snowflake(EngineServer):
-    """The tools of a Snowflake account, and what tasks fill and read it with."""
+    """The tools of a Snowflake account, and its interface for tasks."""
 
     name: ClassVar[str] = "snowflake"
     dialect: ClassVar[str] = "snowflake"
@@ -82,7 +82,8 @@ class Snowflake(EngineServer):
 
     @tool
     def describe_table(self, table_name: str) -> str:
-        """Describe the columns of a table in alphabetical order: name, default, whether it may be null, type, comment.
+        """Describe the columns of a table in alphabetical order: name, default, nullability, type,
+        comment.
 
         Args:
             table_name: The table, as `database.schema.table`.
@@ -118,7 +119,8 @@ class Snowflake(EngineServer):
 
     @tool
     def write_query(self, query: str) -> str:
-        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
+        """Run a statement that changes data or objects: INSERT, UPDATE, DELETE, MERGE, ALTER,
+        COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
 
         Args:
             query: One statement in Snowflake's SQL.
@@ -177,13 +179,13 @@ class Snowflake(EngineServer):
         rows: Sequence[Sequence[Any]],
         keys: Sequence[str] = (),
     ) -> None:
-        """Make or replace a table, with its database and schema, and fill it with records.
+        """Create or replace a table, with its database and schema, and fill it with records.
 
         Args:
-            table: Its name, as `DATABASE.SCHEMA.TABLE`, in the case in which it is to be kept.
+            table: Its name as `DATABASE.SCHEMA.TABLE`, in the case to be kept.
             columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER,
                 FLOAT, DATE, TIMESTAMP_NTZ.
-            rows: The records, their values in the order of the columns.
+            rows: The records, with values in column order.
             keys: The columns of its primary key.
         """
         database, schema, name = table.split(".")
@@ -199,8 +201,7 @@ class Snowflake(EngineServer):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return all records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were
-        put in.
+        """Return all records of a table `DATABASE.SCHEMA.TABLE` in insertion order.
 
         Raises:
             ToolError: There is no such table.
@@ -214,7 +215,7 @@ class Snowflake(EngineServer):
         }
 
     def set_comment(self, table: str, column: str, text: str) -> None:
-        """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
+        """Set the comment of a column of a table `DATABASE.SCHEMA.TABLE`."""
         self._warehouse().set_comment(self._table(table), column, text)
 
     def insights(self) -> list[str]:
@@ -233,7 +234,7 @@ class Snowflake(EngineServer):
         return Stages(self, warehouse)
 
     def _known(self, name: str, kind: str) -> str:
-        """Return a database or schema, in capitals where there is none of just that name."""
+        """Return a database or schema name, in upper case if the exact name does not exist."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
@@ -250,7 +251,7 @@ class Snowflake(EngineServer):
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
-    """Return records as text: lines about them, and then a block for each, a line for each field."""
+    """Return records as text: introductory lines, then a block per record with a line per field."""
     rows = [
         "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
         for record in records
@@ -261,18 +262,16 @@ def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
 
 
 def _data_id(text: str) -> str:
-    """Return an identifier of an answer, which depends on it alone."""
+    """Return the identifier of a result, which depends only on the result."""
     return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a field shows it: a text as it is, unless it would be read as something
-    else.
-    """
+    """Return a value as a field shows it: texts verbatim, unless they could be misread."""
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
     return to_json(value)
 
 
+# Texts that break the lines of a block, or look like a missing value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")
-"""Texts that break the lines of a block, or that look like a value that is missing."""

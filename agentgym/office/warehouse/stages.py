@@ -1,4 +1,4 @@
-"""Stages of Snowflake: files between the workspace and the tables."""
+"""Snowflake stages: files between the workspace and the tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from agentgym.office.warehouse.snowflake import Snowflake
 
 MAX_BYTES = 64 * 2**20
-"""Bytes that the files of all stages may have together."""
+"""Maximum total bytes of the files on all stages."""
+# The options of a file format, with their defaults.
 _FORMAT = {
     "TYPE": "CSV",
     "FIELD_DELIMITER": ",",
@@ -33,12 +34,11 @@ _FORMAT = {
     "NULL_IF": "",
     "COMPRESSION": "NONE",
 }
-"""The options of a file format, with their defaults."""
 _OPTIONS = ("FILE_FORMAT", "FILES", "HEADER", "SINGLE", "OVERWRITE")
 
 
 class Stages:
-    """The statements about stages, in a dialect and on its server's files.
+    """Statements about stages, in a dialect and on its server's files.
 
     Args:
         server: Holds the stages, their files and the workspace.
@@ -50,7 +50,7 @@ class Stages:
         self._warehouse = warehouse
 
     def reader(self, tree: Any) -> Callable[[], Rows] | None:
-        """Return what carries out a statement that reads, if it is about stages."""
+        """Return the handler of a reading statement, if it concerns stages."""
         if isinstance(tree, exp.ListStage):
             return lambda: self._list(tree.this.name)
         if isinstance(tree, exp.Show) and str(tree.this).upper() == "STAGES":
@@ -58,13 +58,13 @@ class Stages:
         return None
 
     def writer(self, tree: Any) -> Callable[[], ConversionResult] | None:
-        """Return what carries out a statement that changes something, if it is about stages."""
+        """Return the handler of a changing statement, if it concerns stages."""
         action = self._WRITERS.get(type(tree)) or self._WRITERS.get(self._warehouse.kind(tree))
         return None if action is None else lambda: action(self, tree)
 
     def _show(self) -> Rows:
         stages = self._server.store.find("stages", order="name")
-        names = [row["name"].split(".", 2) for row in stages]  # a name in quotes may have dots
+        names = [row["name"].split(".", 2) for row in stages]  # a quoted name may contain dots
         return Rows.of_texts(
             ("created_on", "name", "database_name", "schema_name"),
             [
@@ -189,7 +189,7 @@ class Stages:
         return ConversionResult("COPY", counts={"unloaded": rows.total})
 
     def _place(self, text: str) -> tuple[str, str]:
-        """Return the stage and the path in it that `@stage/path` names."""
+        """Return the stage and the path of `@stage/path`."""
         match = re.fullmatch(r"@([^/']*)(/[^']*)?", text.removeprefix("'").removesuffix("'"))
         if not match:
             raise ToolError(
@@ -233,6 +233,7 @@ class Stages:
             modified=iso(self._server.context.clock.now()),
         )
 
+    # Changing statements by kind or, if SQLGlot has one, by expression type.
     _WRITERS: ClassVar[dict[type | str, Callable[[Stages, Any], ConversionResult]]] = {
         "CREATE STAGE": _create,
         "DROP STAGE": _drop,
@@ -243,14 +244,13 @@ class Stages:
         exp.Put: _put,
         exp.Copy: _copy,
     }
-    """The statements that change something, by kind or, where SQLGlot has one of their own, type."""
 
 
 def _words(tree: Any) -> list[str]:
     """Return the words of a GET, REMOVE or RM after the first one."""
     if isinstance(tree, exp.Get):
         return [tree.args["target"].name, tree.this.name]
-    text = tree.expression  # SQLGlot has it as a text or as a literal
+    text = tree.expression  # SQLGlot stores it as a text or as a literal
     return str(getattr(text, "name", text) or "").split()
 
 
@@ -259,7 +259,7 @@ def _is_stage(node: Any) -> bool:
 
 
 def _local(uri: str) -> str:
-    """Return the path in the workspace that `file://…` names."""
+    """Return the workspace path of `file://…`."""
     text = uri.strip("'")
     if not text.startswith("file://"):
         raise ToolError(f"invalid argument: {echo(uri)} is no file; write file:///workspace/name")
@@ -267,7 +267,7 @@ def _local(uri: str) -> str:
 
 
 def _copy_options(tree: Any) -> dict[str, Any]:
-    """Return the options of a COPY, those of the file format under `FORMAT`."""
+    """Return the options of a COPY, with those of the file format under `FORMAT`."""
     options: dict[str, Any] = {
         "FILES": [], "HEADER": False, "SINGLE": False, "OVERWRITE": False, "FORMAT": dict(_FORMAT),
     }  # fmt: skip
@@ -309,9 +309,7 @@ def _format(items: Sequence[Any]) -> dict[str, str]:
 
 
 def _parse(data: bytes, columns: Sequence[Column], options: dict[str, Any]) -> list[list[Any]]:
-    """Return the records of a file: those of a CSV in the order of the columns, those of JSON by
-    their names.
-    """
+    """Parse a file into records: CSV in column order, JSON by name."""
     form = options["FORMAT"]
     try:
         text = data.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""Statements of a warehouse, told apart by their syntax trees and run on the engine."""
+"""Warehouse statements, classified by their syntax trees and run on the engine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentgym.text.tools import ToolError
 
 
 def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-    """Carry out a statement.
+    """Execute a statement.
 
     Args:
-        warehouse: Where.
+        warehouse: The dialect on its engine.
         tree: The statement.
         writes: Whether it may change anything.
-        limit: The most records to give.
+        limit: The maximum number of records.
 
     Raises:
         ToolError: It is refused; nothing has changed.
@@ -53,7 +53,9 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
 
 
 def _words(command: exp.Command) -> str:
-    """Return the first words of a statement that SQLGlot does not know: two say what is made."""
+    """Return the first words of a statement that SQLGlot does not know; with two words, the second
+    names the object.
+    """
     words = [str(command.this), *str(command.args.get("expression") or "").split()]
     return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
 
@@ -70,7 +72,7 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
-    """Carry out an INSERT, UPDATE, DELETE or MERGE."""
+    """Execute an INSERT, UPDATE, DELETE or MERGE."""
     if isinstance(tree, exp.Delete) and not tree.this:
         tree.set("this", tree.args["tables"][0])
         tree.set("tables", None)
@@ -89,14 +91,14 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed, seed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB answers with one count; of a MERGE it has to be asked what was done with each row.
+    # DuckDB returns a single count, so a MERGE must return its action for each row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, [target], seed)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
         actions = Counter(row[0].lower() for row in answer)
-        # The warehouses leave out a count of deleted rows that is 0, and no other.
+        # The warehouses omit a count of 0 deleted rows, but no other count.
         counts = {
             name: actions[action]
             for action, name in _EFFECTS.items()
@@ -116,13 +118,14 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
+# The name of each action's count, in the warehouses' order.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
-"""The name of the count of each action, in the order in which the warehouses give them."""
 
 _SUPPORTED = (
     "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE, ALTER and DROP of "
     "tables, views and schemas"
 )
+# Alternatives to unsupported statements, by their first word.
 _INSTEAD = {
     "CALL": "send the statements of the procedure",
     "EXPLAIN": "run the query itself",
@@ -133,7 +136,6 @@ _INSTEAD = {
     "SET": "write the value itself",
     "UNDROP": "what was dropped is gone",
 }
-"""Ways to do without a statement, by its first word."""
 
 _ACTIONS: dict[type, Callable[[Warehouse, Any], ConversionResult]] = {
     exp.Insert: _change_rows,

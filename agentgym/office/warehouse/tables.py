@@ -1,6 +1,4 @@
-"""The catalogue of a warehouse: schemas, tables and columns, and their names in the SQL of
-DuckDB.
-"""
+"""The catalogue of a warehouse: schemas, tables and columns, and their names in DuckDB."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 TableName: TypeAlias = tuple[str, str]
-"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or
-`SALES.PUBLIC`.
+"""Schema and name of a table; the schema is the engine's, such as `ab_testing` or `SALES.PUBLIC`.
 """
 
 
@@ -28,17 +25,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or, with the SQL of its query, a view.
+    """A table or, with a query, a view.
 
     Attributes:
         columns: Its columns in order.
-        data: For each column a JSON array of its values as DuckDB casts them to text.
+        data: For each column a JSON array of its values in DuckDB's text form.
         rows: The number of its records.
         comment: Its description.
-        view: The query of a view, in the SQL of DuckDB; it counts its work.
+        view: The DuckDB query of a view, including work counters.
         needs: The tables that the query reads.
-        created: The time at which it was made.
-        definition: The query of a view as it is shown.
+        created: The creation time.
+        definition: The displayed query of a view.
     """
 
     columns: tuple[Column, ...]
@@ -53,8 +50,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its description, the time at which it was made, notes of its server, and the texts of
-    its functions by name.
+    """A schema: its description, its creation time, notes of its server, and the texts of its
+    functions by name.
     """
 
     comment: str = ""
@@ -64,15 +61,13 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """Return a column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
+    """Return a column declaration for DuckDB; keys are not enforced, as in the warehouses."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
 def insertion(name: TableName, columns: Sequence[Column]) -> str:
-    """Return the statement that adds the records whose values are in one parameter a column, as
-    JSON.
-    """
+    """Return the statement that inserts records from one JSON parameter per column."""
     parts = ", ".join(
         f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
         for k, column in enumerate(columns, 1)
@@ -81,22 +76,22 @@ def insertion(name: TableName, columns: Sequence[Column]) -> str:
 
 
 def quote(name: str) -> str:
-    """Return a name as DuckDB reads it."""
+    """Quote a name for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def path(name: TableName) -> str:
-    """Return the name of a table as DuckDB reads it."""
+    """Return a table's qualified name for DuckDB."""
     return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def fields_of(value: Any) -> list[Any]:
-    """Return the values of a record of the catalogue, which JSON can hold."""
+    """Return the values of a catalogue record as plain data."""
     return [getattr(value, name) for name in value.__slots__]
 
 
 def table_of(values: Sequence[Any]) -> Table:
-    """Return the table whose fields these are."""
+    """Return the table with these fields."""
     columns, data, rows, comment, view, needs, created, definition = values
     return Table(
         tuple(Column(*column) for column in columns),

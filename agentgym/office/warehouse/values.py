@@ -1,6 +1,4 @@
-"""Values and types of the warehouses and of DuckDB, in both directions, and the records of a
-result.
-"""
+"""Conversion of values and types between the warehouses and DuckDB, and the records of a result."""
 
 from __future__ import annotations
 
@@ -19,15 +17,15 @@ from typing import Any, TypeAlias
 from agentgym.text.validation import check_choice
 
 MAX_BYTES = 1 << 20
-"""Bytes of JSON that the records of one result may have: more than any context window holds."""
+"""Maximum bytes of a result's records as JSON, more than any context window."""
 
-to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: each takes long to make
+to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
 
+# Columns and records of an information schema view.
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
-"""Columns and records of a view of the information schema."""
 
+# A DuckDB type as plain data: its kind, and the names and shapes of its parts.
 Shape: TypeAlias = tuple[str, Sequence[Any]]
-"""A type of DuckDB as plain data: its kind, and the names and shapes of its parts."""
 
 
 @dataclass(slots=True)
@@ -36,8 +34,8 @@ class Rows:
     values.
 
     Attributes:
-        total: The number of records; more than `records` has where it was cut.
-        too_long: Whether records were left out for their length.
+        total: The number of records; larger than the number of `records` if cut.
+        too_long: Whether records were omitted for their length.
     """
 
     names: list[str]
@@ -48,7 +46,7 @@ class Rows:
 
     @classmethod
     def of_texts(cls, names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
-        """Return records that are complete, in columns of texts."""
+        """Return complete records in text columns."""
         return cls(
             list(names),
             ["VARCHAR"] * len(names),
@@ -57,7 +55,7 @@ class Rows:
         )
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the records by name of column."""
+        """Return the records as dicts by column name."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
     def to_csv(self, delimiter: str = ",", header: bool = True) -> str:
@@ -69,7 +67,7 @@ class Rows:
         return text.getvalue()
 
     def to_json_lines(self) -> str:
-        """Return the records as JSON, one a line."""
+        """Return the records as JSON lines."""
         return "".join(to_json(row) + "\n" for row in self.objects())
 
 
@@ -79,10 +77,10 @@ class ConversionResult:
 
     Attributes:
         kind: Its kind: SELECT, INSERT, CREATE_TABLE, …
-        rows: The records, of a query.
-        counts: The numbers of records that were inserted, updated and deleted.
-        target: The table that it changed.
-        message: A sentence about it, if there is one.
+        rows: The records of a query.
+        counts: The numbers of inserted, updated and deleted records.
+        target: The changed table.
+        message: A sentence about it, if any.
     """
 
     kind: str
@@ -93,9 +91,9 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that a result can hold, and a line about those that it cannot."""
+    """Return the records that fit a result, and a line about the others."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # with what separates them, so maybe not all
+    if len(to_json(retained).encode()) > MAX_BYTES:  # including separators, so maybe not all fit
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
@@ -111,7 +109,7 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
 
 
 def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the records that have at most `MAX_BYTES` together."""
+    """Yield the first records with at most `MAX_BYTES` in total."""
     size = 0
     for row in rows:
         size += len(to_json(row).encode())
@@ -137,7 +135,7 @@ def pack_values(values: Sequence[Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value of a task as text that DuckDB casts to the type of its column."""
+    """Return a task's value as a text that DuckDB casts to its column's type."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -152,7 +150,7 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(shape: Shape, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column of a type as plain JSON."""
+    """Return a column's values of a type as plain JSON."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return values
@@ -161,13 +159,13 @@ def to_plain(shape: Shape, values: Sequence[Any]) -> Sequence[Any]:
     return list(map(converter(shape), values))
 
 
+# Types that already are plain JSON.
 _PLAIN = frozenset({str, int, bool, type(None)})
-"""Types that are plain JSON already."""
 
 
 def converter(shape: Shape) -> Callable[[Any], Any]:
-    """Return the function that makes plain JSON of the values of a type: dates in ISO 8601, moments
-    in UTC, decimals without loss.
+    """Return the function that converts values of a type to plain JSON: dates in ISO 8601, times in
+    UTC, decimals without loss.
     """
     kind, parts = shape
     if kind in ("list", "array"):
@@ -203,8 +201,8 @@ def _to_jsonable(value: Any, zone: str) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a decimal as a JSON number where its digits survive that, as text otherwise; anything
-    else as text.
+    """Return a decimal as a JSON number if it keeps its digits, otherwise as text; anything else as
+    text.
     """
     if not isinstance(value, Decimal):
         return str(value)
@@ -241,7 +239,7 @@ _FROM_SNOWFLAKE = {
 
 
 def bigquery_type(duck: str) -> str:
-    """Return BigQuery's name of a type of DuckDB."""
+    """Return BigQuery's name of a DuckDB type."""
     if duck.endswith("[]"):
         return f"ARRAY<{bigquery_type(duck[:-2])}>"
     if duck.startswith("STRUCT("):
@@ -252,7 +250,7 @@ def bigquery_type(duck: str) -> str:
 
 
 def from_bigquery(name: str) -> str:
-    """Return the DuckDB type that a type of BigQuery is kept as.
+    """Return the DuckDB type for a BigQuery type.
 
     Raises:
         ValueError: There is no such type.
@@ -264,7 +262,7 @@ def from_bigquery(name: str) -> str:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """Return names and types of the fields of a DuckDB STRUCT."""
+    """Return the names and types of a DuckDB STRUCT's fields."""
     fields, depth, start = [], 0, 0
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
@@ -279,20 +277,20 @@ def _fields(text: str) -> list[tuple[str, str]]:
 
 
 def snowflake_type(duck_name: str) -> str:
-    """Return Snowflake's name of a type of DuckDB."""
+    """Return Snowflake's name of a DuckDB type."""
     if duck_name.startswith("DECIMAL"):
         return duck_name.replace("DECIMAL", "NUMBER")
     return "ARRAY" if duck_name.endswith("[]") else _SNOWFLAKE.get(duck_name, duck_name)
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """Return Snowflake's name of a type as the information schema writes it: without precision."""
+    """Return Snowflake's name of a type in the information schema, without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 
 
 def from_snowflake(name: str) -> str:
-    """Return the DuckDB type that a type of Snowflake is kept as.
+    """Return the DuckDB type for a Snowflake type.
 
     Raises:
         ValueError: There is no such type.

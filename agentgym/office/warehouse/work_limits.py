@@ -1,8 +1,8 @@
-"""Limits of a statement that are counted in work.
+"""Work limits of a statement.
 
-What a statement does is counted by sequences of DuckDB while it works: rows that it looks at or
-makes, rounds of a recursion, long texts. A sequence that runs out ends the statement, at the same
-place on every host. A statement that cannot do much, by the sizes of its tables, is not changed.
+DuckDB sequences count a statement's work while it runs: rows visited or created, rounds of a
+recursion, long texts. An exhausted sequence ends the statement, at the same point on every host.
+Statements that are cheap by the sizes of their tables run without counters.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from agentgym.office.warehouse.tables import TableName
 from agentgym.text.tools import ToolError
 
 MAX_FREE_ROWS = 1_000_000
-"""Combinations of rows up to which a statement is not counted: it takes milliseconds for them."""
+"""Maximum row combinations of an uncounted statement, which takes milliseconds."""
 
+# Maximum rows from an array or a function (`lib.upto`, `lib.few`).
 _GENERATED_ROWS = 1_000_000.0
-"""Rows that an array or a function can give at most (`lib.upto`, `lib.few`)."""
 
 MAX_COPIES = 20_000
-"""Nodes that a tree may gain where functions of `lib` repeat their arguments. DuckDB binds some ten
-thousand a second, and nested calls multiply.
+"""Maximum nodes that a tree may gain through repeated arguments of `lib` functions. DuckDB binds
+about ten thousand per second, and nested calls multiply.
 """
 
+# Sources whose number of rows is not a table's.
 _MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample)
-"""Sources whose number of rows is not that of a table."""
 
+# Window functions whose time per row hardly depends on the frame's length.
 _PLAIN_WINDOWS = (
     *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag),
     *(exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Sum, exp.Avg, exp.Count, exp.Min),
     exp.Max,
 )
-"""Functions of windows that take about as long for a row in a long frame as in a short one."""
 
 
 def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> None:
     """Make a translated statement count its work.
 
     Args:
-        tree: The statement in the terms of DuckDB; it is changed.
-        rows_of: A bound on the rows of a table, infinite if none is known.
+        tree: The DuckDB statement; it is changed.
+        rows_of: An upper bound on a table's rows, infinite if unknown.
 
     Raises:
-        ToolError: The functions in it multiply when they are written out.
+        ToolError: Its functions multiply when expanded.
     """
     _check_copies(tree)
     queries = list(tree.find_all(exp.Select))
@@ -56,7 +56,7 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
         for query in list(recursion.find_all(exp.Select)):
             step = exp.Select(expressions=[_count(f"steps{number % RECURSIONS}")])
             _demand(query, exp.Subquery(this=step))
-    # The query of a view will be run on tables as they are later.
+    # A view's query will run on later contents of its tables.
     is_view = isinstance(tree, exp.Create) and tree.args.get("kind") == "VIEW"
     if not is_view and _combinations(tree, rows_of) <= MAX_FREE_ROWS:
         return
@@ -72,7 +72,7 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
 
 
 def _recursions(tree: exp.Expression) -> Iterator[Node]:
-    """Yield the recursive terms of the common table expressions of a statement."""
+    """Yield the recursive terms of a statement's common table expressions."""
     for item in tree.find_all(exp.CTE):
         term = item.this.unnest() if isinstance(item.this, exp.Subquery) else item.this
         if isinstance(term, exp.SetOperation) and any(
@@ -83,8 +83,8 @@ def _recursions(tree: exp.Expression) -> Iterator[Node]:
 
 
 def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> float:
-    """Return a bound on the rows that any part of a statement can make: the product of all sources,
-    infinite for a recursion.
+    """Return an upper bound on the rows of any part of a statement: the product of all sources,
+    infinite for recursion.
     """
     named = {item.alias.lower(): item.this for item in tree.find_all(exp.CTE)}
     sizes: dict[str, float] = {}
@@ -104,7 +104,7 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
             return rows_of((source.db, source.name))
         name = source.name.lower()
         if name not in sizes:
-            sizes[name] = math.inf  # of one that refers to itself
+            sizes[name] = math.inf  # for one that refers to itself
             sizes[name] = size_of(named[name])
         return sizes[name]
 
@@ -112,13 +112,13 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
 
 
 def _belongs(node: Node, query: Node) -> bool:
-    """Tell the sources of a query from those of the common table expressions in it."""
+    """Distinguish a query's sources from those of its common table expressions."""
     holder = node.find_ancestor(exp.CTE)
     return holder is None or holder is query.find_ancestor(exp.CTE)
 
 
 def _count(name: str) -> Node:
-    """Return a condition that is true until a sequence has run out, which ends the statement."""
+    """Return a condition that is true until a sequence is exhausted, which ends the statement."""
     return exp.GT(
         this=exp.Anonymous(this="nextval", expressions=[exp.Literal.string(f"lib.{name}")]),
         expression=exp.Literal.number(0),
@@ -132,9 +132,7 @@ def _demand(query: Node, condition: Node) -> None:
 
 
 def _count_rows(query: Node) -> None:
-    """Count the rows that a query looks at, and those in windows that go over all of them for each
-    row.
-    """
+    """Count a query's rows, and those of windows that visit all rows for each row."""
     if where := query.args.get("where"):
         where.set("this", _counted(where.this))
     _demand(query, _count("rows"))
@@ -146,7 +144,7 @@ def _count_rows(query: Node) -> None:
 
 
 def _counted(condition: Node) -> Node:
-    """Return a condition that counts how often it is asked where DuckDB has to ask it of each pair
+    """Return a condition that counts its evaluations, where DuckDB must evaluate it for each pair
     of rows.
     """
     parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
@@ -164,16 +162,14 @@ def _counted_part(part: Node) -> Node:
 
 
 def _sources(node: Node) -> set[str]:
-    """Return the names of the tables whose columns are in an expression, or where one has none, the
-    columns.
-    """
+    """Return the tables of the columns in an expression, or the columns without a table name."""
     columns = list(node.find_all(exp.Column))
     named = all(column.table for column in columns)
     return {column.table if named else column.sql() for column in columns}
 
 
 def _check_copies(tree: exp.Expression) -> None:
-    """Refuse calls of functions of `lib` that multiply, one in an argument of the other."""
+    """Refuse nested calls of `lib` functions that multiply."""
     factors: dict[int, int] = {}
     copies = 0
     for node in nodes_of(tree):

@@ -1,4 +1,4 @@
-"""GoogleSQL, the dialect of BigQuery, on DuckDB."""
+"""GoogleSQL, BigQuery's dialect, on DuckDB."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from typing_extensions import override
 
 from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
@@ -30,13 +31,13 @@ from agentgym.text.tools import ToolError, echo
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; a schema of the engine is a dataset of the one project.
+    """BigQuery's dialect; an engine schema is a dataset of the single project.
 
     Args:
         engine: The tables.
-        now: The present.
-        project: The project that names may begin with.
-        scope: The names of the script that the statements are in.
+        now: The current time.
+        project: The project that may prefix names.
+        scope: The names of the surrounding script.
     """
 
     dialect: ClassVar[str] = "bigquery"
@@ -53,10 +54,10 @@ class GoogleSQL(Warehouse):
         self._binding: Binding | None = None
 
     def run_script(self, sql: str, limit: int) -> ConversionResult:
-        """Carry out the statements of a script; the result is that of the last one.
+        """Execute the statements of a script; the result is the last one's.
 
         Raises:
-            ToolError: It is malformed, or one is refused; those before it have been carried out.
+            ToolError: It is malformed, or a statement is refused; earlier ones have been executed.
         """
         body = parse_script(sql)
         if len(body) == 1 and isinstance(body[0], Sql):
@@ -69,18 +70,17 @@ class GoogleSQL(Warehouse):
         """Return the same dialect for a statement with the names of a script."""
         return GoogleSQL(self.engine, self.now, self.project, scope)
 
+    @override
     def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
-        """See the class above."""
         actions = {"CREATE FUNCTION": create_function, "DROP FUNCTION": drop_function}
         return actions.get(self.kind(tree))
 
     def check_script(self, sql: str) -> str:
-        """Return the kind of what a script does, without running it; of a query alone, names and
-        types are checked, too.
+        """Return the kind of a script's effect without running it. For a single query, names and
+        types are checked too.
 
         Raises:
-            ToolError: It is malformed, a statement of SQL in it cannot be parsed, or the query
-                cannot run.
+            ToolError: It is malformed, a statement cannot be parsed, or the query cannot run.
         """
         body = parse_script(sql)
         trees = [self.parse(each.text) for each in statements_of(body)]
@@ -92,8 +92,8 @@ class GoogleSQL(Warehouse):
             self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
         return kind
 
+    @override
     def resolve_table(self, table: exp.Table) -> TableName:
-        """See the class above."""
         if table.catalog and table.catalog != self.project:
             raise ToolError(
                 f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
@@ -107,8 +107,8 @@ class GoogleSQL(Warehouse):
         self.check_schema(table.db)
         return table.db, table.name
 
+    @override
     def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        """See the class above."""
         if kind != "SCHEMA":
             raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
         parts = filter(None, (table.catalog, table.db, table.name))
@@ -120,10 +120,10 @@ class GoogleSQL(Warehouse):
         return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
-        """Return a name that a dataset can have.
+        """Return a valid dataset name.
 
         Raises:
-            ToolError: It cannot.
+            ToolError: The name is invalid.
         """
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
             raise ToolError(
@@ -131,12 +131,12 @@ class GoogleSQL(Warehouse):
             )
         return name
 
+    @override
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """See the class above."""
         return f"f{number}_"
 
+    @override
     def wildcard_tables(self, table: exp.Table) -> list[TableName]:
-        """See the class above."""
         if not table.name.endswith("*"):
             return []
         dataset, pattern = self.resolve_table(table)
@@ -149,11 +149,11 @@ class GoogleSQL(Warehouse):
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
         return matches
 
+    @override
     def parse_command(self, text: str) -> exp.Expression | None:
-        """See the class above."""
         match = re.fullmatch(
             r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
-            # Without an end, each ALTER COLUMN would look for one.
+            # Without an end, each ALTER COLUMN would search for one.
             text if text.endswith(")") else "",
             re.S | re.I,
         )
@@ -170,8 +170,8 @@ class GoogleSQL(Warehouse):
         tree.set("actions", [column])
         return tree
 
+    @override
     def information_schema(self, table: exp.Table) -> View | None:
-        """See the class above."""
         if table.name == "__TABLES__":
             names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
             return ("project_id", "dataset_id", "table_id", "row_count"), [
@@ -237,11 +237,11 @@ class GoogleSQL(Warehouse):
             if table.view
         ]
 
+    @override
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        """See the class above."""
         expand_stored_functions(self, tree)
         if not self.scope.is_empty:
-            # An INSERT cannot name the columns of its target.
+            # An INSERT cannot qualify the columns of its target.
             within = tree.expression if isinstance(tree, exp.Insert) else tree
             names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
             visible = [self.engine.tables[name] for name in names if name in self.engine.tables]
@@ -249,8 +249,8 @@ class GoogleSQL(Warehouse):
         needed, seed = super().prepare(tree)
         return needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
 
+    @override
     def transpile(self, tree: exp.Expression) -> None:
-        """See the class above."""
         if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
             raise ToolError(
                 f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"

@@ -1,4 +1,4 @@
-"""Rewrites of GoogleSQL's functions of dates and moments into the SQL of DuckDB."""
+"""Rewrites of GoogleSQL's date and time functions for DuckDB."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _PARTS = {
     "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)", "DAYOFYEAR": "extract(doy FROM {0})",
     "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
 }  # fmt: skip
+# The days on which a week may start, by their DuckDB number.
 _DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
-"""The days that a week may begin with, by their number in DuckDB."""
+# A format element; SQLGlot turns `%e` into `%-d`.
 _ELEMENT = re.compile(r"%(?:Ez|E[0-9*]S|E4Y|-?[A-Za-z%])")
-"""An element of a format; `%-d` is what SQLGlot makes of `%e`."""
+# Elements that DuckDB spells differently in output; it parses all except the textual ones.
 _SPELLED = {
     "%R": "%H:%M", "%h": "%b", "%E4Y": "%Y", "%n": "\n", "%t": "\t", "%x": "%m/%d/%y", "%X": "%H:%M:%S",
     "%r": "%I:%M:%S %p", "%E3S": "%S.%g",
 }  # fmt: skip
-"""Elements that DuckDB writes with others; all but those of text it reads like that, too."""
+# Elements that DuckDB cannot write, of a local time {0} that is {1} in UTC.
 _WRITTEN = {
     **dict.fromkeys(("%e", "%-d"), "lpad(strftime({0}, '%-d'), 2, ' ')"),
     "%k": "lpad(strftime({0}, '%-H'), 2, ' ')",
@@ -36,23 +37,22 @@ _WRITTEN = {
     "%z": "lib.zone_offset({0}, {1}, '')",
     "%Z": "'UTC' || regexp_replace(regexp_replace(lib.zone_offset({0}, {1}, ':'), '^([+-])0', '\\1'), '^[+-]0:00$|:00$', '')",
 }
-"""Elements that DuckDB cannot write, of a local moment {0} that is {1} in UTC."""
+# Elements that DuckDB parses under another name.
 _READ = {**_SPELLED, "%e": "%-d", "%k": "%-H", "%l": "%-I", "%Ez": "%z"}
-"""Elements that DuckDB reads under another name."""
 _CAST_ELEMENT = re.compile(r'MONTH|MON|MM|MI|YYYY|YY|DAY|DY|DDD|DD|HH24|HH12|HH|SS|[AP]M|"[^"]*"|[^A-Z]', re.I)  # fmt: skip
+# Format elements of a CAST.
 _CAST_SPELLED = {
     "MONTH": "%B", "MON": "%b", "MM": "%m", "MI": "%M", "YYYY": "%Y", "YY": "%y", "DAY": "%A", "DY": "%a", "DDD": "%j",
     "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "SS": "%S", "AM": "%p", "PM": "%p",
 }  # fmt: skip
-"""Elements of the format of a CAST."""
 
 
+# Maximum parts of a format. Each is parsed and calls a function, and no date needs as many.
 _MOST_PIECES = 100
-"""Parts of a format: each is parsed and calls a function, and no date has so many."""
 
 
 def _first_day(unit: Node) -> str:
-    """Return the day that a unit of weeks begins with; empty if it is another unit."""
+    """Return the first day of a week unit; empty for other units."""
     if isinstance(unit, exp.WeekStart):
         return str(unit.this.name.upper())
     return {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}.get(unit.name.upper(), "")
@@ -61,7 +61,7 @@ def _first_day(unit: Node) -> str:
 def _extract(node: Node) -> Node:
     if isinstance(node.this, exp.WeekStart) or node.this.name.upper() == "WEEK":
         day = _DAYS.index(_first_day(node.this))
-        # As strftime counts: days before the first such day are in week 0.
+        # As in strftime, days before the first such day are in week 0.
         return duck(
             f"(extract(doy FROM {{0}}) + 6 - (extract(dow FROM {{0}}) + 7 - {day}) % 7) // 7",
             node.expression,
@@ -71,7 +71,7 @@ def _extract(node: Node) -> Node:
 
 
 def _now(text: str) -> Callable[[Node], Node]:
-    """Return the present of the episode, in a time zone."""
+    """Return the episode's current time in a time zone."""
 
     def change(node: Node) -> Node:
         return duck(
@@ -82,7 +82,7 @@ def _now(text: str) -> Callable[[Node], Node]:
 
 
 def _trunc(kind: str) -> Callable[[Node], Node]:
-    """Return the rewrite of a function that cuts values of a type, which literals have too."""
+    """Return the rewrite of a function that truncates values of a type, including literals."""
 
     def change(node: Node) -> Node:
         item, unit, zone = node.this, node.args["unit"], node.args.get("zone")
@@ -91,7 +91,7 @@ def _trunc(kind: str) -> Callable[[Node], Node]:
         if zone:
             item = duck("timezone({0}, {1})", zone, item)
         if day := _first_day(unit):
-            # Days after Monday, with which weeks of DuckDB begin.
+            # Days after Monday, DuckDB's first day of the week.
             shift = (_DAYS.index(day) - 1) % 7
             cut = library("cut_week", exp.Literal.number(shift), item)
         else:
@@ -102,21 +102,19 @@ def _trunc(kind: str) -> Callable[[Node], Node]:
 
 
 def _as_date(node: Node) -> Node:
-    """DATE_ADD and their like give a DATE, where DuckDB gives a moment."""
+    """DATE_ADD and similar functions return a DATE, DuckDB a timestamp."""
     if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
         return node
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
 
 
 def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units, where DuckDB's date_diff counts the borders between
-    them.
-    """
+    """TIMESTAMP_DIFF counts whole units, DuckDB's date_diff unit boundaries."""
     return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
 
 
 def _written(node: Node) -> Node:
-    """Write a date or moment in a format, element by element where DuckDB lacks one."""
+    """Format a date or time, element by element where DuckDB lacks one."""
     style, zone = node.args["format"], node.args.get("zone") or exp.Literal.string("UTC")
     item, local, utc = node.this, "x", "x"
     if isinstance(item, exp.TsOrDsToTime):
@@ -131,7 +129,7 @@ def _written(node: Node) -> Node:
 
 
 def _joined(pieces: list[str], local: str, utc: str) -> str:
-    """Return the SQL of the parts of a format, one after the other.
+    """Return the SQL of the concatenated parts of a format.
 
     Raises:
         ToolError: There are too many.
@@ -145,12 +143,12 @@ def _joined(pieces: list[str], local: str, utc: str) -> str:
 
 
 def _of_one(text: str, item: Node, *others: Node) -> Node:
-    """Return SQL of an item `x`, which is written out once, and of parts {1}, {2} and so on."""
+    """Return the SQL of an item `x`, expanded once, and of parts {1}, {2} and so on."""
     return duck(f"list_transform([{{0}}], lambda x: {text})[1]", item, *others)
 
 
 def _pieces(style: str) -> list[str]:
-    """Return the SQL of the parts of a format, for a local moment {0} and the same in UTC {1}."""
+    """Return the SQL of a format's parts for a local time {0} and the same in UTC {1}."""
     pieces, plain = list[str](), ""
     for part in re.split(f"({_ELEMENT.pattern})", style):
         if part in _WRITTEN:
@@ -162,20 +160,20 @@ def _pieces(style: str) -> list[str]:
 
 
 def _strftime(style: str) -> str:
-    # Twice for each time that the text is a template.
+    # Doubled for each use as a template.
     text = re.sub("([{}])", r"\1\1\1\1", style.replace("'", "''"))
     return f"strftime({{0}}, '{text}')"
 
 
 def _read(node: Node) -> Node:
-    """Read a moment in a format; PARSE_TIMESTAMP gives one in UTC."""
+    """Parse a time with a format; PARSE_TIMESTAMP returns UTC."""
     style, zone = node.args["format"], node.args.get("zone") or exp.Literal.string("UTC")
     offset = False
     if isinstance(style, exp.Literal):
         text = _ELEMENT.sub(lambda match: _READ.get(match[0], match[0]), style.name)
         style.replace(exp.Literal.string(text))
         offset = "%z" in text
-    # An offset in the text says the moment by itself.
+    # An offset in the text determines the time.
     node = node.copy()
     node.set("zone", None)
     return node if offset or not isinstance(node, exp.StrToTime) else duck(
@@ -184,10 +182,10 @@ def _read(node: Node) -> Node:
 
 
 def in_format(item: Node, style: Node) -> Node:
-    """Return the text of a date or moment in the format of a CAST.
+    """Return a date or time in the format of a CAST.
 
     Raises:
-        ToolError: It is no format of dates, or has an element that is not supported.
+        ToolError: It is not a date format, or has an unsupported element.
     """
     text = style.name if isinstance(style, exp.Literal) else ""
     elements = _CAST_ELEMENT.findall(text)
@@ -200,7 +198,7 @@ def in_format(item: Node, style: Node) -> Node:
 
 
 def _cast_piece(element: str) -> str:
-    """Return the SQL of an element of the format of a CAST; names are written as the element is."""
+    """Return the SQL of a CAST format element; names follow the element's letter case."""
     piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
     if element[0].isalpha() and element.isupper():
         return f"upper({piece})"
@@ -208,7 +206,7 @@ def _cast_piece(element: str) -> str:
 
 
 def _string(node: Node) -> Node:
-    """STRING of a moment in a time zone ends with its offset."""
+    """STRING of a time in a time zone ends with its offset."""
     zone = node.args.get("zone")
     if zone is None:
         return library("text", node.this)
@@ -221,7 +219,7 @@ def _string(node: Node) -> Node:
 
 
 def _from_epoch(node: Node) -> Node:
-    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS give moments, where DuckDB gives local ones."""
+    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times, DuckDB's functions local ones."""
     return duck("timezone('UTC', {0})", node) if node.args.get("scale") else node
 
 

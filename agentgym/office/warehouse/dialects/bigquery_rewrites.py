@@ -1,4 +1,4 @@
-"""Rewrites of what SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
+"""Rewrites of GoogleSQL that SQLGlot does not translate for DuckDB."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUNCTIONS = frozenset(
         "ieee_divide",
     }
 )
-"""Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+"""Functions unknown to SQLGlot that DuckDB has with the same meaning."""
 
 
 def _cast(node: Node) -> Node:
@@ -48,7 +48,7 @@ def _type(node: Node) -> Node:
 
 
 def _array_agg(node: Node) -> Node:
-    """ARRAY_AGG with LIMIT, which DuckDB has not: a part of the whole array."""
+    """ARRAY_AGG with LIMIT, which DuckDB lacks: a slice of the whole array."""
     limit = node.find(exp.Limit)
     if limit is None or limit.find_ancestor(exp.ArrayAgg) is not node:
         return node
@@ -58,9 +58,9 @@ def _array_agg(node: Node) -> Node:
 
 
 def _ignore_nulls(node: Node) -> Node:
-    """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes with the order in it."""
+    """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes into the order clause."""
     call = node.this
-    # A part of an array, made above.
+    # The slice of an array made above.
     inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
     if not isinstance(inner, exp.ArrayAgg):
         return node
@@ -72,7 +72,7 @@ def _ignore_nulls(node: Node) -> Node:
 
 
 def _without_nulls(agg: Node) -> Node:
-    """Return an aggregate of those of its values that are not NULL."""
+    """Return an aggregate over its non-NULL values."""
     item = agg.this.this if isinstance(agg.this, exp.Order) else agg.this
     bare = item.expressions[0] if isinstance(item, exp.Distinct) else item
     condition = exp.Not(this=exp.Is(this=bare.copy(), expression=exp.Null()))
@@ -91,7 +91,7 @@ def _string_agg(node: Node) -> Node:
 
 
 def _array(node: Node) -> Node:
-    """Fields of the first of several structs are those of all."""
+    """The first struct names the fields of all."""
     first = node.expressions[0] if node.expressions else None
     if not isinstance(first, exp.Struct) or not all(map(_has_name, first.expressions)):
         return node
@@ -115,14 +115,14 @@ def _has_name(field: Node) -> bool:
 
 
 def _struct(node: Node) -> Node:
-    """Make a struct without names, in the rows of an INSERT, a ROW."""
+    """Build a struct without names, or a ROW in an INSERT."""
     if any(map(_has_name, node.expressions)) or not node.find_ancestor(exp.Insert):
         return node
     return exp.Anonymous(this="ROW", expressions=node.expressions)
 
 
 def _unnest(node: Node) -> Node:
-    """Unnest an array of structs into a column for each field."""
+    """Unnest an array of structs into a column per field."""
     array, offset = node.expressions[0], node.args.get("offset")
     structs = (
         isinstance(array, exp.Array)
@@ -137,7 +137,7 @@ def _unnest(node: Node) -> Node:
     item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
     number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
     select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
-    # `x` alone is to mean the item, not the record.
+    # `x` alone must refer to the item, not the record.
     outer = label if structs else f"{label} and its place"
     return exp.Subquery(
         this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True))
@@ -145,7 +145,7 @@ def _unnest(node: Node) -> Node:
 
 
 def _pivot(node: Node) -> Node:
-    """Rename the columns of a PIVOT: they are called `sum_x` where DuckDB calls them `x_sum`."""
+    """Rename the columns of a PIVOT: `sum_x` instead of DuckDB's `x_sum`."""
     table = node.parent
     labels = [item.alias for item in node.expressions if item.alias]
     fields = node.args.get("fields") or []
@@ -169,9 +169,7 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a point a FLOAT64 (a decimal in DuckDB), but for one that is a value of a
-    row to insert.
-    """
+    """Turn a number with a point into a FLOAT64 (a decimal in DuckDB), except in an inserted row."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -189,12 +187,12 @@ def _insert_row(node: Node) -> Node:
 
 
 def _substring(node: Node) -> Node:
-    """Count from the first character where a text is said to begin before it."""
+    """Start at the first character if the position precedes it."""
     return library("part", node.this, node.args["start"], node.args.get("length"))
 
 
 def _by_name(node: Node) -> Node:
-    """Return a call of a function that neither SQLGlot nor DuckDB has."""
+    """Return a call of a function that both SQLGlot and DuckDB lack."""
     return library("ieee", *node.expressions) if node.name.lower() == "ieee_divide" else node
 
 

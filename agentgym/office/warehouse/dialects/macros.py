@@ -1,7 +1,7 @@
-"""Functions that DuckDB lacks and the warehouses have: macros of its schema `lib`, which rewritten
-statements call.
+"""Warehouse functions that DuckDB lacks, as macros in its schema `lib`, which rewritten statements
+call.
 
-They are text, so that the engine can make them without loading SQLGlot.
+They are plain text, so that the engine can create them without loading SQLGlot.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from itertools import zip_longest
 
 RECURSIONS = 4
-"""Sequences that count the rounds of recursions; a fifth recursion of a statement shares one."""
+"""Sequences that count recursion rounds; from the fifth on, a statement's recursions share one."""
 
+# Maximum work of a statement: rows visited or created (nanoseconds each), rows of windows that
+# visit all rows for each, texts and arrays of more than a thousand characters or items created (or
+# pairs of letters compared), the same beyond 65,536, and compared pairs of short texts (a
+# microsecond each).
 _COUNTED = {
     "rows": 50_000_000,
     "framed": 20_000,
@@ -21,22 +25,17 @@ _COUNTED = {
     "huge": 1_000,
     "compared": 4_000_000,
 }
-"""The most that a statement may do: rows that it looks at or makes (nanoseconds each), rows in windows
-that go over all of them for each, texts and arrays of more than a thousand characters or items that
-it makes or pairs of letters that it compares, and of more than 65,536, and pairs of short texts that
-it compares (a microsecond each).
-"""
 
 COUNTERS: Mapping[str, Mapping[str, int]] = {
     dialect: {**_COUNTED, **{f"steps{k}": rounds for k in range(RECURSIONS)}}
     for dialect, rounds in {"bigquery": 500, "snowflake": 100}.items()
 }
-"""Where the counting sequences of each dialect end; the rounds are the published limits."""
+"""The ends of each dialect's counting sequences; the recursion rounds are the published limits."""
 
 _COMMON = (
-    # A function of one item of a list, since a macro writes its arguments out wherever they occur:
-    # two such calls, one in the other, would be four.
-    # What is about to be made is counted before, since DuckDB makes some thousand at once.
+    # A function applied to a one-item list, because a macro expands its arguments at each
+    # occurrence: two nested calls would become four. Work is counted before it happens, because
+    # DuckDB processes about a thousand at once.
     (
         "few(n, size) AS list_transform([n], lambda k: CASE WHEN k > 1000000 // size THEN "
         "error('the result is too long') WHEN k IS NULL OR k * size < 1024 THEN k WHEN k * size < "
@@ -99,11 +98,11 @@ _COMMON = (
         "CAST(a AS TIMESTAMP))"
     ),
 )
-"""Macros of all dialects: texts and arrays of a bounded length, arguments for which a function does
-a bounded amount of work (no other limit reaches into one call of a function), dates that stay
-dates.
+"""Macros of all dialects: texts and arrays of bounded length, arguments that bound a function's
+work (no other limit reaches inside a single call), dates that stay dates.
 """
 
+# GoogleSQL's division and casts, by argument type where relevant.
 _BIGQUERY = (
     (
         "cut_week(days, a DATE) AS CAST(date_trunc('week', a - days) AS DATE) + days, (days, a TIMESTAMP) AS "
@@ -149,15 +148,14 @@ _BIGQUERY = (
         "THEN NULL ELSE TRY_CAST(a AS BIGINT) END"
     ),
 )
-"""Division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
 
+# The decimal places of `a`; 0 for other types.
 _SCALE = (
     "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
 )
-"""The digits after the point of a decimal `a`; 0 of anything else."""
 
 _SNOWFLAKE = (
-    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a
+    # A NUMBER divided by a NUMBER has six more decimal places than the first, up to 12; with a
     # FLOAT it is a FLOAT.
     (
         "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR "
@@ -180,15 +178,13 @@ _SNOWFLAKE = (
     "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
     "values(a) AS from_json(a, '[\"JSON\"]')",
 )
-"""Division, casts and dates as Snowflake defines them, by the type of the argument where that
-matters.
-"""
+"""Snowflake's division, casts and dates, by argument type where relevant."""
 
 MACROS: Mapping[str, tuple[str, ...]] = {
     "bigquery": (*_BIGQUERY, *_COMMON),
     "snowflake": (*_SNOWFLAKE, *_COMMON),
 }
-"""The macros of each dialect; a later one may call those before it."""
+"""The macros of each dialect; later ones may call earlier ones."""
 
 
 HIDDEN: Mapping[str, str] = {
@@ -203,15 +199,14 @@ HIDDEN: Mapping[str, str] = {
     "get_current_time": "current_time",
     "get_current_timestamp": "current_timestamp",
 }  # fmt: skip
-"""Functions of DuckDB that tell of its process, by the names that they are called by. It calls most of
-them wherever a name is none of a column, with and without quotes: `SELECT user`. The time of the
-episode is in a variable.
+"""DuckDB functions that reveal its process, by name. DuckDB calls most of them when a name is not a
+column, quoted or not, as in `SELECT user`. The episode's time is in a variable.
 """
 
 
 @functools.cache
 def copies_of_arguments(name: str) -> tuple[int, ...]:
-    """Return how often each argument of a macro occurs in what it is written out as, at most."""
+    """Return the maximum number of occurrences of each argument in a macro's expansion."""
     copies: tuple[int, ...] = ()
     for macro in (*_COMMON, *_BIGQUERY, *_SNOWFLAKE):
         if macro.startswith(f"{name}("):

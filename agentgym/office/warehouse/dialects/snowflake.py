@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from typing_extensions import override
 
 from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
@@ -68,8 +69,8 @@ class SnowSQL(Warehouse):
             )
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
+    @override
     def check(self, tree: exp.Expression) -> None:
-        """See the class above."""
         if any(table.name.startswith("@") for table in tree.find_all(exp.Table)):
             raise ToolError(
                 "invalid argument: files of a stage cannot be queried; load them with COPY INTO a "
@@ -77,14 +78,14 @@ class SnowSQL(Warehouse):
             )
         super().check(tree)
 
+    @override
     def resolve_table(self, table: exp.Table) -> TableName:
-        """See the class above."""
         schema = self._schema(table.catalog, table.db)
         self._check_scope(f"schema {schema}", schema)
         return schema, table.name
 
+    @override
     def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        """See the class above."""
         parts = [part for part in (table.catalog, table.db, table.name) if part]
         if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
             raise ToolError(
@@ -152,12 +153,12 @@ class SnowSQL(Warehouse):
             )
         return normalize_identifiers(parsed, dialect="snowflake")
 
+    @override
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """See the class above."""
         return item.sql("snowflake").upper()
 
+    @override
     def parse_command(self, text: str) -> exp.Expression | None:
-        """See the class above."""
         head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
         match = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
         if match:
@@ -174,8 +175,8 @@ class SnowSQL(Warehouse):
             trees[0].args["actions"].extend(tree.args["actions"])
         return trees[0]
 
+    @override
     def information_schema(self, table: exp.Table) -> View | None:
-        """See the class above."""
         if table.db.upper() != "INFORMATION_SCHEMA":
             return None
         database = table.catalog or self.session.get("database", "")
@@ -190,8 +191,8 @@ class SnowSQL(Warehouse):
             )
         return views[table.name.upper()](database)
 
+    @override
     def show(self, tree: exp.Expression) -> Rows:
-        """See the class above."""
         if isinstance(tree, exp.Describe):
             if not isinstance(tree.this, exp.Table):
                 raise ToolError("invalid argument: DESCRIBE needs the name of a table")
