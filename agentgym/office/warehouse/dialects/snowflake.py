@@ -1,6 +1,6 @@
-"""The dialect of Snowflake on DuckDB.
+"""Snowflake's dialect on DuckDB.
 
-Values of the types VARIANT, OBJECT and ARRAY are JSON. Names without quotes are in capitals.
+VARIANT, OBJECT and ARRAY values are JSON. Unquoted names are upper-case.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from agentgym.text.tools import ToolError, echo
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect; a schema of the engine is called `DATABASE.SCHEMA`, and a database is
-    there under its own name.
+    """Snowflake's dialect; an engine schema is named `DATABASE.SCHEMA`, and a database also exists
+    under its own name.
 
     Args:
         engine: The tables.
-        now: The present.
-        session: The `database` and `schema` in use, which a USE changes.
+        now: The current time.
+        session: The current `database` and `schema`, which USE changes.
     """
 
     dialect: ClassVar[str] = "snowflake"
@@ -55,10 +55,10 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """See the class above.
+        """Return the tree of one statement.
 
         Raises:
-            ToolError: It cannot be parsed, or is a block of Snowflake Scripting.
+            ToolError: It cannot be parsed, or is a Snowflake Scripting block.
         """
         if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
@@ -96,9 +96,7 @@ class SnowSQL(Warehouse):
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """See the class above; a database has the schema PUBLIC from the start, and is in use
-        at once.
-        """
+        """Create a schema; a database starts with the schema PUBLIC and becomes the current one."""
         database, _, schema = name.partition(".")
         if kind == "SCHEMA":
             self._check_scope(f"database {database}", database)
@@ -126,7 +124,7 @@ class SnowSQL(Warehouse):
         return ConversionResult("USE", message="Statement executed successfully.")
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """See the class above; a statement that defines something commits a transaction."""
+        """Execute a statement; a definition commits the transaction."""
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
         if writes and type(tree) in _TRANSACTIONS:
@@ -137,10 +135,10 @@ class SnowSQL(Warehouse):
         return run(self, tree, writes, limit)
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Return the name that a text is.
+        """Parse a name.
 
         Raises:
-            ToolError: It is none.
+            ToolError: It is not a name.
         """
         try:
             parsed = exp.to_table(name, dialect="snowflake")
@@ -241,7 +239,7 @@ class SnowSQL(Warehouse):
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        """Return a test for the tables that a SHOW is about."""
+        """Return a predicate for the tables that a SHOW covers."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
             name = self.find_table(scope)
@@ -257,7 +255,7 @@ class SnowSQL(Warehouse):
         return lambda table: table[0] == schema
 
     def _check_scope(self, label: str, name: str) -> None:
-        """Refuse a schema or database that is not there, under a label."""
+        """Refuse a missing schema or database, under a label."""
         if name not in self.engine.schemas:
             raise ToolError(f"not found: {label} does not exist or not authorized")
 
@@ -349,8 +347,8 @@ _TRANSACTIONS: dict[type, Callable[[Engine], None]] = {
     exp.Rollback: Engine.rollback,
 }
 _COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
+# The start of a Snowflake Scripting block.
 _SCRIPTING = re.compile(
     r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
     re.IGNORECASE,
 )
-"""The beginning of a block of Snowflake Scripting."""

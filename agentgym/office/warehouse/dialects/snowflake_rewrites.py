@@ -1,5 +1,5 @@
-"""Rewrites of what SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT,
-OBJECT and ARRAY are JSON.
+"""Rewrites of Snowflake SQL that SQLGlot does not translate for DuckDB. VARIANT, OBJECT and ARRAY
+are JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FUNCTIONS = frozenset(
     }
 )
 
+# Snowflake's integers, which all have 38 digits.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
-"""Integers of Snowflake, which all have 38 digits."""
 _JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 _COMPARISONS = (
@@ -60,10 +60,10 @@ def _cast(node: Node) -> Node:
     kind = node.to.this
     text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else None
     if kind in _JSON:
-        parsed = text is not None and kind != exp.DType.VARIANT  # of a VARIANT it is a text
+        parsed = text is not None and kind != exp.DType.VARIANT  # a VARIANT's is a text
         return exp.Anonymous(this="json" if parsed else "to_json", expressions=[node.this])
     if text is not None and kind not in _TEXT:
-        if kind == exp.DType.TIMESTAMPTZ:  # DuckDB wants a colon, and no space before the offset
+        if kind == exp.DType.TIMESTAMPTZ:  # DuckDB expects a colon, and no space before the offset
             text = re.sub(r" ?([+-]\d\d):?(\d\d)$", r"\1:\2", text)
             node.set("this", exp.Literal.string(text))
         return node
@@ -74,13 +74,13 @@ def _cast(node: Node) -> Node:
 
 
 def _path(node: Node) -> Node:
-    """Compare a part of a VARIANT by its value, without the quotes of JSON."""
+    """Compare a part of a VARIANT by value, without JSON quotes."""
     compared = isinstance(node.parent, _COMPARISONS) and node.args.get("variant_extract")
     return library("text", node.copy()) if compared else node
 
 
 def _part(node: Node) -> Node:
-    """Return an item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
+    """Return an ARRAY's item by index from 0, or an OBJECT's by name."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return node
     expression = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
@@ -88,7 +88,7 @@ def _part(node: Node) -> Node:
 
 
 def _values(node: Node) -> Node:
-    """Name columns without names COLUMN1, COLUMN2 and so on."""
+    """Name unnamed columns COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
         width = (
@@ -108,7 +108,7 @@ def _values(node: Node) -> Node:
 
 
 def _object(node: Node) -> Node:
-    """OBJECT_CONSTRUCT: a field that is NULL is left out."""
+    """OBJECT_CONSTRUCT: NULL fields are omitted."""
     parts = []
     for field in node.expressions:
         parts += [
@@ -134,11 +134,11 @@ def _within_group(node: Node) -> Node:
     return _to_json(node) if isinstance(node.this, exp.ArrayAgg) else node
 
 
+# Snowflake's names of VARIANT types.
 _TYPE_NAMES = (
     "CASE json_type(to_json({0})) WHEN 'UBIGINT' THEN 'INTEGER' WHEN 'BIGINT' THEN 'INTEGER' WHEN 'DOUBLE' THEN "
     "'DECIMAL' WHEN 'NULL' THEN 'NULL_VALUE' ELSE json_type(to_json({0})) END"
 )
-"""The types of a VARIANT as Snowflake names them."""
 _FLAT = (
     "(SELECT 1 AS SEQ, CASE WHEN json_type({0}) = 'OBJECT' THEN key END AS KEY, "
     "CASE WHEN json_type({0}) = 'ARRAY' THEN '[' || key || ']' ELSE key END AS PATH, "
@@ -148,9 +148,7 @@ _FLAT = (
 
 
 def _flatten(call: Node) -> tuple[Node, bool]:
-    """Return the records of a FLATTEN as a query, and whether one without items gives a record
-    too.
-    """
+    """Return the records of a FLATTEN as a query, and whether an empty input gives a record too."""
     arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
@@ -234,12 +232,12 @@ def _diff(node: Node) -> Node:
 
 
 def _extract(node: Node) -> Node:
-    """Seconds since 1970 are a whole number."""
+    """Seconds since 1970 are whole numbers."""
     return duck("CAST({0} AS BIGINT)", node) if node.this.name.upper() == "EPOCH" else node
 
 
 def _shift(node: Node) -> Node:
-    """Keep a DATE to which whole days, weeks, months or years are added a DATE."""
+    """Keep the type DATE when adding whole days, weeks, months or years."""
     span, units = node.expression, ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
     if (
         not isinstance(span, exp.Interval)
@@ -251,10 +249,10 @@ def _shift(node: Node) -> Node:
 
 
 def _on_items(*items: str, whole: bool = True) -> Callable[[Node], Node]:
-    """Return the rewrite of a function of arrays: it is DuckDB's of lists of JSON.
+    """Return the rewrite of an array function as DuckDB's list function on JSON.
 
     Args:
-        items: The arguments that are items; others than `this` and these are arrays or numbers.
+        items: The arguments that are items; all others except `this` are arrays or numbers.
         whole: Whether the result is an array.
     """
 

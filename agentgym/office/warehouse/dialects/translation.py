@@ -1,8 +1,8 @@
-"""Statements in the dialect of a warehouse: parsed, checked, resolved against the catalogue,
-written in the SQL of DuckDB.
+"""Statements in a warehouse's dialect: parsed, checked, resolved against the catalogue, and
+translated to DuckDB.
 
-Every table that a statement names is looked up in the catalogue and every function is one
-that the dialect has, so nothing of the engine itself can be reached.
+Every table is looked up in the catalogue, and every function must belong to the dialect, so
+statements cannot reach the engine itself.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from agentgym.text.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
-)  # it warns on standard error otherwise
+)  # otherwise it warns on standard error
 
+# Errors other than its own that SQLGlot raises for some invalid texts.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""Errors that SQLGlot raises besides its own, for some texts that are no statements."""
 
+# Expressions whose results vary unless seeded.
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
-"""Expressions that give other results each time, unless they are seeded."""
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
-"""Statements that give records."""
+"""Statements that return records."""
 
 
+# Maximum length of cached statements, which bounds the memory of their trees.
 _CACHED_CHARACTERS = 10_000
-"""Length up to which statements are kept with their trees, so that these stay small together."""
 
 
 _parse_cached = functools.lru_cache(maxsize=256)(parse_sql)
-"""The trees of statements, which must not be changed."""
+"""Cached trees of statements, which must not be changed."""
 
 
 class Warehouse(ABC):
-    """A dialect on an engine, at a moment.
+    """A dialect on an engine, at a point in time.
 
     Args:
         engine: The tables.
-        now: The present.
+        now: The current time.
     """
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
-    """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+    """Functions unknown to SQLGlot that DuckDB has with the same meaning."""
     rewrites: Mapping[type, Callable[[Node], Node]]
     """The rewrite of each kind of node that SQLGlot does not translate."""
     cascades: ClassVar[bool]
-    """A schema is dropped with the tables in it."""
+    """Whether dropping a schema drops its tables."""
 
     def __init__(self, engine: Engine, now: datetime) -> None:
         self.engine = engine
@@ -80,29 +80,27 @@ class Warehouse(ABC):
     # Hooks of a dialect.
 
     def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
-        """Return what carries out a statement that this dialect alone has; None for any other."""
+        """Return the handler of a statement specific to this dialect; None for any other."""
         return None
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, which need not be there."""
+        """Return the engine's name for a table, which need not exist."""
 
     @abstractmethod
     def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        """Return the schema that a CREATE or DROP of a schema or database names."""
+        """Return the schema in a CREATE or DROP of a schema or database."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return columns and records of a view of the information schema, if the name is that of
-        one.
-        """
+        """Return columns and records of an information schema view, if the name refers to one."""
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return the name of a column that a query does not name."""
+        """Return the name of an unnamed query column."""
 
     def wildcard_tables(self, table: exp.Table) -> list[TableName]:
-        """Return the tables that a name with a `*` stands for, if it is one."""
+        """Return the tables that a name with `*` matches, if it has one."""
         return []
 
     def show(self, tree: exp.Expression) -> Rows:
@@ -114,13 +112,13 @@ class Warehouse(ABC):
 
     @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
-        """Return the tree of a statement that SQLGlot cannot parse; None if it is another."""
+        """Return the tree of a statement that SQLGlot cannot parse; None for others."""
 
-    # What all dialects have in common.
+    # Common to all dialects.
 
     def reads(self, tree: exp.Expression) -> bool:
-        """Tell a statement that can change nothing: a query, SHOW or DESCRIBE without one of
-        another kind in it.
+        """Report whether a statement changes nothing: a query, SHOW or DESCRIBE that contains no
+        other kind.
         """
         return (
             isinstance(tree, READS)
@@ -129,7 +127,7 @@ class Warehouse(ABC):
         )
 
     def kind(self, tree: exp.Expression) -> str:
-        """Return the kind of a statement in capitals, such as INSERT or CREATE TABLE."""
+        """Return the kind of a statement in upper case, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
@@ -138,13 +136,13 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
+        """Change a tree so that SQLGlot writes equivalent DuckDB SQL.
 
         Raises:
-            ToolError: It is malformed in a way that the parser lets pass, or nested too deeply.
+            ToolError: It is malformed in a way that the parser accepts, or nested too deeply.
         """
         try:
-            # Children come before their parents, whose rewrites copy them.
+            # Children precede their parents, whose rewrites copy them.
             growth = Growth()
             for node in nodes_of(tree)[::-1]:
                 rewrite = self.rewrites.get(type(node))
@@ -196,7 +194,7 @@ class Warehouse(ABC):
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """Return the table that is named.
+        """Return the named table.
 
         Raises:
             ToolError: There is none.
@@ -207,17 +205,15 @@ class Warehouse(ABC):
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """Return a statement in the SQL of DuckDB, with what `prepare` returns; its tree is of no
-        use after that.
-        """
+        """Return a statement in DuckDB SQL, with the result of `prepare`; this consumes its tree."""
         needed, seed = self.prepare(tree)
         return self.to_duckdb(tree, copy=False), needed, seed
 
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        """Change a tree so that it can be written in the SQL of DuckDB.
+        """Prepare a tree for DuckDB.
 
         Returns:
-            The tables that it needs, and what its random functions depend on.
+            The tables that it needs, and the inputs of its random functions.
         """
         is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
         seed = tree.sql(self.dialect) if is_random else ""
@@ -230,14 +226,14 @@ class Warehouse(ABC):
         return needed, seed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree in the SQL of DuckDB.
+        """Return a tree as DuckDB SQL.
 
         Args:
             tree: The tree.
-            copy: Whether it is of use after that.
+            copy: Whether to keep the tree intact.
 
         Raises:
-            ToolError: It has a part that cannot be written there with the same meaning.
+            ToolError: A part has no equivalent in DuckDB.
         """
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
@@ -246,9 +242,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
-        versions of a table.
-        """
+        """Refuse unsupported content: unknown functions, parameters, other versions of a table."""
         for node in nodes_of(tree):
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
@@ -284,7 +278,7 @@ class Warehouse(ABC):
             item.replace(exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
-        """Write the engine's name for every table; those tables, without repetition."""
+        """Replace every table by the engine's name; return the distinct tables."""
         needed: dict[TableName, None] = {}
         nodes = nodes_of(tree)
         for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
@@ -311,7 +305,7 @@ class Warehouse(ABC):
         return list(needed)
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Make a schema."""
+        """Create a schema."""
         if name in self.engine.schemas:
             if tree.args.get("exists"):
                 return ConversionResult(
@@ -326,7 +320,7 @@ class Warehouse(ABC):
         )
 
     def check_schema(self, name: str) -> None:
-        """Refuse a schema that there is not."""
+        """Refuse a missing schema."""
         if name not in self.engine.schemas:
             raise ToolError(
                 f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} "
@@ -334,7 +328,7 @@ class Warehouse(ABC):
             )
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
-        """Return a column as a statement declares it."""
+        """Return a column as declared in a statement."""
         column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return column
@@ -373,7 +367,7 @@ class Warehouse(ABC):
         )
 
     def default_value(self, item: exp.Expression) -> str:
-        """Return an expression without tables, in the SQL of DuckDB."""
+        """Return an expression without tables as DuckDB SQL."""
         holder = exp.Paren(this=item.copy())
         self.check(holder)
         if holder.find(exp.Table, exp.Query):
@@ -396,7 +390,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """Return a column of a table, in whatever case its name is written.
+        """Return a table's column, ignoring letter case.
 
         Raises:
             ToolError: There is none.

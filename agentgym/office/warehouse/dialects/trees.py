@@ -1,4 +1,4 @@
-"""Helpers for the syntax trees of statements, and the rewrites that both dialects have."""
+"""Helpers for syntax trees, and the rewrites common to both dialects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sqlglot import exp
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
+# A node of a syntax tree. Type checkers know few attributes of SQLGlot's classes.
 Node: TypeAlias = Any
-"""A node of a syntax tree. SQLGlot's classes have few attributes that type checkers know."""
 
 
 def nodes_of(tree: exp.Expression) -> list[Any]:
-    """Return the nodes of a tree in the order of its `walk`, which takes three times as long: each
-    node passes through several generators.
+    """Return the nodes of a tree in the order of its `walk`, which takes three times as long
+    because each node passes through several generators.
     """
     nodes: list[Any] = [tree]
     for node in nodes:
@@ -31,25 +31,24 @@ def nodes_of(tree: exp.Expression) -> list[Any]:
     return nodes
 
 
+# Nested rewrites and nodes that are always allowed, and the maximum growth of a part.
 _FEW_LEVELS, _FEW_NODES, _TIMES = 4, 5_000, 8
-"""Rewrites in one another, and nodes, that are never too many; how much larger a part may become."""
 
 
 class Growth:
-    """Size of the parts of a tree whose nodes are rewritten, children before their parents.
+    """The size of a tree's parts during rewriting, children before their parents.
 
-    Where a rewrite writes an argument twice, as many such functions in one another would make a
-    tree that is twice as large with each.
+    A rewrite may repeat an argument, so nested ones could double the tree at each level.
     """
 
     def __init__(self) -> None:
         self._sizes, self._levels = Counter[int](), Counter[int]()
 
     def check(self, node: Any, rewritten: bool) -> None:
-        """Take note of the next node.
+        """Record the next node.
 
         Raises:
-            ToolError: The rewrites of what is in it have made that many times as large.
+            ToolError: Rewrites have multiplied its size beyond the limit.
         """
         size = 1 + self._sizes.pop(id(node), 0)
         level = self._levels.pop(id(node), 0) + rewritten
@@ -65,7 +64,7 @@ class Growth:
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Tell the name of a common table expression that is visible there from that of a table."""
+    """Report whether a name refers to a visible common table expression rather than a table."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -84,7 +83,7 @@ def is_cte(table: exp.Table) -> bool:
 
 
 def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
-    """Write the engine's name for a table in place of the one it is called by."""
+    """Replace a table's name by the engine's."""
     table.set("this", exp.to_identifier(name[1], quoted=True))
     table.set("db", exp.to_identifier(name[0], quoted=True))
     table.set("catalog", None)
@@ -93,7 +92,7 @@ def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
 
 
 def comment_in(properties: Any) -> str:
-    """Return the comment (or, in BigQuery, the description) among properties."""
+    """Return the comment (in BigQuery, the description) in properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -103,7 +102,7 @@ def comment_in(properties: Any) -> str:
 
 
 def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
-    """Return the table that one is made like, and whether its rows are copied."""
+    """Return the table that another is modelled on, and whether its rows are copied."""
     if tree.args.get("clone"):
         return tree.args["clone"].this, True
     for item in tree.args["properties"].expressions if tree.args.get("properties") else []:
@@ -113,10 +112,10 @@ def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
 
 
 def check_length(sql: str) -> str:
-    """Return a statement that is not too long to parse.
+    """Return a statement that is short enough to parse.
 
     Raises:
-        ToolError: It is, or it is empty.
+        ToolError: It is too long or empty.
     """
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
@@ -129,21 +128,21 @@ def check_length(sql: str) -> str:
 
 
 NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
-"""The present of the episode, in the SQL of DuckDB."""
+"""The episode's current time in DuckDB SQL."""
 
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
-    """Return a call of a function of `lib`."""
+    """Return a call of a `lib` function."""
     return exp.Anonymous(
         this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None]
     )
 
 
 def duck(text: str, *parts: Any) -> Node:
-    """SQL of DuckDB with parts of a tree in place of {0}, {1} and so on."""
+    """Parse DuckDB SQL with parts of a tree in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     sql = text.format(*names)
-    # What a statement has written into it may be long, and is not seen again.
+    # Statements with substituted parts may be long and do not recur.
     tree = _template(sql).copy() if len(sql) <= _CACHED_CHARACTERS else _parsed(sql)
     for column in list(tree.find_all(exp.Column)):
         if column.name in names and not column.table:
@@ -151,20 +150,20 @@ def duck(text: str, *parts: Any) -> Node:
     return tree
 
 
+# Maximum length of cached expressions, longer than any rewrite's own.
 _CACHED_CHARACTERS = 1_000
-"""Length up to which an expression is kept with its tree: more than any rewrite has by itself."""
 
 
 def _parsed(sql: str) -> Node:
     return exp.Paren(this=sqlglot.parse_one(sql, read="duckdb"))
 
 
+# The cached tree of a rewrite's expression, which must not be changed.
 _template = functools.lru_cache(maxsize=512)(_parsed)
-"""The tree of an expression of a rewrite, parsed once; it must not be changed."""
 
 
 def default_name(column: Column) -> str | None:
-    """Return the default value of a column as a statement would write it."""
+    """Return a column's default value as a statement would write it."""
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 
@@ -194,11 +193,11 @@ def _dates(node: Node) -> Node:
 
 
 def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
-    """Return a rewrite that lets a function of `lib` check or bound the first argument.
+    """Return a rewrite in which a `lib` function checks or bounds the first argument.
 
     Args:
         check: The function.
-        others: Its other arguments: names of arguments, or expressions.
+        others: Its other arguments: argument names, or expressions.
     """
 
     def rewrite(node: Node) -> Node:
@@ -213,13 +212,13 @@ def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
 
 
 def _weighed(node: Node) -> Node:
-    """Bound what is made by putting texts or arrays together."""
+    """Bound the result of concatenating texts or arrays."""
     outer = node.find_ancestor(exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat)
     return node if outer is not None and outer is node.parent else library("weighed", node.copy())
 
 
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
-    # The long texts that a function searches are bounded.
+    # Long texts to search are bounded.
     **dict.fromkeys(
         (exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpCount),
         _checked("weighed"),
@@ -237,6 +236,6 @@ COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.ByteLength: lambda node: library("bytes_in", node.this),
     # Lengths are bounded in units of a size.
     exp.Space: _checked("few", exp.Literal.number(1)),
-    exp.Randstr: _checked("few", exp.Literal.number(100)),  # drawn one character after the other
+    exp.Randstr: _checked("few", exp.Literal.number(100)),  # drawn one character at a time
     exp.ApproxDistinct: lambda node: exp.Count(this=exp.Distinct(expressions=[node.this])),
 }

@@ -1,4 +1,4 @@
-"""Scripts of GoogleSQL, carried out statement by statement."""
+"""Interpreter of GoogleSQL scripts, statement by statement."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
 MAX_STEPS = 1_000
-"""Statements, conditions and rounds of a script: it bounds the work of loops, in a measure that is
-the same on every host.
+"""Maximum statements, conditions and rounds of a script, which bounds loops equally on every host.
 """
 
 
@@ -53,11 +52,11 @@ class _Jumping(Exception):
 
 
 class Script:
-    """A script in the middle of its work.
+    """A running script.
 
     Args:
-        warehouse: The dialect; each statement runs in one like it.
-        limit: The most records to give.
+        warehouse: The dialect; each statement runs in a copy.
+        limit: The maximum number of records.
     """
 
     def __init__(self, warehouse: GoogleSQL, limit: int) -> None:
@@ -67,14 +66,15 @@ class Script:
         self._scope = Scope()
         self._result = ConversionResult("SCRIPT")
         self._rollback: Callable[[], None] | None = None
-        self._guards = 0  # blocks around that handle errors
+        self._guards = 0  # surrounding blocks that handle errors
         self._error = ""
 
     def run(self, body: Body) -> ConversionResult:
-        """Run all statements; return the result of the last one.
+        """Run all statements and return the last result.
 
         Raises:
-            ToolError: One fails; what those before it did stays, so the caller has to undo it.
+            ToolError: A statement fails; the effects of earlier ones remain, so the caller must undo
+                them.
         """
         try:
             with self._engine.allowance.shared():
@@ -84,7 +84,7 @@ class Script:
                 raise ToolError(
                     f"invalid argument: {jumping.jump.kind} stands outside of its loop"
                 ) from None
-        if self._rollback is not None:  # as BigQuery does with a transaction that is left open
+        if self._rollback is not None:  # BigQuery also rolls back an open transaction
             self._rollback()
         for name in [name for name in self._engine.tables if name[0] == TEMPORARY]:
             self._engine.drop(name)
@@ -129,7 +129,7 @@ class Script:
         self._scope.variables[0]["@@row_count"] = Value("BIGINT", str(count))
 
     def _redirect_temporary(self, tree: Any) -> None:
-        """Let a CREATE TEMP TABLE make its table where those of the script are."""
+        """Make CREATE TEMP TABLE use the script's schema."""
         table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         if table.db not in ("", TEMPORARY):
             raise ToolError("invalid argument: the name of a temporary table has no dataset")
@@ -193,7 +193,7 @@ class Script:
             self._set(target, part)
 
     def _fields(self, expression: str) -> list[Value]:
-        """Return the fields of a struct, which may be written as a row: (1, 'x')."""
+        """Return a struct's fields; it may be written as a row: (1, 'x')."""
         tree: Any = self._warehouse.parse(f"SELECT {expression}")
         if isinstance(tree.expressions[0], exp.Tuple):
             return [self._value(item.sql("bigquery")) for item in tree.expressions[0].expressions]
@@ -204,7 +204,7 @@ class Script:
         return [part for _, part in row]
 
     def _set(self, name: str, value: Value) -> None:
-        """Set a variable to a value, in the variable's type."""
+        """Set a variable to a value of its type."""
         old = self._scope.find(name)
         if old is not None and old.type != value.type:
             [[(_, value)]] = self._fetch(f"SELECT CAST({_cast(value)} AS {old.type})", [], "", 1)
@@ -292,7 +292,7 @@ class Script:
             del self._scope.variables[depth:]
 
     def _run_guarded(self, body: Body, handler: Body) -> None:
-        """Run statements; if one fails, those that handle it."""
+        """Run statements, and their error handler if one fails."""
         depth, before = len(self._scope.variables), self._error
         self._guards += 1
         try:
@@ -342,10 +342,10 @@ class Script:
 
 
 def check_lasting(tree: Any) -> None:
-    """Refuse a statement that makes something for a script and stands alone.
+    """Refuse a standalone statement that creates something temporary.
 
     Raises:
-        ToolError: It does.
+        ToolError: It creates something temporary.
     """
     if isinstance(tree, exp.Create) and temporary_mark(tree):
         raise ToolError(
@@ -355,7 +355,7 @@ def check_lasting(tree: Any) -> None:
 
 
 def _cast(value: Value) -> str:
-    """Return a value in the SQL of DuckDB."""
+    """Return a value in DuckDB SQL."""
     text = "NULL" if value.text is None else "'" + value.text.replace("'", "''") + "'"
     return f"CAST({text} AS {value.type})"
 

@@ -1,6 +1,6 @@
-"""Scripts of GoogleSQL as trees: statements with control flow around them.
+"""Parser of GoogleSQL scripts: statements with control flow around them.
 
-The SQL inside of statements stays text; only the words that divide it are looked at.
+SQL inside statements stays text; only the words that delimit it are parsed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from agentgym.office.warehouse.dialects.trees import check_length
 from agentgym.text.tools import ToolError, echo
 
 MAX_NESTING = 30
-"""Levels of blocks; the parser and the interpreter call themselves for each."""
+"""Maximum block levels, because the parser and the interpreter recurse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A statement that the dialect runs as it is."""
+    """A statement that the dialect runs unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """DECLARE; without a type, that of the default."""
+    """DECLARE; without a type, the default's type is used."""
 
     names: tuple[str, ...]
     type: str
@@ -43,7 +43,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """EXECUTE IMMEDIATE, with (name, expression) for each parameter; a positional one has no name."""
+    """EXECUTE IMMEDIATE, with (name, expression) per parameter; positional ones have no name."""
 
     sql: str
     into: tuple[str, ...]
@@ -52,7 +52,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """IF or CASE: conditions with their statements, an empty condition for ELSE."""
+    """IF or CASE: conditions with their statements; ELSE has an empty condition."""
 
     cases: tuple[tuple[str, Body], ...]
 
@@ -63,8 +63,8 @@ class Loop:
 
     Attributes:
         body: The statements.
-        condition: Checked before each round, or after it if `until`; empty for none.
-        until: The loop ends when the condition is true.
+        condition: Checked before each round, or after it with `until`; empty for none.
+        until: Whether the loop ends when the condition is true.
         row: The variable of FOR.
         query: The query of FOR.
         label: Its label.
@@ -80,7 +80,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """BEGIN … END, with the statements that handle an error, if there are any."""
+    """BEGIN … END, optionally with statements that handle an error."""
 
     body: Body
     handler: Body | None = None
@@ -97,14 +97,14 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """RAISE, with the expression of its message; empty to raise the present error again."""
+    """RAISE with its message expression; empty to re-raise the current error."""
 
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Assert:
-    """ASSERT, with the text of its message."""
+    """ASSERT with its message text."""
 
     condition: str
     message: str = ""
@@ -124,10 +124,10 @@ Body: TypeAlias = tuple[Statement, ...]
 
 
 def parse_script(sql: str) -> Body:
-    """Return the statements of a script.
+    """Parse the statements of a script.
 
     Raises:
-        ToolError: It is malformed, or there is none.
+        ToolError: It is malformed or empty.
     """
     parser = _Parser(check_length(sql))
     body = parser.body(())
@@ -137,7 +137,7 @@ def parse_script(sql: str) -> Body:
 
 
 def statements_of(body: Body) -> Iterator[Sql]:
-    """Yield the statements of SQL of a script, those inside of others too."""
+    """Yield the SQL statements of a script, including nested ones."""
     for each in body:
         if isinstance(each, Sql):
             yield each
@@ -149,7 +149,7 @@ def statements_of(body: Body) -> Iterator[Sql]:
                 yield from statements_of(inner)
 
 
-# What is not closed goes on to the end, since it would be tried again from each beginning otherwise.
+# Unclosed parts extend to the end; otherwise each start would be tried again.
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z))
     |(?P<text>(?:\b(?:r|b|rb|br))?(?:
@@ -162,10 +162,11 @@ _TOKEN = re.compile(
 
 @dataclass(slots=True)
 class _Parser:
-    """The words of a script, and the place in it."""
+    """The words of a script, and the current position."""
 
     _text: str
-    _words: list[str] = field(default_factory=list)  # in capitals; strings and names are marks
+    # upper-case; strings and names are placeholders
+    _words: list[str] = field(default_factory=list)
     _spans: list[tuple[int, int]] = field(default_factory=list)
     _place: int = 0
     _depth: int = 0
@@ -178,7 +179,7 @@ class _Parser:
                 self._spans.append(match.span())
 
     def body(self, ends: tuple[str, ...]) -> Body:
-        """Return statements up to one of the words, or up to the end if there are none."""
+        """Parse statements up to one of the words, or up to the end without words."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise ToolError(f"invalid argument: blocks are nested at most {MAX_NESTING} deep")
@@ -259,7 +260,7 @@ class _Parser:
         operand = self._until("WHEN") if kind == "CASE" and self._word() != "WHEN" else ""
         again = "WHEN" if kind == "CASE" else "ELSEIF"
         cases: list[tuple[str, Body]] = []
-        # The first condition of an IF has no word before it.
+        # The first condition of an IF has no preceding word.
         while (kind == "IF" and not cases) or self._skip(again):
             condition = self._until("THEN")
             self._place += 1
@@ -318,7 +319,7 @@ class _Parser:
         return Jump({"LEAVE": "BREAK", "ITERATE": "CONTINUE"}.get(kind, kind), label.lower())
 
     def _until(self, *stops: str) -> str:
-        """Return the text up to one of the words, outside of parentheses and of CASE."""
+        """Return the text up to one of the words, outside parentheses and CASE."""
         start, depth, cases = self._place, 0, 0
         while (word := self._word()) and not (depth == cases == 0 and word in (";", *stops)):
             depth += (word in ("(", "[")) - (word in (")", "]"))
@@ -367,6 +368,7 @@ class _Parser:
         )
 
 
+# The parser of each script statement, after its first word.
 _PARSERS: dict[str, Callable[[_Parser], Statement]] = {
     "IF": _Parser._branch,
     "CASE": _Parser._branch,
@@ -377,4 +379,3 @@ _PARSERS: dict[str, Callable[[_Parser], Statement]] = {
     "ASSERT": _Parser._assert,
     **dict.fromkeys(("BREAK", "LEAVE", "CONTINUE", "ITERATE", "RETURN"), _Parser._jump),
 }
-"""The parser of each statement of a script, after its first word."""

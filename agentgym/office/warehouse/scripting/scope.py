@@ -1,8 +1,8 @@
-"""Variables, parameters and functions of scripts, functions that a dataset keeps (CREATE FUNCTION,
-DROP FUNCTION), and their use in statements of GoogleSQL.
+"""Variables, parameters and functions of scripts, a dataset's stored functions (CREATE FUNCTION,
+DROP FUNCTION), and their use in GoogleSQL statements.
 
-A dataset keeps the text of each function; a call is replaced by the expression, as that of a
-temporary one.
+A dataset stores each function's text. Calls of stored and temporary functions are replaced by their
+expression.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
 TEMPORARY = "_SESSION"
-"""The schema of the temporary tables of a script, as BigQuery calls it."""
+"""The schema of a script's temporary tables, named as in BigQuery."""
 MAX_NODES = 20_000
-"""Nodes of a statement whose functions are written out: each may use others twice."""
+"""Maximum nodes of a statement with expanded functions, which may use each other repeatedly."""
 MAX_FUNCTIONS = 500
-"""Functions of a dataset, so that a state stays small; each is at most as long as a statement."""
+"""Maximum functions of a dataset, which bounds the state; each is at most as long as a statement.
+"""
 
 
 class Value(NamedTuple):
-    """A value as text, with its type in DuckDB."""
+    """A value as text, with its DuckDB type."""
 
     type: str
     text: str | None
@@ -49,14 +50,14 @@ class Function:
 
 @dataclass
 class Scope:
-    """Names that the statements of a script may use beside those of tables.
+    """Names available to a script's statements besides tables.
 
     Attributes:
-        variables: Variables by name, those of the inner block last.
+        variables: Variables by name, innermost block last.
         parameters: Parameters of EXECUTE IMMEDIATE, by name.
         positional: Its parameters without names.
         functions: Temporary functions by name.
-        steps: The steps that the script has taken.
+        steps: The script's steps so far.
     """
 
     variables: list[dict[str, Value]] = field(default_factory=lambda: [{}])
@@ -67,15 +68,15 @@ class Scope:
 
     @property
     def is_empty(self) -> bool:
-        """True if a statement can use none."""
+        """Whether a statement can use no names."""
         return not (any(self.variables) or self.parameters or self.positional or self.functions)
 
     def find(self, name: str) -> Value | None:
-        """Return the variable of a name, if there is one."""
+        """Return the variable with a name, if there is one."""
         return self._block_of(name).get(name.lower())
 
     def assign(self, name: str, value: Value) -> None:
-        """Set a variable; its type stays.
+        """Set a variable, keeping its type.
 
         Raises:
             ToolError: There is none.
@@ -86,12 +87,12 @@ class Scope:
         block[name.lower()] = value
 
     def _block_of(self, name: str) -> dict[str, Value]:
-        """Return the variables of the innermost block that has one of a name; empty if none has."""
+        """Return the variables of the innermost block with a name; empty if there is none."""
         return next((block for block in reversed(self.variables) if name.lower() in block), {})
 
 
 class Binding:
-    """Values in a statement: marks take their place while it is translated.
+    """Values in a statement, replaced by placeholders during translation.
 
     Args:
         scope: The names.
@@ -123,11 +124,11 @@ class Binding:
         if is_item and isinstance(node, exp.Column):
             mark = exp.alias_(mark, node.name, quoted=True)
         elif is_item:
-            mark = exp.Paren(this=mark)  # which has no name of its own, as a parameter has not
+            mark = exp.Paren(this=mark)  # it has no name, like a parameter
         node.replace(mark)
 
     def fill(self, tree: Node) -> None:
-        """Write the values in place of their marks, in the SQL of DuckDB."""
+        """Replace the placeholders by values in DuckDB SQL."""
         for column in list(tree.find_all(exp.Column)):
             value = self._values.get(column.name)
             if value is not None and not column.table:
@@ -137,9 +138,7 @@ class Binding:
 
 
 def _variable(node: Any, scope: Scope, hidden: set[str]) -> tuple[Value | None, str]:
-    """Return the variable that a name stands for, and the field of it; a column of that name hides
-    it.
-    """
+    """Return the variable, and its field, that a name refers to; a column of that name hides it."""
     table, name = node.table.lower(), node.name.lower()
     if node.args.get("db") or (table or name) in hidden:
         return None, ""
@@ -162,7 +161,7 @@ def _parameter(node: Any, scope: Scope, positional: Iterator[Value]) -> Value | 
 
 
 def _inner_names(tree: Node) -> Iterator[str]:
-    """Yield the names of tables and columns that the parts of a statement give."""
+    """Yield the table and column names defined by a statement's parts."""
     for alias in tree.find_all(exp.TableAlias):
         yield alias.name.lower()
         yield from (column.name.lower() for column in alias.columns)
@@ -172,10 +171,10 @@ def _inner_names(tree: Node) -> Iterator[str]:
 
 
 def read_function(tree: Node) -> tuple[str, Function]:
-    """Return the name of a function that a CREATE FUNCTION makes, and the function.
+    """Return the name of the function that a CREATE FUNCTION defines, and the function.
 
     Raises:
-        ToolError: It is not an expression of SQL.
+        ToolError: It is not an SQL expression.
     """
     properties = tree.args["properties"].expressions if tree.args.get("properties") else []
     if any(isinstance(item, exp.LanguageProperty) for item in properties) or not tree.expression:
@@ -192,18 +191,18 @@ def read_function(tree: Node) -> tuple[str, Function]:
 
 
 def temporary_mark(tree: Node) -> Node | None:
-    """Return the word of a CREATE that makes something for its script alone, if there is one."""
+    """Return the word that makes a CREATE temporary, if there is one."""
     properties = tree.args.get("properties")
     items = properties.expressions if properties else []
     return next((item for item in items if isinstance(item, exp.TemporaryProperty)), None)
 
 
 def expand_functions(tree: Node, find: Callable[[Any], Function | None]) -> None:
-    """Write the expressions of functions in place of their calls.
+    """Replace function calls by their expressions.
 
     Args:
         tree: The statement; it is changed.
-        find: Returns the function that is called; None for one that stays.
+        find: Returns the called function; None to keep the call.
     """
     size = 0
     while calls := [
@@ -211,7 +210,7 @@ def expand_functions(tree: Node, find: Callable[[Any], Function | None]) -> None
         for node in tree.find_all(exp.Anonymous)
         if (function := find(node)) is not None
     ]:
-        call: Any = calls[-1][0]  # the innermost of those that are left
+        call: Any = calls[-1][0]  # the innermost of the remaining ones
         body = _expansion(call, calls[-1][1])
         size += sum(1 for _ in body.walk())
         if size > MAX_NODES:
@@ -242,7 +241,7 @@ def _expansion(call: Any, function: Function) -> Node:
 
 
 def create_function(warehouse: GoogleSQL, tree: Any) -> ConversionResult:
-    """Carry out a CREATE FUNCTION of a dataset.
+    """Execute a dataset's CREATE FUNCTION.
 
     Raises:
         ToolError: It is refused; nothing has changed.
@@ -265,7 +264,7 @@ def create_function(warehouse: GoogleSQL, tree: Any) -> ConversionResult:
 
 
 def drop_function(warehouse: GoogleSQL, tree: Any) -> ConversionResult:
-    """Carry out a DROP FUNCTION of a dataset.
+    """Execute a dataset's DROP FUNCTION.
 
     Raises:
         ToolError: It is refused; nothing has changed.
@@ -295,18 +294,18 @@ def _resolve(warehouse: GoogleSQL, place: Any) -> tuple[str, str]:
 
 
 def _check(warehouse: GoogleSQL, function: Function) -> None:
-    """Refuse a function whose expression could not be used: it is tried with NULL."""
+    """Refuse a function with an unusable expression, by trying it with NULL."""
     kinds = [kind or exp.DataType.build("INT64", "bigquery") for _, kind in function.parameters]
     nulls = [exp.Cast(this=exp.Null(), to=kind.copy()) for kind in kinds]
     call = exp.Anonymous(this="f", expressions=nulls)
     body = _expansion(call, replace(function, type=None))
     sql, needed, _ = warehouse.translate(exp.Select(expressions=[body]))
-    if all(kind for _, kind in function.parameters):  # what ANY TYPE is shows at a call alone
+    if all(kind for _, kind in function.parameters):  # ANY TYPE is only known at a call
         warehouse.engine.read(f"EXPLAIN {sql}", needed, warehouse.now, 1)
 
 
 def expand_stored_functions(warehouse: GoogleSQL, tree: Node) -> None:
-    """Write the expressions of the functions of datasets in place of their calls."""
+    """Replace calls of stored functions by their expressions."""
     if not any(schema.functions for schema in warehouse.engine.schemas.values()):
         return
 
@@ -321,7 +320,7 @@ def expand_stored_functions(warehouse: GoogleSQL, tree: Node) -> None:
 
 
 def _parts(call: Any) -> list[str]:
-    """Return the parts of the name of a function that is called."""
+    """Return the parts of a called function's name."""
     names, node = [call.name], call.parent
     node = node.this if isinstance(node, exp.Dot) and call.arg_key == "expression" else None
     while isinstance(node, exp.Dot):
@@ -334,5 +333,5 @@ def _parts(call: Any) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> Function:
-    """Return a function from its text; it is to be looked at and not changed."""
+    """Parse a function's text; the cached result must not be changed."""
     return read_function(sqlglot.parse_one(text, read="bigquery"))[1]
