@@ -66,7 +66,7 @@ def doctor(
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FileFault:
     """A problem in a file.
 
     Attributes:
@@ -86,7 +86,7 @@ class Fault:
         return f"{where}: {self.problem}; {self.cost}"
 
 
-def inspect_run(run: Path) -> list[Fault]:
+def inspect_run(run: Path) -> list[FileFault]:
     """Return the problems in a run's files, without writing anything.
 
     Args:
@@ -131,7 +131,7 @@ def repair_run(run: Path) -> None:
                 _move_file(path) if None in lines else _move_lines(path, lines)
 
 
-def _faults(path: Path) -> Iterator[Fault]:
+def _faults(path: Path) -> Iterator[FileFault]:
     if path.name in _WHOLE_FILES:
         yield from _WHOLE_FILES[path.name](path)
     elif path.name.removesuffix(ENDING).endswith(".jsonl"):
@@ -139,20 +139,20 @@ def _faults(path: Path) -> Iterator[Fault]:
         yield from _line_faults(path)
 
 
-def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[Fault]:
+def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[FileFault]:
     """Yield the problem of an unreadable file."""
     try:
         read(path)
     except DamagedFileError as error:
-        yield Fault(path, error.problem, cost)
+        yield FileFault(path, error.problem, cost)
 
 
-def _ablation_faults(path: Path) -> Iterator[Fault]:
+def _ablation_faults(path: Path) -> Iterator[FileFault]:
     cost = "agentgym ablate with the same options rewrites it"
     return _read_faults(path, lambda file: load_study(file.parent), cost)
 
 
-def _training_faults(path: Path) -> Iterator[Fault]:
+def _training_faults(path: Path) -> Iterator[FileFault]:
     with needs_extra("inspecting a training run", "train"):
         from agentgym.training.rl import FineTuning, Learning  # noqa: PLC0415 - slow to import, and an extra
     run = Learning if path.name == TRAIN else FineTuning
@@ -161,34 +161,34 @@ def _training_faults(path: Path) -> Iterator[Fault]:
     folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
     for before, after in pairwise(folders):
         if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
-            yield Fault(
+            yield FileFault(
                 after / CHECKPOINT,
                 f"it continues {before / CHECKPOINT}, which is missing",
                 f"training restarts at {before.name}",
             )
     tokenizer = path.parent / "tokenizer_config.json"
     if tokenizer.exists() and not (path.parent / "tokenizer.json").exists():
-        yield Fault(tokenizer, "tokenizer.json is missing", "agentgym train rewrites both")
+        yield FileFault(tokenizer, "tokenizer.json is missing", "agentgym train rewrites both")
 
 
-def _checkpoint_faults(path: Path) -> Iterator[Fault]:
+def _checkpoint_faults(path: Path) -> Iterator[FileFault]:
     with needs_extra("inspecting a checkpoint", "train"):
         from agentgym.training.rl.trainer import load_checkpoint  # noqa: PLC0415 - slow to import, and an extra
     yield from _read_faults(path, load_checkpoint, "training restarts this phase")
 
 
-def _model_faults(path: Path) -> Iterator[Fault]:
+def _model_faults(path: Path) -> Iterator[FileFault]:
     if not any(next(path.parent.glob(pattern), None) for pattern in _WEIGHTS):
-        yield Fault(path, "the weights are missing", "training writes both at its end")
+        yield FileFault(path, "the weights are missing", "training writes both at its end")
 
 
-def _torn_line(path: Path) -> Iterator[Fault]:
+def _torn_line(path: Path) -> Iterator[FileFault]:
     if torn_at(path) != path.stat().st_size:
         number = sum(1 for _ in whole_lines(path)) + 1
-        yield Fault(path, "the last line is incomplete", "it will be produced again", number)
+        yield FileFault(path, "the last line is incomplete", "it will be produced again", number)
 
 
-def _line_faults(path: Path) -> Iterator[Fault]:
+def _line_faults(path: Path) -> Iterator[FileFault]:
     if path == log_of(path.parent).path or _is_log(path):
         yield from _log_faults(path)
         return
@@ -200,7 +200,7 @@ def _line_faults(path: Path) -> Iterator[Fault]:
         try:
             _check_line(path.name, json.loads(line))
         except (LookupError, RecursionError, TypeError, ValueError) as error:
-            yield Fault(path, f"it is unreadable ({error!r:.100})", cost, number)
+            yield FileFault(path, f"it is unreadable ({error!r:.100})", cost, number)
 
 
 def _check_line(name: str, row: Any) -> None:
@@ -228,22 +228,22 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-def _log_faults(path: Path) -> Iterator[Fault]:
+def _log_faults(path: Path) -> Iterator[FileFault]:
     study = None
     with suppress(DamagedFileError):  # reported separately
         study = load_study(path.parent) if path == log_of(path.parent).path else None
     firsts: dict[Cell, int] = {}
     for number, trajectory in TrajectoryLog(path).readable():
         if trajectory is None:
-            yield Fault(path, "it is not a trajectory", "the episode is replayed", number)
+            yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
         elif study is not None and not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
-            yield Fault(path, problem, "it did not count", number)
+            yield FileFault(path, problem, "it did not count", number)
         elif study is not None and not trajectory.failure:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"
-                yield Fault(path, problem, "it did not count", number)
+                yield FileFault(path, problem, "it did not count", number)
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
@@ -274,7 +274,7 @@ def _move_file(path: Path) -> None:
 
 
 # Inspectors by file name.
-_WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[Fault]]] = {
+_WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[FileFault]]] = {
     SETTINGS: _ablation_faults,
     TRAIN: _training_faults,
     FINETUNE: _training_faults,

@@ -37,7 +37,7 @@ _LABELS = {"policy": "human"}
 _SHOWN = 10
 
 
-class Game:
+class TerminalGame:
     """An episode played by a person.
 
     Args:
@@ -192,7 +192,7 @@ def play(
     """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
     with exit_on_user_error():
         env = make(env_id, oracles=oracles, labels=True, **parse_options(options))
-        game = Game(Episode(env, seed, _LABELS))
+        game = TerminalGame(Episode(env, seed, _LABELS))
         if out is not None:
             for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
                 pass

@@ -18,7 +18,7 @@ from agentgym.cli.common import (
 from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
-    from agentgym.training.integrations.mcp import Episode
+    from agentgym.training.integrations.mcp import ServedEpisode
 
 
 def serve(
@@ -102,7 +102,7 @@ def _open(
     sizes: str,
     agent: str,
     most: int,
-) -> AbstractContextManager[Sequence[Episode]]:
+) -> AbstractContextManager[Sequence[ServedEpisode]]:
     """Open the episodes to serve, at most the given number unless it is 0."""
     from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
 

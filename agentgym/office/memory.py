@@ -53,7 +53,7 @@ class Deleted(TypedDict):
     observations: Annotated[list[str], Field(description="Observations to remove.")]
 
 
-class Graph(TypedDict):
+class MemoryGraph(TypedDict):
     """A graph or a part of one."""
 
     entities: list[Entity]
@@ -185,12 +185,12 @@ class KnowledgeGraph(Server):
         return "Relations deleted successfully"
 
     @tool
-    def read_graph(self) -> Graph:
+    def read_graph(self) -> MemoryGraph:
         """Read the whole graph."""
         return self.load()
 
     @tool
-    def search_nodes(self, query: str) -> Graph:
+    def search_nodes(self, query: str) -> MemoryGraph:
         """Find entities with a text in their name, type or observations, ignoring case, with all
         their relations.
 
@@ -208,7 +208,7 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, hits)
 
     @tool
-    def open_nodes(self, names: list[str]) -> Graph:
+    def open_nodes(self, names: list[str]) -> MemoryGraph:
         """Get entities by name, with all their relations.
 
         Args:
@@ -217,13 +217,13 @@ class KnowledgeGraph(Server):
         graph = self.load()
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
-    def load(self) -> Graph:
+    def load(self) -> MemoryGraph:
         """Return the graph, which is empty without a file.
 
         Raises:
             ToolError: The file contains something else.
         """
-        graph = Graph(entities=[], relations=[])
+        graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
         for number, line in enumerate(self.context.files.read_text(self.path).split("\n"), 1):
@@ -244,7 +244,7 @@ class KnowledgeGraph(Server):
         person = {"name": name, "entityType": "person", "observations": observations}
         self.context.files.write(self.path, json.dumps({"type": "entity", **person}) + "\n")
 
-    def save(self, graph: Graph) -> None:
+    def save(self, graph: MemoryGraph) -> None:
         """Write the graph to the file."""
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
@@ -252,14 +252,14 @@ class KnowledgeGraph(Server):
         self.context.files.write(self.path, "\n".join(map(encode, [*entities, *relations])))
 
 
-def _find_entity(graph: Graph, name: str) -> Entity | None:
+def _find_entity(graph: MemoryGraph, name: str) -> Entity | None:
     return next((entity for entity in graph["entities"] if entity["name"] == name), None)
 
 
-def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
+def _subgraph(graph: MemoryGraph, entities: list[Entity]) -> MemoryGraph:
     """Return entities with all relations of any of them."""
     names = {entity["name"] for entity in entities}
-    return Graph(
+    return MemoryGraph(
         entities=entities,
         relations=[
             relation

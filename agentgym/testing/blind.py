@@ -89,7 +89,7 @@ def _typed(text: str, kind: type) -> list[Any]:
         return []
 
 
-class Script:
+class ScriptedShortcut:
     """Shortcut that plays fixed replies."""
 
     def __init__(self, name: str, replies: Sequence[Calls]) -> None:
@@ -290,9 +290,9 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
     common = Counter(map(_text, finals)).most_common(_TRIES)
     constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
     shortcuts: list[Shortcut] = [
-        Script("nothing at all", ()),
+        ScriptedShortcut("nothing at all", ()),
         *_ends(demonstrations[0].tools, finals),
-        Script("most frequent answers of other episodes", constants),
+        ScriptedShortcut("most frequent answers of other episodes", constants),
         *(OptionAnswer(f"{name} option", blank, rule) for name, rule in _OPTIONS.items()),
         ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
     ]
@@ -332,7 +332,7 @@ def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
         if tool.final or tool.name in ending
         for arguments in _choices(tool.parameters)
     )
-    return [Script(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
+    return [ScriptedShortcut(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
 
 
 def _label(call: ToolCall) -> str:

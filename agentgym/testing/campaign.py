@@ -18,7 +18,7 @@ from typing import TypeVar
 from agentgym.assemble.registry import resolve, spec
 from agentgym.testing.cases import Case, Finding, Report, all_ids
 from agentgym.testing.checks import parting
-from agentgym.testing.processes import PATIENCE, Worker
+from agentgym.testing.processes import PATIENCE, FuzzWorker
 from agentgym.text.validation import check_float, check_int
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout.storage import append_text
@@ -167,8 +167,8 @@ class Campaign:
     def _play(self, end: float | None, on_progress: Callable[[int], None]) -> None:
         """Play blocks of episodes with a worker, and repeat some of them in another."""
         with (
-            closing(Worker(self._step_seconds, self._patience, _ENVIRONMENT)) as worker,
-            closing(Worker(self._step_seconds, self._patience, _MIRROR)) as mirror,
+            closing(FuzzWorker(self._step_seconds, self._patience, _ENVIRONMENT)) as worker,
+            closing(FuzzWorker(self._step_seconds, self._patience, _MIRROR)) as mirror,
         ):
             while (env_id := self._next_id()) is not None:
                 tally = self.tallies[env_id]
@@ -191,7 +191,9 @@ class Campaign:
         is_full = self._texts is not None and tally.texts >= self._texts
         return is_full or tally.barren >= _BARREN
 
-    def _play_episode(self, env_id: str, tally: Tally, worker: Worker, mirror: Worker) -> None:
+    def _play_episode(
+        self, env_id: str, tally: Tally, worker: FuzzWorker, mirror: FuzzWorker
+    ) -> None:
         rest = self._per_episode if self._texts is None else self._texts - tally.texts
         index = tally.episodes
         case = Case(env_id, self._seed, index, min(self._per_episode, rest))
@@ -212,7 +214,7 @@ class Campaign:
                 # It was not reproduced, and must not hide another finding with the same mark.
                 self._known -= {cause} if tally.causes[cause] < _UNSURE else set()
 
-    def _add(self, finding: Finding, worker: Worker) -> bool:
+    def _add(self, finding: Finding, worker: FuzzWorker) -> bool:
         """Minimise a finding and write it; return False if it was not reproduced."""
         smallest = (
             finding
@@ -227,7 +229,7 @@ class Campaign:
         return smallest.reproduced is not False
 
 
-def player(finding: Finding, worker: Worker) -> Callable[[Case], Report]:
+def player(finding: Finding, worker: FuzzWorker) -> Callable[[Case], Report]:
     """Return a function that replays the case of a finding with every check at every step."""
     return lambda case: worker.play(
         case, ledger="fresh" if finding.kind == "leak" else "none", full=True
@@ -241,20 +243,20 @@ def replay_findings(
 ) -> list[tuple[Finding, Finding | None]]:
     """Replay recorded cases; return each with its outcome, None if it no longer fails."""
     with (
-        closing(Worker(step_seconds, patience, _ENVIRONMENT)) as worker,
-        closing(Worker(step_seconds, patience, _MIRROR)) as mirror,
+        closing(FuzzWorker(step_seconds, patience, _ENVIRONMENT)) as worker,
+        closing(FuzzWorker(step_seconds, patience, _MIRROR)) as mirror,
     ):
         return [(finding, _replay_with(finding, worker, mirror)) for finding in findings]
 
 
-def _replay_with(finding: Finding, worker: Worker, mirror: Worker) -> Finding | None:
+def _replay_with(finding: Finding, worker: FuzzWorker, mirror: FuzzWorker) -> Finding | None:
     if finding.kind != "elsewhere":
         return replay(finding, player(finding, worker))
     report = worker.play(replace(finding.case, quick=True), full=True)
     return next(iter(_compare(report, mirror, finding.case)), None)
 
 
-def _compare(report: Report, mirror: Worker, case: Case) -> list[Finding]:
+def _compare(report: Report, mirror: FuzzWorker, case: Case) -> list[Finding]:
     """Play the replies of an episode in a process with another environment; return a finding if the
     outcomes differ.
     """

@@ -117,7 +117,7 @@ def is_refused(info: Mapping[str, Any]) -> bool:
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
 
-class Transcript:
+class ObservationHash:
     """Hash of all observations of an episode, in order."""
 
     def __init__(self) -> None:

@@ -25,8 +25,8 @@ from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.testing.cases import Case, Finding, Report, draw_options
 from agentgym.testing.checks import (
+    ObservationHash,
     StepResult,
-    Transcript,
     faults_of_result,
     is_refused,
     parting,
@@ -131,7 +131,7 @@ class _Player:
         generators = _global_generators()
         self.report.actions = []
         self._times: list[float] = []
-        self._transcript = Transcript()
+        self._transcript = ObservationHash()
         self._monitor.begin(self.case)
         env: gymnasium.Env[Any, Any] | None = None
         try:
@@ -299,7 +299,7 @@ class _Player:
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
         """Replay the same replies in the same env; everything must be equal."""
-        again = Transcript()
+        again = ObservationHash()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
             again.add(Chat(), (chat, 0.0, False, False, info))

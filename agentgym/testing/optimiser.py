@@ -50,7 +50,7 @@ _STEP = 0.03
 
 
 @dataclass(frozen=True)
-class Choice:
+class CallChoice:
     """The choices at one point of a call, and the selected one.
 
     Attributes:
@@ -65,7 +65,7 @@ class Choice:
 
 
 # Choices of the episodes above their group's mean, with their weights.
-Success = Sequence[tuple[float, Choice]]
+Success = Sequence[tuple[float, CallChoice]]
 
 
 class MaskedPolicy:
@@ -87,7 +87,7 @@ class MaskedPolicy:
 
     def choose(
         self, seen: Transcript, rng: np.random.Generator | None, explore: float = 0.0
-    ) -> tuple[ToolCall, list[Choice]]:
+    ) -> tuple[ToolCall, list[CallChoice]]:
         """Choose the next call part by part; also return the choices.
 
         Args:
@@ -96,7 +96,7 @@ class MaskedPolicy:
             explore: The share of uniformly random choices.
         """
         prompt, calls = _read(seen.task), [call for turn in seen.turns for call, _ in turn]
-        choices: list[Choice] = []
+        choices: list[CallChoice] = []
 
         def pick(where: str, values: Sequence[Any]) -> Any:
             texts = tuple(map(str, values))
@@ -104,7 +104,7 @@ class MaskedPolicy:
             odds = self.odds(rows, features)
             drawn = (1 - explore) * odds + explore / len(odds)
             place = int(np.argmax(odds)) if rng is None else int(rng.choice(len(odds), p=drawn))
-            choices.append(Choice(rows, features, place))
+            choices.append(CallChoice(rows, features, place))
             return values[place]
 
         tools = {tool.name: tool for tool in seen.tools}
@@ -313,9 +313,9 @@ def optimise(
 
 def _play(
     env: ToolEnv, policy: MaskedPolicy, rng: np.random.Generator
-) -> tuple[float, list[Choice]]:
+) -> tuple[float, list[CallChoice]]:
     """Play an episode; return its score and the choices."""
-    choices: list[Choice] = []
+    choices: list[CallChoice] = []
 
     def act(seen: Transcript) -> Sequence[ToolCall]:
         if len(seen.turns) >= TURNS:

@@ -30,7 +30,7 @@ _RECYCLE = 2_000
 _SIGPROF = getattr(signal, "SIGPROF", None)
 
 
-class Worker:
+class FuzzWorker:
     """A process that plays cases, started on demand and restarted after a death.
 
     Args:

@@ -80,8 +80,8 @@ class Bench(workbench.Workbench):
         self.run([workbench.BASH, "-c", ":"], {})
 
 
-def open_database() -> database.Database:
-    return database.Database("bigquery", database.Allowance())
+def open_database() -> database.DuckDBProcess:
+    return database.DuckDBProcess("bigquery", database.Allowance())
 
 
 MAKERS: dict[ModuleType, Callable[[], object]] = {

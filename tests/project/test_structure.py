@@ -295,3 +295,12 @@ def test_files_and_functions_are_short() -> None:
                 if lines > MAX_FUNCTION_LINES:
                     long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
     assert long == []
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module_of(path))
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

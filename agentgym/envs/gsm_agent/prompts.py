@@ -120,7 +120,7 @@ class Revisit(WorldTool):
         return self._world.run_search("revisit", query)
 
 
-class Answering(WorldTool):
+class AnswerTool(WorldTool):
     """The tool that ends a task, in every setting."""
 
     @tool

@@ -35,7 +35,7 @@ from agentgym.envs.gsm_agent.prompts import (
     STEP_BY_STEP,
     TOOL_NOTES,
     TOOL_SETS,
-    Answering,
+    AnswerTool,
     rules,
 )
 from agentgym.envs.reading import expect
@@ -255,9 +255,9 @@ class SearchWorld(World[SearchConfig]):
     def toolsets(self) -> Sequence[object]:
         """Return the tools of the configured set."""
         if self.static:
-            return (Answering(self),)
+            return (AnswerTool(self),)
         extras = (EXTRA_TOOLS[name](self) for name in TOOL_SETS[self.config.tools])
-        return (self, Answering(self), *extras)
+        return (self, AnswerTool(self), *extras)
 
     @tool
     def search(self, query: str) -> str:

@@ -9,7 +9,7 @@ from agentgym.envs.loca.checks import hash_of
 from agentgym.office.email.server import Email
 from agentgym.office.office import Office
 from agentgym.office.server import Server
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
 """Harmless differences that the rules mention."""
@@ -78,7 +78,7 @@ def _other_hashes(
     if isinstance(server, Email):
         return {"email.mails": _mail_hash(server, drafts)}
     engine = getattr(server, "engine", None)
-    if isinstance(engine, Engine):
+    if isinstance(engine, SQLEngine):
         return _engine_hashes(server.name, engine, mutable_tables)
     return {}
 
@@ -93,7 +93,7 @@ def _mail_hash(server: Email, drafts: bool) -> str:
 
 
 def _engine_hashes(
-    server: str, engine: Engine, mutable_tables: Collection[str]
+    server: str, engine: SQLEngine, mutable_tables: Collection[str]
 ) -> Mapping[str, str]:
     """Hash the catalogue of a warehouse; the columns of mutable tables are left out."""
     schemas, tables = engine.committed_catalog()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
@@ -16,7 +16,7 @@ _MAX_COLUMNS = 1000  # a tenth of BigQuery's limit; no task needs more
 
 
 def load_csv(
-    engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
+    engine: SQLEngine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
 ) -> int:
     """Load CSV rows into a table and return their number.
 

@@ -81,7 +81,7 @@ class SheetCells:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class FormulaScope:
     """The position and names of a part of a formula.
 
     Attributes:
@@ -261,7 +261,7 @@ class Evaluator:
 
     def _result(self, spot: Spot, node: Node) -> Any:
         """Return the value of a formula; its array expands down and to the right."""
-        scope = Scope(*spot)
+        scope = FormulaScope(*spot)
         value = self.compute(node, scope)
         if isinstance(value, Grid) and _may_expand(node):
             self._expand(spot, value)
@@ -297,7 +297,7 @@ class Evaluator:
 
     # Computation of a tree.
 
-    def compute(self, node: Node, scope: Scope) -> Any:
+    def compute(self, node: Node, scope: FormulaScope) -> Any:
         """Return the value of a tree."""
         if self._depth >= MAX_LEVELS:
             raise FormulaError(NUMBER)
@@ -308,7 +308,7 @@ class Evaluator:
         finally:
             self._depth -= 1
 
-    def _value(self, node: Node, scope: Scope) -> Any:
+    def _value(self, node: Node, scope: FormulaScope) -> Any:
         match node[0]:
             case "value" | "fault":
                 return node[1]
@@ -325,7 +325,7 @@ class Evaluator:
                 return self.apply(function, arguments, scope)
         return self._operations(node, scope)
 
-    def _array(self, node: Node, scope: Scope) -> Grid:
+    def _array(self, node: Node, scope: FormulaScope) -> Grid:
         """Return an array literal: its parts side by side, its rows below each other."""
         inner, items = replace(scope, array=True), iter(node[2])
         bands: list[list[list[Any]]] = []
@@ -340,7 +340,7 @@ class Evaluator:
             raise FormulaError(VALUE)
         return Grid.of([*itertools.chain(*bands)])
 
-    def _operations(self, node: Node, scope: Scope) -> Any:
+    def _operations(self, node: Node, scope: FormulaScope) -> Any:
         """Compute a tree's operators along its left side, which is as long as the formula, from the
         inside out.
         """
@@ -385,7 +385,7 @@ class Evaluator:
             return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
         return cell
 
-    def call(self, name: str, parts: Sequence[Node], scope: Scope) -> Any:
+    def call(self, name: str, parts: Sequence[Node], scope: FormulaScope) -> Any:
         """Return the value of a function, including errors."""
         try:
             if name in FORMS:
@@ -424,7 +424,7 @@ class Evaluator:
             length = len(arguments[1]) if isinstance(arguments[1], str) else 1
             self.spend(arguments[0].height * length // 8)
 
-    def apply(self, function: Any, arguments: Sequence[Any], scope: Scope) -> Any:
+    def apply(self, function: Any, arguments: Sequence[Any], scope: FormulaScope) -> Any:
         """Return the value of a function defined by a formula."""
         if not isinstance(function, Lambda) or len(arguments) != len(function.names):
             return function if isinstance(function, CellError) else VALUE
@@ -435,7 +435,7 @@ class Evaluator:
         self,
         function: Callable[..., Any],
         arguments: Sequence[Any],
-        scope: Scope,
+        scope: FormulaScope,
         singles: Iterable[int] | None = None,
     ) -> Any:
         """Call a scalar function with ranges: for each of their cells in array context, otherwise
@@ -489,7 +489,7 @@ class Evaluator:
                 rows[-1] += value.line(down=False) if isinstance(value, Grid) else [value]
         return Grid.of(rows)
 
-    def single(self, value: Any, scope: Scope) -> Any:
+    def single(self, value: Any, scope: FormulaScope) -> Any:
         """Return the single value of a range: its cell in the formula's row or column, or the first
         of a computed array.
         """

@@ -17,7 +17,7 @@ from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
-    Cell,
+    SheetCell,
     Spreadsheets,
     properties_of,
 )
@@ -432,7 +432,7 @@ _SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"
 _ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
-def _cell_data(cell: Cell) -> dict[str, Any]:
+def _cell_data(cell: SheetCell) -> dict[str, Any]:
     shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
     if cell.entered is None:  # a formula's array has expanded into it
         return shown

@@ -29,7 +29,7 @@ from agentgym.office.spreadsheet.functions.arrays import compare
 from agentgym.office.spreadsheet.functions.texts import expression
 from agentgym.office.spreadsheet.query_language import (
     AGGREGATES,
-    Query,
+    ParsedQuery,
     Tree,
     columns_of,
     parse_query,
@@ -113,7 +113,7 @@ class _Table:
                 if _kind(row[place]) != kind:
                     row[place] = None
 
-    def run(self, query: Query) -> list[list[Any]]:
+    def run(self, query: ParsedQuery) -> list[list[Any]]:
         """Return the rows of the result, starting with its header if it has one."""
         select = query.select or [("column", name) for name in self._names]
         order = [tree for tree, _ in query.order]
@@ -138,7 +138,7 @@ class _Table:
         body = [[self._group_value(tree, group) for tree in select] for group in query.part(groups)]
         return [labels, *body] if any(labels) else body
 
-    def _label(self, tree: Tree, query: Query) -> str:
+    def _label(self, tree: Tree, query: ParsedQuery) -> str:
         return query.labels[tree] if tree in query.labels else self._header(tree)
 
     def _header(self, tree: Tree) -> str:
@@ -154,7 +154,7 @@ class _Table:
         return f"{_NAMES[tree[0]]}({self._header(tree[1])},{self._header(tree[2])})"
 
     def _groups(
-        self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
+        self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[list[Any]]]:
         """Return the groups of rows, ordered by their keys."""
         for tree in select:
@@ -166,7 +166,7 @@ class _Table:
         return [groups[key] for key in sorted(groups, key=cmp_to_key(_order_all))]
 
     def _pivoted(
-        self, query: Query, select: Sequence[Tree], rows: list[list[Any]]
+        self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[Any]]:
         """Return the result of a query with a pivot: one column per value."""
         sums = [tree for tree in select if _is_aggregate(tree)]

@@ -36,7 +36,7 @@ _DATE_FORMS = {"date": ("%Y-%m-%d",), "datetime": ("%Y-%m-%d %H:%M:%S", "%Y-%m-%
 
 
 @dataclass(slots=True)
-class Query:
+class ParsedQuery:
     """A parsed query.
 
     Attributes:
@@ -64,7 +64,7 @@ class Query:
         return rows[self.offset :][: self.limit]
 
 
-def parse_query(text: str) -> Query:
+def parse_query(text: str) -> ParsedQuery:
     """Parse a query.
 
     Raises:
@@ -88,8 +88,8 @@ class _Parser:
         self._left = [*tokens, ("end", "")][::-1]
         self._depth = 0
 
-    def whole(self) -> Query:
-        query = Query()
+    def whole(self) -> ParsedQuery:
+        query = ParsedQuery()
         if self._take("select") and not self._take("*"):
             query.select = self._list(self._sum)
         if self._take("where"):

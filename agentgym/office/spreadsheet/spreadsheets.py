@@ -60,7 +60,7 @@ CREATE TABLE permissions (
 """
 
 
-class Cell(NamedTuple):
+class SheetCell(NamedTuple):
     """A non-empty cell.
 
     Attributes:
@@ -265,16 +265,16 @@ class Spreadsheets:
         """Return a reference in the service's form, with the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
-    def _cells(self, sheet: Row, area: Area) -> list[list[Cell | None]]:
+    def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
         """Return the rows of an area without empty ones at the end, each up to its last non-empty
         cell.
         """
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
-        filled: dict[int, dict[int, Cell]] = {}
+        filled: dict[int, dict[int, SheetCell]] = {}
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
             for column, cell in cells.items():
                 if area.left <= column <= (area.right or 0):
-                    filled.setdefault(row, {})[column] = Cell(cell, results.get((row, column)))
+                    filled.setdefault(row, {})[column] = SheetCell(cell, results.get((row, column)))
         for (row, column), value in results.items():
             if (
                 area.top <= row <= (area.bottom or 0)
@@ -282,14 +282,14 @@ class Spreadsheets:
                 and column not in filled.get(row, {})
                 and value is not None
             ):
-                filled.setdefault(row, {})[column] = Cell(None, value)
+                filled.setdefault(row, {})[column] = SheetCell(None, value)
         columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
         return [
             [filled[row].get(column) for column in columns[row]] if row in filled else []
             for row in range(area.top, max(filled, default=area.top - 1) + 1)
         ]
 
-    def cells(self, sheet: Row, text: str | None) -> list[list[Cell | None]]:
+    def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
         """Return the rows of a reference's area, or of the whole sheet, without empty rows at the
         end; each ends with its last non-empty cell.
 

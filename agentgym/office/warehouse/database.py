@@ -166,7 +166,7 @@ class Allowance:
             self.left = None
 
 
-class Database:
+class DuckDBProcess:
     """DuckDB for one dialect. After a `HostLimitError` it has ended.
 
     Args:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from agentgym.office.warehouse.database import Allowance, Database
+from agentgym.office.warehouse.database import Allowance, DuckDBProcess
 from agentgym.office.warehouse.tables import (
     Column,
     Schema,
@@ -68,7 +68,7 @@ class _Journal:
 
 
 @dataclass
-class Engine:
+class SQLEngine:
     """The tables of one server. It can be pickled and deep-copied between statements; nothing is on
     disk.
 
@@ -86,7 +86,7 @@ class Engine:
     tables: dict[TableName, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._live: Database | None = None
+        self._live: DuckDBProcess | None = None
         self._loaded: dict[TableName, None] = {}  # in DuckDB, in loading order
         self._dirty: dict[TableName, int] = {}  # changed in DuckDB, with their number of characters
         self._merged: dict[tuple[TableName, ...], TableName] = {}
@@ -403,9 +403,9 @@ class Engine:
         self.__post_init__()
         self._committed = committed[0] if committed else None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+    def __deepcopy__(self, memo: dict[int, Any]) -> SQLEngine:
         self._save_all()
-        copied = Engine(self.dialect, dict(self.schemas), dict(self.tables))
+        copied = SQLEngine(self.dialect, dict(self.schemas), dict(self.tables))
         copied._committed = self._committed
         return copied
 
@@ -445,9 +445,9 @@ class Engine:
         self._version += 1
         return result
 
-    def _open(self) -> Database:
+    def _open(self) -> DuckDBProcess:
         if self._live is None or not self._live.usable:
-            self._live = Database(self.dialect, self.allowance)
+            self._live = DuckDBProcess(self.dialect, self.allowance)
             self._restore()
         return self._live
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.server import Server
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
@@ -28,7 +28,7 @@ class EngineServer(Server):
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
-        self.engine = Engine(self.dialect)
+        self.engine = SQLEngine(self.dialect)
 
     def read_all(self, name: TableName) -> Rows:
         """Return all records of a table in insertion order."""

@@ -39,7 +39,7 @@ MAX_WAITING = 8
 """Maximum waiting calls per episode. Calls run sequentially, and each holds a connection."""
 
 
-class Episode(Protocol):
+class ServedEpisode(Protocol):
     """A served episode: its tools, and a method to call them.
 
     Attributes:
@@ -140,7 +140,7 @@ def _print_faults(guard: Guard) -> None:
         print(fault.traceback, file=sys.stderr)
 
 
-def open_episode(target: str, seed: int, **options: Any) -> Episode:
+def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
     """Return an episode of office servers (joined by `+`), initially empty, or of a world.
 
     Raises:
@@ -156,7 +156,7 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
     return OfficeEpisode(office)
 
 
-def build_server(episode: Episode) -> Server[Any]:
+def build_server(episode: ServedEpisode) -> Server[Any]:
     """Return an MCP server for an episode.
 
     Calls run sequentially in their order of arrival, in a separate thread per episode, so a slow
@@ -211,7 +211,7 @@ def _answer(
     return types.CallToolResult(content=[types.TextContent(text=result.text), *pictures])
 
 
-def serve_stdio(episode: Episode) -> None:
+def serve_stdio(episode: ServedEpisode) -> None:
     """Serve one episode on stdin and stdout until stdin ends."""
 
     async def serve() -> None:
@@ -226,7 +226,7 @@ def serve_stdio(episode: Episode) -> None:
 
 
 def http_app(
-    episodes: Sequence[Episode],
+    episodes: Sequence[ServedEpisode],
     host: str = LOOPBACK[0],
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
@@ -265,7 +265,7 @@ def http_app(
 
 
 def serve_http(
-    episodes: Sequence[Episode],
+    episodes: Sequence[ServedEpisode],
     host: str,
     port: int,
     token: str = "",

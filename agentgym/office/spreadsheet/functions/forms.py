@@ -29,17 +29,17 @@ from agentgym.office.spreadsheet.cells import Area, parse_area, split_sheet
 from agentgym.text.tools import ToolError
 
 if TYPE_CHECKING:
-    from agentgym.office.spreadsheet.evaluation import Evaluator, Scope
+    from agentgym.office.spreadsheet.evaluation import Evaluator, FormulaScope
     from agentgym.office.spreadsheet.formulas import Node
 
     Parts = Sequence[Node]
 
 
-def _single(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
+def _single(evaluator: Evaluator, part: Node, scope: FormulaScope) -> Any:
     return evaluator.single(evaluator.compute(part, scope), scope)
 
 
-def _if(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _if(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     test, yes, *no = parts
     if len(no) > 1:
         return VALUE
@@ -59,7 +59,7 @@ def _choose(truth: Any, yes: Any, no: Any = False) -> Any:
         return stop.error
 
 
-def _ifs(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _ifs(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     if len(parts) % 2:
         return VALUE
     if scope.array:  # from the last pair to the first, so that earlier pairs win
@@ -74,7 +74,7 @@ def _ifs(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     return NOT_AVAILABLE
 
 
-def _switch(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _switch(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     value = _single(evaluator, parts[0], scope)
     if isinstance(value, CellError) or len(parts) < 3:
         return value if isinstance(value, CellError) else VALUE
@@ -90,13 +90,13 @@ def _same(value: Any, other: Any) -> bool:
     return bool(match_key(value) == match_key(other))
 
 
-def _choose_part(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _choose_part(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     place = to_int(_single(evaluator, parts[0], scope))
     return evaluator.compute(parts[place], scope) if 1 <= place < len(parts) else VALUE
 
 
 def _if_error(
-    evaluator: Evaluator, parts: Parts, scope: Scope, error: CellError | None = None
+    evaluator: Evaluator, parts: Parts, scope: FormulaScope, error: CellError | None = None
 ) -> Any:
     """Return a value, or a replacement for an error; by default for any error."""
     value, *other = parts
@@ -116,7 +116,7 @@ def _if_error(
     return evaluator.lift(lambda a, b: b if is_bad(a) else a, [result, substitute], whole)
 
 
-def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
+def _attempt(evaluator: Evaluator, part: Node, scope: FormulaScope) -> Any:
     """Return a part's value, or the error that ends its evaluation."""
     try:
         value = evaluator.compute(part, scope)
@@ -129,13 +129,15 @@ def _attempt(evaluator: Evaluator, part: Node, scope: Scope) -> Any:
     )
 
 
-def _is(test: Callable[[Any], bool], evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _is(
+    test: Callable[[Any], bool], evaluator: Evaluator, parts: Parts, scope: FormulaScope
+) -> Any:
     if len(parts) != 1:
         return VALUE
     return evaluator.lift(test, [_attempt(evaluator, parts[0], scope)], scope)
 
 
-def _let(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _let(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     if len(parts) % 2 == 0 or len(parts) < 3:
         return VALUE
     for name, part in zip(parts[:-1:2], parts[1::2], strict=True):
@@ -146,20 +148,20 @@ def _let(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     return evaluator.compute(parts[-1], scope)
 
 
-def _lambda(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _lambda(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     *names, body = parts
     if any(name[0] != "name" for name in names):
         return VALUE
     return Lambda(tuple(name[1] for name in names), body, dict(scope.names))
 
 
-def _operands(evaluator: Evaluator, parts: Parts, scope: Scope) -> tuple[list[Grid], Any]:
+def _operands(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> tuple[list[Grid], Any]:
     """Return a call's arrays, and the function in its last argument."""
     *sources, function = [evaluator.compute(part, scope) for part in parts]
     return [grid_of(each) for each in sources], function
 
 
-def _map(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _map(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     grids, function = _operands(evaluator, parts, scope)
     if not grids or len({(grid.height, grid.width) for grid in grids}) != 1:
         return VALUE
@@ -175,7 +177,7 @@ def _one(value: Any) -> Any:
     return value.cells.get((0, 0)) if isinstance(value, Grid) else value
 
 
-def _by_line(evaluator: Evaluator, parts: Parts, scope: Scope, *, down: bool) -> Any:
+def _by_line(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, down: bool) -> Any:
     [grid], function = _operands(evaluator, parts, scope)
     lines = [grid.line(down=down, at=k) for k in range(grid.width if down else grid.height)]
     grids = [Grid.of([[v] for v in line] if down else [line]) for line in lines]
@@ -183,7 +185,7 @@ def _by_line(evaluator: Evaluator, parts: Parts, scope: Scope, *, down: bool) ->
     return Grid.of([values] if down else [[value] for value in values])
 
 
-def _reduce(evaluator: Evaluator, parts: Parts, scope: Scope, *, every: bool) -> Any:
+def _reduce(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, every: bool) -> Any:
     start, source, function = [evaluator.compute(part, scope) for part in parts[:3]]
     values: list[list[Any]] = []
     for row in grid_of(source).rows():
@@ -194,7 +196,7 @@ def _reduce(evaluator: Evaluator, parts: Parts, scope: Scope, *, every: bool) ->
     return Grid.of(values) if every else start
 
 
-def _make_array(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _make_array(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     rows, columns, function = [evaluator.compute(part, scope) for part in parts]
     height, width = to_int(rows), to_int(columns)
     if height < 1 or width < 1:
@@ -211,13 +213,13 @@ def _make_array(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     )
 
 
-def _array_formula(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _array_formula(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     [part] = parts
     value = evaluator.compute(part, replace(scope, array=True))
     return replace(value, origin=None) if isinstance(value, Grid) else value
 
 
-def _indirect(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _indirect(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     title, rest = split_sheet(to_text(_single(evaluator, parts[0], scope)))
     try:
         return evaluator.area(title.lower() if title else scope.sheet, parse_area(rest))
@@ -225,7 +227,7 @@ def _indirect(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
         return NO_REFERENCE
 
 
-def _offset(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
+def _offset(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     base, *rest = parts
     if base[0] != "reference" or not 2 <= len(rest) <= 4:
         return VALUE
@@ -241,7 +243,7 @@ def _offset(evaluator: Evaluator, parts: Parts, scope: Scope) -> Any:
     return evaluator.area(base[1] or scope.sheet, moved)
 
 
-def _number_of(evaluator: Evaluator, parts: Parts, scope: Scope, *, row: bool) -> Any:
+def _number_of(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, row: bool) -> Any:
     if not parts:
         return float(scope.row if row else scope.column)
     grid = evaluator.compute(parts[0], scope)
@@ -255,12 +257,12 @@ def _number_of(evaluator: Evaluator, parts: Parts, scope: Scope, *, row: bool) -
     return Grid.of([[number] for number in numbers] if row else [numbers])
 
 
-def _clock(evaluator: Evaluator, parts: Parts, scope: Scope, *, day: bool) -> Any:
+def _clock(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, day: bool) -> Any:
     moment = serial(evaluator.now)
     return VALUE if parts else SerialDate(moment // 1 if day else moment)
 
 
-FORMS: dict[str, Callable[[Evaluator, Parts, Scope], Any]] = {
+FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "IF": _if,
     "IFS": _ifs,
     "SWITCH": _switch,

@@ -13,7 +13,7 @@ from typing_extensions import override
 from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.scripting.interpreter import Script, check_lasting
 from agentgym.office.warehouse.scripting.parser import Sql, parse_script, statements_of
 from agentgym.office.warehouse.scripting.scope import (
@@ -46,7 +46,7 @@ class GoogleSQL(Warehouse):
     cascades: ClassVar[bool] = False
 
     def __init__(
-        self, engine: Engine, now: datetime, project: str, scope: Scope | None = None
+        self, engine: SQLEngine, now: datetime, project: str, scope: Scope | None = None
     ) -> None:
         super().__init__(engine, now)
         self.project = project

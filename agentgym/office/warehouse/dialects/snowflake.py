@@ -18,7 +18,7 @@ from typing_extensions import override
 from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.statements import run
 from agentgym.office.warehouse.tables import Schema, Table, TableName
 from agentgym.office.warehouse.values import (
@@ -45,7 +45,7 @@ class SnowSQL(Warehouse):
     functions: ClassVar[frozenset[str]] = FUNCTIONS
     cascades: ClassVar[bool] = True
 
-    def __init__(self, engine: Engine, now: datetime, session: dict[str, Any]) -> None:
+    def __init__(self, engine: SQLEngine, now: datetime, session: dict[str, Any]) -> None:
         super().__init__(engine, now)
         self.session = session
         self.rewrites = {
@@ -341,10 +341,10 @@ class SnowSQL(Warehouse):
         ]
 
 
-_TRANSACTIONS: dict[type, Callable[[Engine], None]] = {
-    exp.Transaction: Engine.begin,
-    exp.Commit: Engine.commit,
-    exp.Rollback: Engine.rollback,
+_TRANSACTIONS: dict[type, Callable[[SQLEngine], None]] = {
+    exp.Transaction: SQLEngine.begin,
+    exp.Commit: SQLEngine.commit,
+    exp.Rollback: SQLEngine.rollback,
 }
 _COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
 # The start of a Snowflake Scripting block.

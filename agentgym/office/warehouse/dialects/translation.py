@@ -28,7 +28,7 @@ from agentgym.office.warehouse.dialects.trees import (
     nodes_of,
     set_name,
 )
-from agentgym.office.warehouse.engine import Engine
+from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import Column, Schema, TableName
 from agentgym.office.warehouse.values import ConversionResult, Rows, View
 from agentgym.office.warehouse.work_limits import limit_work
@@ -72,7 +72,7 @@ class Warehouse(ABC):
     cascades: ClassVar[bool]
     """Whether dropping a schema drops its tables."""
 
-    def __init__(self, engine: Engine, now: datetime) -> None:
+    def __init__(self, engine: SQLEngine, now: datetime) -> None:
         self.engine = engine
         self.now = now
         self.virtual_tables: list[str] = []
