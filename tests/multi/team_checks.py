@@ -1,4 +1,4 @@
-"""What the tests of teams share."""
+"""Shared helpers of the team tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def call(name: str, /, **arguments: Any) -> str:
 
 
 def cycle(game: Game, *replies: str) -> None:
-    """A cycle in which those who are asked reply, in order."""
+    """Play a cycle in which the asked agents reply in order."""
     assert len(replies) == len(game.due)
     for agent, reply in zip(list(game.due), replies, strict=True):
         game.play(agent, reply)

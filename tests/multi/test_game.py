@@ -1,6 +1,4 @@
-"""What holds within teams, by hand: who may do what, what is told to whom and when, what it
-costs, and what is refused.
-"""
+"""Rules within teams, by hand: permissions, visibility and timing of messages, costs, and refusals."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ for env_id in sys.argv[1:]:
 
 
 def lists(**options: Any) -> Game:
-    """A game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
+    """Return a game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
     env = make("ListWorld-team", **options).unwrapped
     env.reset(seed=0)
     return env.game
 
 
 def state_of(game: Game) -> dict[str, Any]:
-    """All that may not change when a reply is refused."""
+    """Return the state that a refused reply must not change."""
     team = {
         name: copy.deepcopy(value) for name, value in vars(game.team).items() if name != "worlds"
     }

@@ -96,7 +96,7 @@ def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
 
 
 def verdicts(world: Any, guess: int, target: int) -> str:
-    """The right answer, worked out from the table."""
+    """Return the right answer, computed from the table."""
     lines = []
     mine, theirs = profile(world, guess), profile(world, target)
     for section in world.table.sections:
@@ -219,8 +219,8 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    """Every condition on every section, against a scan of the table; the hints know what a
-    reader of the chat knows.
+    """Every condition on every section, against a scan of the table; the hints know what a reader
+    of the chat knows.
     """
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):

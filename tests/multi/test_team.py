@@ -1,6 +1,4 @@
-"""Options of teams, how worlds are split by default, and how teams stand in Gymnasium and
-beside PettingZoo.
-"""
+"""Options of teams, default divisions of worlds, and teams in Gymnasium and PettingZoo."""
 
 from __future__ import annotations
 
@@ -122,7 +120,7 @@ def test_teams_are_vectorised() -> None:
 
 
 class Busy(ListWorld):
-    """A world that has a tool called like one of a team."""
+    """A world with a tool of the same name as a team's."""
 
     def toolsets(self) -> Any:
         return (Talk("x_0", None, 3),)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Arms beyond the paper: wrong hints, hints that are right at times, placebos, the log of a team."""
+"""Arms beyond the paper: wrong hints, hints with a given accuracy, placebos, a team's log."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
 TOKENS = counter("cl100k_base").length
+# Maximum token difference between a placebo and its hint: the tags, and how line ends merge with
+# their neighbours.
 MOST_MORE = 2
-"""Tokens by which the block of a placebo may differ from that of its hint: the tags, and how the ends
-of lines merge with what is beside them.
-"""
+# Maximum token difference of the announcements.
 MOST_MORE_ANNOUNCED = 8
-"""Tokens by which the announcements may differ."""
 
 
 def lockstep(env_id: str, arms: list[str], seed: int, **options: Any) -> Iterator[Any]:
-    """Yield the worlds and chats of some arms that play the same optimal calls, at each turn."""
+    """Yield the worlds and chats of arms that play the same optimal calls, at each turn."""
     envs = [make(env_id, oracles=arm, hint_scope="ephemeral", **options) for arm in arms]
     chats = [env.reset(seed=seed)[0] for env in envs]
     inner = [tool_env(env) for env in envs]
@@ -85,7 +84,7 @@ def test_a_wrong_plan_is_never_optimal_and_reads_like_a_right_one(env_id: str) -
             assert hint != hints(right)["plan"]
             if call is not None:
                 assert call in world.legal_calls()
-            else:  # no wrong call is legal whose words can be read
+            else:  # no wrong call is both legal and expressible
                 assert all(
                     world.read_subtask(world.subtask_for(each, False)) != each
                     for each in wrong_calls(world)
@@ -223,7 +222,7 @@ def test_the_log_of_a_team_is_what_the_others_did(env_id: str) -> None:
     inner: Any = env.unwrapped
     cycle, before, entries, over = -1, 0, 0, False
     while not over:
-        if inner.game.cycle != cycle:  # what happens in a cycle shows at its end
+        if inner.game.cycle != cycle:  # events of a cycle become visible at its end
             cycle, before = inner.game.cycle, len(inner.game.team.actions)
         others = [each for each in inner.game.team.actions[:before] if each.agent != inner.agent]
         logs = (split_hints(message.text)[1].get("team", "") for message in chat.messages)

@@ -1,5 +1,5 @@
-"""Hooks of a world that break under what an agent has done: the step goes on, the episode is
-invalid, and who wants to can have the exception.
+"""If a world's hooks fail during an episode, the step continues, the episode is invalid, and the
+exception can be raised on request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GOOD = '<tool_call>{"name": "pop", "arguments": {"index": 0}}</tool_call>'
 
 
 class Fragile(ListWorld):
-    """A list whose hooks for oracles fail once something was popped."""
+    """A list whose oracle hooks fail after the first pop."""
 
     broken: tuple[str, ...] = HOOKS
 

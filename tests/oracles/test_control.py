@@ -1,6 +1,4 @@
-"""The positive control: an ablation of the control agent finds the deficit that was planted,
-for each deficit in each world.
-"""
+"""The positive control: an ablation of the control agent finds each planted deficit in each world."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ DEFICITS = {
     "S": "control:tracking=0.1",
     "H": "control:distraction=0.02",
 }
-# A plan may name its step in absolute terms (a node, a cell), so that it also spares the agent some
+# A plan may name its step in absolute terms (a node, a cell), which also saves the agent some
 # tracking.
 SPARED = {"S": {"P"}}
 
@@ -72,7 +70,7 @@ def test_the_matching_hint_removes_the_deficit(letter: str, world: str, tmp_path
 
 
 def rate(deficits: Deficits, horizon: int, arm: str = "") -> float:
-    """The share of optimal steps among the steps before which success was possible."""
+    """Return the share of optimal steps among those that could still lead to success."""
     env = make("ListWorld", items=2 * horizon, removals=horizon - 1, oracles=arm, labels=True)
     policy = ControlPolicy("ListWorld", deficits)
     infos = [
@@ -92,7 +90,7 @@ def test_an_agent_without_deficits_is_optimal() -> None:
 
 
 def first_error(deficits: Deficits, turn_count: int) -> list[int]:
-    """The turns of the first wrong step of many episodes, those without an error left out."""
+    """Return the turns of the first errors in many episodes, without error-free episodes."""
     env = make("ListWorld", items=60, removals=40, labels=True)
     turns = []
     for seed in range(60):
@@ -109,7 +107,7 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
 
 @pytest.mark.rotation
 def test_tracking_and_distraction_grow_with_the_episode_and_planning_does_not() -> None:
-    # With a constant hazard as many first errors fall into the first half of a window as survival
+    # With a constant hazard, the first half of a window contains as many first errors as survival
     # allows; a growing hazard puts few there. The rates give each deficit about the same number of
     # errors in 20 turns.
     early = {}

@@ -1,5 +1,5 @@
-"""What scripted policies draw, and how they write: by instance and turn, alike in every arm, in the
-dialect of the env, each rival for itself.
+"""Random choices and dialect of scripted policies: they depend on instance and turn, are equal in
+every arm, follow the env's dialect, and differ between rivals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def options(env_id: str) -> dict[str, Any]:
 
 
 def first_draws(env_id: str, arm: str, seed: int, **more: Any) -> list[float]:
-    """What a policy draws at each turn of an episode that the oracle policy plays."""
+    """Return a policy's random draws at each turn of an episode played by the oracle policy."""
     policy = OraclePolicy(env_id)
     env = make(env_id, oracles=arm, **options(env_id), **more)
     steps = rollout(env, policy, seed).steps
@@ -55,14 +55,15 @@ def test_context_strategies_do_not_change_the_draws(env_id: str, context: str) -
     asked = [ParsedChat.of(step.chat).summarize for step in steps]
     played = [draw for draw, summary in zip(draws, asked, strict=True) if not summary]
     whole = first_draws(env_id, "S", 1)
-    # What a strategy hides may cost a policy turns, which draw too.
+    # Hidden text may cost a policy turns, which draw too.
     shared = min(len(played), len(whole))
     assert shared
     assert played[:shared] == whole[:shared]
 
 
 def test_errors_fall_on_every_turn_and_are_as_many_as_asked() -> None:
-    # In an office all tasks read alike, so a draw by the text would slip at one turn in all seeds.
+    # All office tasks have the same text, so draws seeded by the text would fail at the same turn
+    # for all seeds.
     env = make("NhlB2bAnalysis", size=4, labels=True)
     policy = NoisyPolicy("NhlB2bAnalysis", 0.3)
     slips = [rollout(env, policy, seed).steps[0].info["optimal"] for seed in range(60)]

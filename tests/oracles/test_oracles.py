@@ -1,4 +1,4 @@
-"""The oracles: what is told, when, on which message, and that it suffices."""
+"""The oracles: content, timing and position of hints, and that they suffice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tags(text: str) -> list[str]:
 
 
 def views(env_id: str, arm: str, scope: str = "persistent", **options: Any) -> list[Chat]:
-    """What an optimal policy is shown, step by step."""
+    """Yield an optimal policy's observations step by step."""
     env = make(env_id, oracles=arm, hint_scope=scope, **options)
     trajectory = rollout(env, OraclePolicy(env_id), 3)
     return [*(step.chat for step in trajectory.steps), trajectory.last]
@@ -116,7 +116,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
         assert pages or chat.messages[0].text.startswith(first.messages[0].text)
         task, hints = split_hints(chat.messages[1].text)
         assert set(hints) == {*TAGS[arm]}
-        # The state holds what has changed, so the task holds none of it, from the first turn on.
+        # The state contains what has changed, so the task omits it from the first turn on.
         assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
         assert len(task) <= len(first.messages[1].text)
         world = tool_env(make(env_id)).world_class.read_task(task)
@@ -143,7 +143,8 @@ def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> Non
         assert (f"\n\n{heading}\n" in system) == (letter in arm)
     assert system.count("is always right") == len(set(arm) & {"P", "S"})
     rules, _, rest = system.partition("# Tools")
-    said = rules + rest.partition("# How to reply")[2]  # a tool may well say that of its results
+    # a tool may describe its own results that way
+    said = rules + rest.partition("# How to reply")[2]
     assert not re.search(r"not shown again|never shown|not be repeated", said)
 
 
@@ -187,7 +188,7 @@ def test_the_last_error_is_dropped_unless_it_is_asked_for(keep: bool) -> None:
 
 @pytest.mark.parametrize(
     "env_id", [env_id for env_id in IDS if env_id not in OFFICE]
-)  # whose states quote what was read
+)  # states that quote what was read
 def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
     env = make(env_id)
     names = "|".join(tool.name for tool in tool_env(env).tools)
@@ -211,9 +212,7 @@ def test_the_lock_is_told() -> None:
 
 @pytest.mark.family(arm=["SH", "SPH"], env_id=IDS)
 def test_the_state_suffices(env_id: str, arm: str) -> None:
-    """A player that is given the system message, the task and the state text, and nothing else,
-    plays optimally.
-    """
+    """A player with only the system message, the task and the state text plays optimally."""
     env = make(env_id, oracles=arm, labels=True)
     player = OraclePolicy(env_id)
     for seed in few(env_id, 15):
@@ -273,7 +272,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    """Its optimal calls are a plain tuple, to which True is 1."""
+    """Its optimal calls are a plain tuple, in which True equals 1."""
 
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())
@@ -325,7 +324,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # The text of a task is always the same in an office, and where the state has what differs.
+        # The task text is constant in an office, and where the state contains the differences.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = env_id in OFFICE or bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"

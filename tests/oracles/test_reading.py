@@ -1,5 +1,5 @@
-"""Scripted policies read what is new in a chat, and reply as if they had read it whole: whatever
-the order of the chats, the thread, or what a strategy has edited.
+"""Scripted policies read only the new part of a chat and reply as if they had read all of it,
+whatever the order of the chats, the thread, or a strategy's edits.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.sampling import is_office
 IDS = [entry.id for entry in worlds()]
 TEAMS = [entry.id for entry in teams()]
 STRATEGIES = ["", "clear_results", "clear_thinking", "compaction", "awareness"]
+# Compared steps per episode; by then every strategy has edited the history.
 LIMIT = 40
-"""Steps of an episode that are compared: by then every strategy has edited the history."""
 DEFICITS = Deficits(planning=0.2, tracking=0.1, distraction=0.01)
 MAKERS: dict[str, Callable[[str], Policy]] = {
     "oracle": OraclePolicy,
@@ -42,7 +42,7 @@ MAKERS: dict[str, Callable[[str], Policy]] = {
 
 
 class Compared:
-    """A policy whose replies are compared with those of a new one, which reads each chat whole."""
+    """A policy compared with a fresh one that reads each chat whole."""
 
     def __init__(self, make_policy: Callable[[], Policy]) -> None:
         self.policy, self.make = make_policy(), make_policy
@@ -54,7 +54,7 @@ class Compared:
 
 
 def play(env: Any, policy: Policy, seed: int = 1) -> list[Chat]:
-    """The chats of an episode, or of its first steps."""
+    """Return the chats of an episode, or of its first steps."""
     chat, _ = env.reset(seed=seed)
     chats = [chat]
     while len(chats) < LIMIT:
@@ -88,7 +88,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
 
 @pytest.fixture(scope="module")
 def chats() -> list[Chat]:
-    """Chats of several episodes of a world in several stacks, in a random order, many twice."""
+    """Return chats of several episodes of a world in several stacks, in random order, many twice."""
     stacks: list[dict[str, Any]] = [
         {},
         {"oracles": "P"},
@@ -109,7 +109,7 @@ def chats() -> list[Chat]:
 
 @pytest.fixture(scope="module")
 def texts(chats: list[Chat]) -> list[str]:
-    """What policies that have read nothing before write to each of the chats."""
+    """Return the replies of fresh policies to each chat."""
     return [noisy()([chat])[0].text for chat in chats]
 
 
@@ -150,7 +150,7 @@ def test_branches_of_a_chat_are_read_each_for_itself() -> None:
 
 
 def test_an_edited_hint_or_result_is_read_again() -> None:
-    """Only the newest message may differ from what was read, in its hint, without another reading."""
+    """Without reading again, only the hint of the newest message may have changed."""
     chats = play(make("DocumentWorld", operations=8), OraclePolicy("DocumentWorld"))
     policy = OraclePolicy("DocumentWorld")
     whole = chats[-1]
@@ -182,6 +182,7 @@ def test_the_readings_of_many_chats_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(policy._readings._kept) == 3
 
 
+# Worlds in two sizes, the larger with several times as many turns.
 LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "DocumentWorld": ({"operations": 10}, {"operations": 80}),
     "CodeWorld": ({"operations": 10}, {"operations": 80}),
@@ -189,15 +190,13 @@ LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "GridWorld": ({"size": 12}, {"size": 64}),
     "TreeWorld": ({"nodes": 10}, {"nodes": 100}),
 }
-"""Worlds in two sizes, the larger with some times as many turns."""
+# Maximum ratio of calls per turn in the larger world, whose frontier is larger too; reading
+# everything costs at least four times as many.
 STEEPEST = 2.0
-"""Times the calls a turn of the larger world, whose frontier is larger too; a policy that reads all
-makes at least four times as many.
-"""
 
 
 def calls_a_turn(env_id: str, make_policy: Callable[[], Policy], **options: Any) -> float:
-    """Functions called by a policy on a turn of an episode, on average."""
+    """Return a policy's mean number of function calls per turn."""
     counts: list[int] = []
     policy = make_policy()
 
@@ -240,7 +239,7 @@ def test_the_law_finds_a_policy_that_reads_all() -> None:
 
 
 def forgetful(chats: Sequence[Chat]) -> list[Reply]:
-    """Reply as a policy that has read nothing before."""
+    """Reply like a fresh policy."""
     return OraclePolicy("TreeWorld")(chats)
 
 

@@ -16,7 +16,7 @@ from tests import sampling
 
 
 class LongListWorld(ListWorld):
-    """A world that says little of what is known, and has the rest on request."""
+    """A world with a short state text and the rest on request."""
 
     def state(self) -> str:
         return f"{super().state()}\n{'All that was ever said. ' * 1_300}"

@@ -1,4 +1,4 @@
-"""Scripted teams whose state is longer than a message may be."""
+"""Scripted teams whose state exceeds the message limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.training.rollout import rollout
 
 
 class Recording(TeamPolicy):
-    """A team that remembers what it has written."""
+    """A team that records its messages."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         replies = super().__call__(chats)

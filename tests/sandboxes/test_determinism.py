@@ -1,4 +1,4 @@
-"""Programs depend on the episode alone: each source of difference between two runs, by name."""
+"""Programs depend only on the episode; each source of nondeterminism is tested by name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 
+# Shell sources whose values differ between episodes.
 SEEDED = {
     "the fraction of a second": "date +%N",
     "$EPOCHREALTIME": "echo $EPOCHREALTIME",
@@ -36,8 +37,8 @@ SEEDED = {
     "sort -R": "seq 1000 | sort -R | head -3",
     "python without an environment": "env -i /python/bin/python3 -c 'import os; print(os.urandom(8))'",
 }
-"""Sources of which another episode has other values, in the shell."""
 
+# Shell sources that are equal in all episodes at the same time.
 FIXED = {
     "date": "date",
     "date without an environment": "env -i /usr/bin/date",
@@ -69,7 +70,6 @@ FIXED = {
     "the speed of dd": "dd if=/dev/zero of=/dev/null bs=1M count=50",
     "sed -i": "sed -i s/x/y/ old; stat old; ls -ai",
 }
-"""Sources that are the same in all episodes of one moment, in the shell."""
 
 PYTHON_SEEDED = {
     "random": "random.random(), random.sample(range(10**6), 3)",
@@ -214,7 +214,7 @@ def other() -> dict[str, str]:
 
 
 def sources(seed: int, attempt: int) -> dict[str, str]:
-    """The value of each source with a seed, in a process of its own for each attempt."""
+    """Return each source's value with a seed, in a new process per attempt."""
     needs_workbench()
     job = {
         "seed": seed,
@@ -222,7 +222,7 @@ def sources(seed: int, attempt: int) -> dict[str, str]:
         "programs": [f"{HELPERS}\n{PACKAGES}\nprint_all({RICH})"],
         "code": f"{HELPERS}\nprint_all({PLAIN})",
     }
-    # The number of descriptors that the host has open must not show either.
+    # The host's number of open descriptors must not be visible either.
     code = "import os\nfor k in range(20): os.dup(0)\n" * attempt + RUNS
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -264,7 +264,7 @@ def test_each_source_of_randomness_differs_with_the_seed(
     assert first[name] != other[name]
 
 
-# Where classes lie in memory follows the seed of hashes in Python 3.13.
+# In Python 3.13, class addresses follow the hash seed.
 EITHER = "order of a set of objects"
 
 

@@ -1,5 +1,5 @@
-"""Sandboxes: hostile code, limits, and calls that run exactly once; the same for both, where
-the host can run both.
+"""Sandboxes: hostile code, limits, and calls that run exactly once, for both kinds where the host
+can run both.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agentgym import ToolError
 from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 from tests.helpers import PATIENCE
 
+# For code that does not end by itself.
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
-"""For what does not end by itself."""
+# For code that ends by itself or at another limit, even on a busy machine.
 AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
-"""For what ends by itself or at another limit, on a busy machine too."""
 SECRET = "hunter2-hunter2"
 
 
@@ -46,7 +46,7 @@ def bubblewrap() -> Sandbox:
 
 
 class Counter:
-    """Functions for code, and what they were called with."""
+    """Functions for code, and a record of their calls."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -199,7 +199,7 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
     "code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"]
 )
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    """If it did, this test would not end: the match alone takes years."""
+    """Otherwise this test would not end, because the match alone takes years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
@@ -397,7 +397,7 @@ def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
 def test_threads_end_with_the_code(bubblewrap: Sandbox) -> None:
     counter = Counter()
     code = "import threading\ndef f():\n    while True:\n        add()\nthreading.Thread(target=f).start()\nprint('end')"
-    for _ in range(10):  # the end may come while a call is being answered
+    for _ in range(10):  # the end may arrive while a call is being answered
         assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == RunResult(
             "end\n"
         )

@@ -1,4 +1,4 @@
-"""The programs of a workbench that are written in Python: tree, unzip and zip."""
+"""Workbench programs written in Python: tree, unzip and zip."""
 
 from __future__ import annotations
 

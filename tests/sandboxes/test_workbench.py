@@ -145,7 +145,7 @@ except RuntimeError:
 
 
 def test_the_kernel_limits_processes_and_threads_whoever_the_host_is() -> None:
-    """A bomb is faster than a look at its processes from time to time."""
+    """A fork bomb outruns periodic checks."""
     outcome = py(COUNT)
     assert program_run.MAX_TASKS - 10 <= int(outcome.stdout) < program_run.MAX_TASKS
 
@@ -324,7 +324,7 @@ def test_a_host_that_is_killed_leaves_nothing() -> None:
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # the process has ended, or is not ours to look at
+    except OSError:  # the process has ended, or belongs to another user
         return b""
 
 
@@ -332,7 +332,7 @@ def _content(path: Path) -> bytes:
 def test_a_process_that_does_not_start_is_started_again(
     failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy host costs time, not an episode; nothing of the program has run before it starts."""
+    """A busy host costs time, not an episode; no part of the program runs before it starts."""
     attempts, busy, sandbox = tmp_path / "attempts", tmp_path / "busy", make_sandbox("bubblewrap")
     bwrap, *arguments = workbench._command()
     busy.write_text(

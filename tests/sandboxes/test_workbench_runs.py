@@ -1,4 +1,4 @@
-"""The runs of one workbench: quick after the first, and as far apart as those of different ones."""
+"""The runs of one workbench are fast after the first, and as isolated as those of different ones."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_run_finds_nothing_of_another() -> None:
 def test_a_sandbox_that_is_old_shows_no_other_times(monkeypatch: pytest.MonkeyPatch) -> None:
     with Workbench() as bench:
         first = probe(bench)
-        time.sleep(1.5)  # longer than the kernel's stamps may be late
+        time.sleep(1.5)  # longer than the kernel's time stamps may lag
         assert probe(bench) == first
         sandbox = sandbox_of(bench)
         monkeypatch.setattr(workbench, "_LIFETIME", 10**9)

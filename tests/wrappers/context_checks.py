@@ -1,5 +1,5 @@
-"""What must hold of every view at every step, checked from outside: from the log of the env,
-the view and the accounts.
+"""Invariants of every view at every step, checked from outside with the env's log, the view and the
+usage reports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USAGE = re.compile(r"Token usage: (\d+)/(\d+); (\d+) remaining</system_warning>\
 
 
 class Probe(gymnasium.ObservationWrapper[Chat, str, Chat]):
-    """Keeps what goes into the innermost strategy, and a copy of it."""
+    """Records the input of the innermost strategy, and a copy of it."""
 
     def observation(self, observation: Chat) -> Chat:
         self.chat, self.copy = observation, list(observation.messages)
@@ -99,7 +99,7 @@ class Checked:
         assert len(shown) >= inner.pinned()
 
     def check_newest(self, shown: list[Message]) -> None:
-        """The newest reply and what answered it are there, whole unless Trim had to cut."""
+        """Check that the newest reply and its results are present, complete unless Trim had to cut."""
         inner = list(self.probe.chat.messages)
         replies = [k for k, message in enumerate(inner) if message.role == "assistant"]
         by_id = {message.id: message for message in shown}
@@ -160,7 +160,7 @@ class Checked:
                 assert message.text.startswith(log[message.id].text)
 
     def check_again(self) -> None:
-        """Edited again, or built anew from the log, the view is the same."""
+        """Check that editing again, or rebuilding from the log, gives the same view."""
         other = clone(self.env)
         strategies = [layer for layer in layers(other) if isinstance(layer, ContextWrapper)][::-1]
         view = strategies[0].view
@@ -190,12 +190,12 @@ class Checked:
 def episode(
     *layers: tuple[Any, dict[str, Any]], window: int = 100_000, memory: bool = False
 ) -> Checked:
-    """An episode of a stack, with its arguments spelled out."""
+    """Return an episode of a stack with explicit arguments."""
     return Checked(Stack(layers, window, memory=memory))
 
 
 def check_form(shown: list[Message]) -> None:
-    """Ids are unique, roles alternate, and every call stands with its result."""
+    """Check that ids are unique, roles alternate, and every call has its result."""
     ids = [message.id for message in shown]
     assert len(set(ids)) == len(ids)
     assert shown[0].role == "system"
@@ -221,7 +221,7 @@ def check_form(shown: list[Message]) -> None:
 def played_without(
     stack: Stack, actions: Sequence[str], seed: int = 0
 ) -> tuple[list[Any], list[float]]:
-    """The log and the rewards of the env without strategies."""
+    """Return the env's log and rewards without strategies."""
     env: Env = stack.bare()
     env.reset(seed=seed)
     rewards = []

@@ -1,4 +1,4 @@
-"""Worlds and stacks for the tests of the context wrappers."""
+"""Worlds and stacks for the context wrapper tests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Config:
 
 
 class ToolBox(World[Config]):
-    """Tools whose results have any size; nothing to solve."""
+    """Tools with results of any size, and no task to solve."""
 
     Config = Config
 
@@ -112,7 +112,7 @@ class ToolBox(World[Config]):
 
 
 class Meddler(ContextWrapper):
-    """A strategy that tries to drop and to replace anything, to see what the view lets it do."""
+    """A strategy that tries to drop and replace everything, to test what the view allows."""
 
     stage = Stage.CLEAR_TOOL_RESULTS
 
@@ -214,7 +214,7 @@ class Stack:
     memory: bool = False
 
     def bare(self) -> Env:
-        """The env without strategies."""
+        """Return the env without strategies."""
         env: Env = ToolEnv(ToolBox)
         if self.memory:
             env = MemoryTool(env)
@@ -227,7 +227,7 @@ class Stack:
         return env
 
     def make(self, probe: Callable[[Env], Env] = lambda env: env) -> Env:
-        """The env."""
+        """Return the env."""
         env = probe(self.bare())
         for place, (strategy, options) in enumerate(self.layers):
             budget = ContextBudget(self.window, self.reserve, "heuristic") if place == 0 else None
@@ -237,7 +237,7 @@ class Stack:
 
 @st.composite
 def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
-    """One to four strategies, in their order, on any oracle arm."""
+    """Yield one to four ordered strategies on any oracle arm."""
     memory = draw(st.booleans())
     chosen = {
         *need,
@@ -257,7 +257,7 @@ def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
             if strategy in chosen
         ),
         draw(st.integers(-200, 1_500))
-        + (1_200 if memory else 550),  # what is pinned takes about that much
+        + (1_200 if memory else 550),  # about the size of pinned messages
         draw(st.sampled_from([0, 0, 100])),
         draw(st.sampled_from(["", "", "", "P", "S", "SP", "SH", "SPH"])),
         draw(st.sampled_from(["persistent", "ephemeral"])),

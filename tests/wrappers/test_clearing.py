@@ -1,4 +1,4 @@
-"""Clearing tool results and thinking, and the warning before it, in cases small enough to count
+"""Clearing of tool results and thinking, and the warning before it, in cases small enough to count
 by hand.
 """
 
@@ -21,7 +21,7 @@ from tests.wrappers.context_worlds import call, read
 
 
 def cleared(checked: Checked) -> list[str]:
-    """The ids of the results that show the placeholder."""
+    """Return the ids of the results that show the placeholder."""
     return [message.id for message in checked.chat.messages if message.text == PLACEHOLDER]
 
 
@@ -160,7 +160,7 @@ def test_thinking_goes_only_when_it_is_triggered() -> None:
     assert len(thinking(checked)) == 1
 
 
-# The memory's warning.
+# The memory tool's warning.
 
 
 def test_a_policy_with_a_memory_is_warned_and_has_one_turn() -> None:

@@ -1,9 +1,10 @@
-"""The positive control of the context strategies: an agent that uses only what it is shown, and a
+"""The positive control of the context strategies: an agent that uses only its observations, and a
 task of two hundred results.
 
-With a window of 4,000 tokens and no strategy it must fail, because what it needs has been trimmed;
-with clearing and memory, with compaction, and with code that calls the tools it must succeed,
-because each of them is a way to keep what is needed."""
+With a window of 4,000 tokens and no strategy it must fail, because trimming removes what it needs.
+With clearing plus memory, with compaction, and with code that calls the tools it must succeed,
+because each keeps what is needed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Config:
 
 
 class Archive(World[Config]):
-    """Add up the values of pages, each of which tells the key of the next."""
+    """Add up the values of pages, each of which contains the key of the next."""
 
     Config = Config
 
@@ -91,7 +92,7 @@ class Archive(World[Config]):
 
 @dataclass(frozen=True)
 class Known:
-    """What the agent knows of its progress."""
+    """The agent's knowledge of its progress."""
 
     page: int
     total: int
@@ -102,7 +103,7 @@ class Known:
 
 
 class HonestReader:
-    """Acts on the chat it is shown and on nothing else: it keeps no state between its replies."""
+    """Acts only on the current chat and keeps no state between its replies."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(self.act(chat)) for chat in chats]
@@ -132,8 +133,8 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """The progress that the chat shows, and how many pages of it are in no note; None if
-        pages are missing.
+        """Return the progress in the chat, and how many of its pages are in no note; None if pages
+        are missing.
         """
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
@@ -161,8 +162,8 @@ class HonestReader:
 
     @staticmethod
     def guess(chat: Chat) -> ToolCall:
-        """Without the beginning, go on from the newest page that is there, and answer with what
-        can be seen.
+        """Without the start, continue from the newest visible page, and answer with what is
+        visible.
         """
         pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
         if not pages or pages[-1][3] == "none":
@@ -222,7 +223,7 @@ def play(
     policy: HonestReader = READER,
     pages: int = PAGES,
 ) -> tuple[float, int, list[Any]]:
-    """The score, the number of replies and the records of an episode."""
+    """Return the score, the number of replies and the records of an episode."""
     env = archive(*names, budget=budget, pages=pages)
     chat, info = env.reset(seed=seed)
     records, over = [info["context"]], False
@@ -281,7 +282,7 @@ def test_a_strategy_that_keeps_what_is_needed_succeeds(names: tuple[str, ...], s
 
 
 def begin_or_guess(chat: Chat) -> ToolCall:
-    """The first page, or what `HonestReader` guesses from those that are there."""
+    """Return the first page, or the guess of `HonestReader` from the visible ones."""
     start = re.search(r"key (\w+)\.", chat.messages[1].text)
     if len(chat.messages) == 2 and start is not None:
         return ToolCall("read_page", {"key": start[1]})
@@ -289,7 +290,7 @@ def begin_or_guess(chat: Chat) -> ToolCall:
 
 
 class Talker(HonestReader):
-    """Thinks at length, and keeps what it knows nowhere but in the results that it is shown."""
+    """Thinks at length, and stores its knowledge only in the results that it sees."""
 
     def act(self, chat: Chat) -> str:
         thought = "One page after the other, and then the next. " * 12
@@ -297,7 +298,7 @@ class Talker(HonestReader):
 
 
 class Recorder(HonestReader):
-    """Writes the value of each page into its next reply, and in the end adds up what it wrote."""
+    """Writes the value of each page into its next reply, and finally adds up what it wrote."""
 
     def act(self, chat: Chat) -> str:
         values = [int(m[1]) for r in chat.messages if (m := re.match(r"Value: (\d+)", r.text))]
@@ -309,7 +310,7 @@ class Recorder(HonestReader):
 
 
 class Warned(HonestReader):
-    """Saves its progress when it is told that the window is nearly full, and at no other time."""
+    """Saves its progress only when warned that the window is nearly full."""
 
     def act(self, chat: Chat) -> str:
         known, unsaved = self.read(chat)
@@ -324,12 +325,12 @@ class Warned(HonestReader):
         return render(ToolCall("read_page", {"key": known.key}))
 
 
+# For each strategy, an agent that depends on it and its number of pages.
 NEEDS = {
     "clear_thinking": (Talker(), 24, ()),
     "clear_results": (Recorder(), 48, ()),
     "awareness": (Warned(), 100, ("memory",)),
 }
-"""For each strategy an agent, with a number of pages, that needs what it gives, beside what others."""
 
 
 @pytest.mark.parametrize("name", list(NEEDS))

@@ -1,5 +1,5 @@
-"""Menus, masks and features: the worlds as classical agents see them, under the checks and a
-learner of Stable-Baselines3.
+"""Menus, masks and features: the worlds for classical agents, under the checks and a learner of
+Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def masks(env: gymnasium.Env[Any, Any]) -> Any:
 
 
 def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
-    """An episode of random choices; yields before each, and what the last one led to."""
+    """Play random choices; yield before each, with the result of the last one."""
     rng = np.random.default_rng(seed)
     features, _ = env.reset(seed=seed)
     yield features
@@ -92,7 +92,7 @@ def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
 
 @each_case
 def test_gymnasium_finds_nothing_to_say(env_id: str, options: dict[str, Any]) -> None:
-    """But that there are wrappers; other warnings are errors."""
+    """Except that there are wrappers; other warnings are errors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")
         check_env(numbers(env_id, **options), skip_render_check=True)
@@ -112,7 +112,7 @@ def test_a_choice_is_in_the_mask_if_and_only_if_it_is_carried_out(
     env_id, options = case
     env = numbers(env_id, **options)
     for seed in range(3):
-        for _ in islice(walk(env, seed), 12):  # each step is tried with every choice of the menu
+        for _ in islice(walk(env, seed), 12):  # each step is tried with every menu choice
             if env.world_env.over:
                 break
             mask = masks(env)
@@ -135,8 +135,8 @@ def test_shapes_are_those_of_the_configuration(env_id: str, options: dict[str, A
 
 @each_case
 def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str, Any]) -> None:
-    """They are the same for a world rebuilt from the chat; the configuration, which sets the
-    shape, is no secret.
+    """A world rebuilt from the chat has the same features; the configuration, which sets the shape,
+    is not secret.
     """
     env = numbers(env_id, **options)
     policy = RandomPolicy(env_id)
@@ -269,7 +269,7 @@ def test_the_features_of_a_grid() -> None:
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
-    """A learner must not bootstrap where the budget, which the features tell, is used up."""
+    """A learner must not bootstrap where the budget, which the features contain, is exhausted."""
     env = numbers("GridWorld", **EXACT)
     env.reset(seed=0)
     over = False
@@ -320,7 +320,7 @@ def test_infos_and_masks_pass_through_stable_baselines() -> None:
 
 
 def crowd(count: int, *options: dict[str, Any]) -> Any:
-    """A vector env of Stable-Baselines3 in which several configurations take turns."""
+    """Return a vector env of Stable-Baselines3 that alternates between configurations."""
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
     envs = vec_env.DummyVecEnv(
         [lambda k=k: numbers("GridWorld", **options[k % len(options)]) for k in range(count)]
@@ -330,7 +330,7 @@ def crowd(count: int, *options: dict[str, Any]) -> Any:
 
 
 def learn(envs: Any, steps: int, **options: Any) -> Any:
-    """Train on one core; the learning rate falls to 0 in a line."""
+    """Train on one core with a linear learning rate schedule."""
     torch, maskable = pytest.importorskip("torch"), pytest.importorskip("sb3_contrib")
     torch.set_num_threads(1)
     rate = options.pop("learning_rate")
@@ -348,10 +348,9 @@ def learn(envs: Any, steps: int, **options: Any) -> Any:
 
 
 def share_of_optimal(choose: Any, episodes: int, **options: Any) -> float:
-    """The mean of (turns of an optimal episode) / (turns used), 0 for an episode that failed, on
-    seeds not trained on.
+    """Return the mean of (optimal turns) / (turns used), 0 for failed episodes, on held-out seeds.
 
-    `done` is a turn, and a hole uses up its penalty in turns.
+    `done` is a turn, and a hole costs its penalty in turns.
     """
     env, exact = numbers("GridWorld", **options), numbers("GridWorld", **{**options, **EXACT})
     total = 0.0
@@ -396,7 +395,8 @@ def test_maskable_ppo_learns_a_small_grid() -> None:
 
 @pytest.mark.exhaustive
 def test_maskable_ppo_learns_the_grid() -> None:
-    """Two budgets: without slack only the shortest way pays, with it a wrong turn can be mended.
+    """With two budgets: without slack only the shortest path pays, with slack a wrong turn can be
+    repaired.
 
     More holes make more detours.
     """

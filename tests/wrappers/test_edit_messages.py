@@ -1,4 +1,4 @@
-"""Strategies that are one function of the messages."""
+"""Strategies defined by a single function of the messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def grow(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def play(edit: MessageEdit, pages: int = 12) -> Checked:
-    """An episode under all checks of a view."""
+    """Play an episode under all checks of a view."""
     layers = ((EditMessages, {"edit": edit}), (Trim, {}), (ContextAwareness, {}))
     return Checked(Stack(layers, 4_000)).play([read(page) for page in range(pages)])
 

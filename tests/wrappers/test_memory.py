@@ -1,6 +1,4 @@
-"""The memory tool: what its commands do, where it is kept, and that nothing leads out of it or
-half-way into it.
-"""
+"""The memory tool: its commands, its storage, path traversal, and atomic changes."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
-    """The tool over a dict or a folder, with its arguments in order and a way to see all that
-    it holds.
-    """
+    """The tool over a dict or a folder, with positional arguments and access to its whole content."""
 
     def __init__(self, folder: Path | None = None, limits: MemoryLimits = ROOMY) -> None:
         super().__init__(
@@ -71,9 +67,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
 
 
 class Naive:
-    """What the commands mean, told as plainly as possible: tuples of names, lists of lines, and
-    no thought of speed.
-    """
+    """A naive model of the commands: tuples of names and lists of lines, without optimisation."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, ...], str] = {}
@@ -289,7 +283,7 @@ def test_limits(tmp_path: Path) -> None:
     large("create", "/memories/d/4", "1234567890a")
     memory(
         "rename", "/memories/d", "/memories/e"
-    )  # what is over the limits can still be seen, moved and shrunk
+    )  # content over the limits can still be viewed, moved and shortened
     memory("str_replace", "/memories/e/4", "a", "")
     memory.refuses("at most 9", "str_replace", "/memories/e/4", "1", "00")
     assert memory("delete", "/memories/e") == "deleted /memories/e (files: 2)"
@@ -459,7 +453,7 @@ def test_who_is_killed_leaves_the_old_state_or_the_new_one(
                 owner: Any = module.shutil if name == "rmtree" else Path
                 real = getattr(
                     owner, name
-                )  # the fuse burns with each of these, and nothing works when it has burnt down
+                )  # each of these consumes the fuse, and nothing works once it is used up
                 patch.setattr(
                     owner,
                     name,

@@ -1,5 +1,5 @@
-"""Programmatic tool calling: code acts on the world as direct calls do, and only what it prints
-reaches the policy.
+"""Programmatic tool calling: code acts on the world like direct calls, and only its output reaches
+the policy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each context strategy does, in cases small enough to count by hand."""
+"""Each context strategy in cases small enough to count by hand."""
 
 from __future__ import annotations
 
