@@ -35,9 +35,7 @@ _INTEGER = re.compile(r"-?[0-9]+")
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Condition(TypedDict):
-    """A condition on items: type `value` takes values and exclude, type `numeric` takes a
-    comparator and a threshold.
-    """
+    """What items have to meet: type `value` takes values and exclude, type `numeric` takes a comparator and a threshold."""
 
     type: Literal["value", "numeric"]
     section: str
