@@ -1,7 +1,7 @@
 """Write docs/controls.md: the controls of the oracle method in each world, and the coverage of its
 intervals.
 
-`python docs/build_controls.py [WORLD ...]` plays the named worlds, or all, and writes the page.
+`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all, and writes the page.
 Results are kept in runs/controls and not played again. `--coverage N` also simulates N studies.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import agentgym
 from agentgym.training.evaluation import Interval, percent
-from agentgym.training.evaluation.controls import DEFICITS, METRICS, NOISE, Control, run_controls
-from agentgym.training.evaluation.synthetic import coverage
+from tests.training.evaluation.controls import DEFICITS, METRICS, NOISE, Control, run_controls
+from tests.training.evaluation.synthetic import coverage
 
 FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
@@ -26,16 +26,16 @@ NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
 # Reasons for deficits that are not found, by world.
 REASONS = {
     "AcademicWarning": (
-        "distraction is not found: its plan has six or seven turns at any size, so little history "
-        "stands in the chat to be drawn off by, in 20 episodes."
+        "distraction is not found: its plan has six or seven turns at any size, so the chat contains "
+        "little history to be distracted by."
     )
 }
 
 HEAD = """# Controls of the oracle method
 
-<!-- Written by `python docs/build_controls.py`; edit that in its place. -->
+<!-- Written by `docs/build_controls.py`; edit that file instead. -->
 
-Arms that say *why* an oracle helps, and a positive control of theirs, have [a page of their own](arms.md).
+[Another page](arms.md) describes arms that explain *why* an oracle helps, with their positive control.
 
 """
 
@@ -77,11 +77,11 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     )
     lines = [
         HEAD,
-        "## A deficit that was planted is found\n",
+        "## Planted deficits are found\n",
         (
-            f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
-            "the oracle that makes up for it: the plan for planning, the state for tracking, and for "
-            "distraction the pruned history beside the state. A deficit is found if the 95 % interval "
+            f"The control agent lacks one skill ({rates}). It plays {SEEDS} instances without and with "
+            "the oracle that compensates for it: the plan for planning, the state for tracking, and the "
+            "pruned history plus the state for distraction. A deficit is found if the 95 % interval "
             "of the effect on success or on step accuracy lies above 0. "
             f"All three are found in {len(complete)} of {len(controls)} worlds.\n"
         ),
@@ -100,21 +100,21 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     lines.append("\nPercentage points: success; step accuracy.\n")
     lines += [f"* {name}: {why}" for name, why in REASONS.items()]
     lines += [
-        "\n## Nothing is found in an agent that no hint can help\n",
+        "\n## No effect is found in an agent that hints cannot help\n",
         (
-            f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
-            f"own in each arm. Of {misses[1]} effects (plan, state and history, on {' and '.join(METRICS)}, "
-            f"in {len(controls)} worlds) {misses[0]} have an interval that leaves 0 out; "
-            f"{most_misses(misses[1])} may, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
+            f"The noisy agent errs in {NOISE:.0%} of its steps whatever it observes, with different random "
+            f"draws in each arm. Of {misses[1]} effects (plan, state and history, on "
+            f"{' and '.join(METRICS)}, in {len(controls)} worlds), the intervals of {misses[0]} exclude 0; "
+            f"chance allows {most_misses(misses[1])}, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
         ),
     ]
     if covered:
         lines += [
             "## Intervals hold the truth as often as they say\n",
             (
-                f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
-                "two contexts, whose probabilities are known, through the functions that make the tables "
-                "(`evaluation.synthetic`; `python docs/build_controls.py --coverage N`):\n"
+                f"The table covers {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms "
+                "and two contexts with known probabilities, evaluated by the functions that produce the tables "
+                "(`PYTHONPATH=. python docs/build_controls.py --coverage N`):\n"
             ),
             "| estimate | coverage of the 95 % interval |",
             "|---|---|",

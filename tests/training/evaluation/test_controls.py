@@ -11,9 +11,9 @@ import pytest
 
 from agentgym import worlds
 from agentgym.training.evaluation import Interval
-from agentgym.training.evaluation.controls import DEFICITS, SETTINGS, Control, run_controls
-from agentgym.training.evaluation.synthetic import coverage, synthetic_study
 from tests.sampling import is_office
+from tests.training.evaluation.controls import DEFICITS, SETTINGS, Control, run_controls
+from tests.training.evaluation.synthetic import coverage, synthetic_study
 
 # A world and an office, which take seconds; all together take minutes.
 SAMPLED = ("ListWorld", "NhlB2bAnalysis")
