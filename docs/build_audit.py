@@ -1,7 +1,7 @@
-"""Write docs/audit.md: what shortcuts earn in each world, beside chance and honest play.
+"""Write docs/audit.md: the scores of shortcuts in each world, next to chance and honest play.
 
-`python docs/build_audit.py` audits all worlds, in about an hour of one core; with ids behind it, it
-audits these and keeps what the page says of the others.
+`python docs/build_audit.py [ID …]` audits the named worlds, or all, which takes about an hour of CPU
+time. The page keeps its results for the others.
 """
 
 from __future__ import annotations
@@ -17,59 +17,52 @@ from agentgym.testing import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.evaluation import percent, to_markdown
 
 PAGE = Path(__file__).with_name("audit.md")
+# Episodes per policy. An office takes long to draw, and 60 without a success show a score below 0.10.
 SEEDS, OFFICE_SEEDS = 200, 60
-"""Episodes of each policy. An office takes long to draw, and 60 without a success are enough to show
-a score below 0.10.
-"""
+# More episodes where a shortcut comes close to the ceiling.
 MORE_SEEDS = {"GridWorld": 600}
-"""Episodes where a shortcut comes near the ceiling, so that 200 do not tell."""
+# Episodes for learning; those of an office task differ only in their ids and numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
-"""Episodes to learn from; those of an office task differ in their ids and numbers alone."""
 
 HEAD = """# Audit: what shortcuts earn
 
 <!-- Written by `python docs/build_audit.py`. -->
 
-`agentgym audit ID` plays a battery of policies that know a world only through its chat and the
-schemas of its tools, and do not do its task: constants and majority answers of other seeds, the
-first, last and longest option, rules on words, numbers, lines and marks of the prompt and of the
-first, last and unnumbered page, lookups by budget and length, ids by guessing, ends at once,
-re-reading, and copies of other episodes, word by word or by position. They learn from successful
-episodes of the split `train` and are played on the split `test` ([splits](splits.md)); in the
-office, whose instances do not come up twice, on other seeds.
+`agentgym audit ID` plays a battery of policies that see only a world's chat and tool schemas and do not do its task: constants
+and majority answers from other seeds; the first, last and longest option; rules on the words, numbers, lines and marks of the
+prompt and of the first, last and unnumbered page; lookups by budget and length; guessed ids; immediate ends; rereading; and
+copies of other episodes, verbatim or by position. They learn from successful episodes of the `train` split and play the `test`
+split ([splits](splits.md)). The office tasks never repeat an instance, so there they play other seeds.
 
-The ceiling is known before they play: chance, or 10 % if that is more. Chance is *stated* by the
-world (`World.chance`), or *enumerated* from the choices of the final tool and the options of the
-prompts, or *estimated* by random calls on seeds that nothing else plays. A policy `holds` if the
-99 % interval of its score (Wilson) ends below the ceiling or, where chance reaches 10 %, does not
-begin above it; it is a `leak` if the interval begins above; otherwise more seeds have to decide.
-Measures are shares of episodes in which something happened that must not: {measures}. Baselines
-have no verdict: random legal calls (of what the world's own belief state allows), the oracle, and
-the oracle policy when it sees only the task and the last result. A world registers shortcuts of its
-own with `agentgym.assemble.adversaries.register_adversary`.
+The ceiling is fixed before they play: chance, or 10 % if that is more. Chance is *stated* by the world (`World.chance`),
+*enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by random calls on reserved
+seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling or, where chance reaches 10 %, does not
+start above it. It is a `leak` if the interval starts above the ceiling; otherwise more seeds must decide. Measures are shares
+of episodes with an event that must not happen: {measures}. Baselines have no verdict: random legal calls (those that the
+world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. A world registers
+further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
 
 ## The optimiser
 
-`agentgym audit ID --optimise 200` trains a small model on reward alone in 200 instances and plays it as
-one more shortcut. It sees the prompt and its own calls; every tool result is masked. It chooses a
-tool and then each argument (out of the schema, the prompt and a few constants) by a softmax that is
-linear in hashed features: where a choice stands in the prompt, how far that is from each number of
-the prompt and from its length, what the prompt ends in, the turn and the last call. Of 24 episodes
-from each instance those above the mean of their group are reinforced. Its ceiling is that of all shortcuts.
+`agentgym audit ID --optimise 200` trains a small model on reward alone in 200 instances and plays it as one more shortcut. It
+sees the prompt and its own calls; every tool result is masked. It chooses a tool and then each argument (from the schema, the
+prompt and a few constants) with a softmax over hashed linear features: a choice's position in the prompt, its distance from
+each number in the prompt and from the prompt's length, the end of the prompt, the turn and the last call. Of 24 episodes per
+instance, those above their group's mean are reinforced. It has the same ceiling as the other shortcuts.
 
-In toy worlds with a planted tell it finds it in 40 instances; in clean ones it stays at chance
-(`pytest tests/testing/test_optimiser.py`):
+In toy worlds it finds a planted tell within 40 instances; in clean ones it stays at chance (`pytest
+tests/testing/test_optimiser.py`):
 
-| what is planted | score | honest chance |
+| planted tell | score | honest chance |
 | --- | --- | --- |
-| printed budget is 20 + the place of the answer | 100 % | 6 % |
-| prompt is longer the later the answer stands in it | 100 % | 6 % |
-| last letter of the printed id says yes or no | 100 % | 50 % |
+| the printed budget is 20 + the position of the answer | 100 % | 6 % |
+| the prompt is longer the later the answer occurs in it | 100 % | 6 % |
+| the last letter of the printed id reveals yes or no | 100 % | 50 % |
 | one answer is right in 43 % of the instances | 40 % | 6 % |
-| first option is right in 39 % | 28 % | 6 % |
-| nothing | 4 % | 6 % |
+| the first option is right in 39 % | 28 % | 6 % |
+| none | 4 % | 6 % |
 
-In the worlds of the package, trained on the split `train` and played on `test` (99 % intervals):
+In the package's worlds, trained on the `train` split and played on `test` (99 % intervals):
 
 | world | instances | score | seeds | ceiling | verdict |
 | --- | --- | --- | --- | --- | --- |
@@ -82,9 +75,9 @@ In the worlds of the package, trained on the split `train` and played on `test` 
 | SearchWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
 | TreeWorld | 100 | 10.0 [6.8, 14.5] | 400 | 10.0 | holds (chance is 10.0) |
 
-A model that stays at zero has met no reward to learn from, which says that blind play earns none, and
-not that a larger model could not. GridWorld shows its whole board in the prompt, so that there blind play
-is the task itself, and what is learnt is no leak.
+A model that stays at zero never met a reward to learn from. This shows that blind play earns nothing, but not that a larger
+model would fail too. GridWorld's prompt contains its whole board, so blind play is the task itself there, and its score is not
+a leak.
 
 ## The battery
 """

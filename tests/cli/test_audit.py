@@ -69,4 +69,4 @@ def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["ListWorld", "4", "1", "25.0"]
     shown = command("score", str(out), "--train", str(tmp_path / "none.jsonl"))
     assert shown.returncode == 2
-    assert "there is no log" in shown.stderr
+    assert "does not exist" in shown.stderr
