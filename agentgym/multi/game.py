@@ -171,12 +171,11 @@ class Game:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
-                f"an action is the text that the agent wrote (str), got {type(action).__name__}"
+                f"an action must be the agent's text (str), got {type(action).__name__}"
             )
         if agent not in self.due:
             raise ValueError(
-                f"it is not the turn of {agent!r}; to be asked in this cycle: "
-                f"{', '.join(self.due) or 'nobody'}"
+                f"{agent!r} is not due; due in this cycle: {', '.join(self.due) or 'nobody'}"
             )
         self._asked = [name for name in self._asked if name != agent]
         agent_env = self.agent_envs[agent]

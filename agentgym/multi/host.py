@@ -64,7 +64,7 @@ class Hosting(TeamProtocol):
     def __init__(self, world: type[World[Any]], config: Any, **options: Any) -> None:
         if not isinstance(world(config, 0), Hosted):
             raise ValueError(
-                f"{world.__name__} cannot be hosted: it lacks what agentgym.multi.host.Hosted lists"
+                f"{world.__name__} cannot be hosted: it must implement agentgym.multi.host.Hosted"
             )
         self._questions = tuple(tools_of(self._hosted(world(config, 0)).questions()))
         super().__init__(world, config, **options)
@@ -82,7 +82,7 @@ class Hosting(TeamProtocol):
         """Return the guesser, who starts, and the host."""
         if roles is not None:
             raise ValueError(
-                f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; give no roles"
+                f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; omit roles"
             )
         return {GUESSER: (*tools, *self._questions), HOST: ()}
 

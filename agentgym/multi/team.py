@@ -224,11 +224,11 @@ class TeamProtocol:
         if reward == "shared":
             return dict.fromkeys(self.agents, 1.0)
         if isinstance(reward, str):
-            raise ValueError(f"reward must be shared, or a factor for each role, got {reward!r}")
+            raise ValueError(f"reward must be 'shared' or a factor per role, got {reward!r}")
         factors = {_named(role): factor for role, factor in reward.items()}
         if unknown := [name for name in factors if name not in self.agents]:
             raise ValueError(
-                f"reward names {unknown[0]!r}, who is not in the team; "
+                f"reward contains {unknown[0]!r}, which is not in the team; "
                 f"{list_names(unknown[0], tuple(self.agents), 'agents')}"
             )
         for name, factor in factors.items():
@@ -260,7 +260,7 @@ def read_roles(
             raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(
-                f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; "
+                f"roles gives {agent} the tool {unknown[0]!r}, which the world lacks; "
                 f"{list_names(unknown[0], tuple(tools), 'tools')}"
             )
         agents[agent] = tuple(names)
@@ -297,7 +297,5 @@ def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
 
 def _named(role: str) -> str:
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
-        raise ValueError(
-            f"a role is named in small letters, as in reader or reader_0, got {role!r}"
-        )
+        raise ValueError(f"role names are lower-case, such as reader or reader_0, got {role!r}")
     return role if "_" in role else f"{role}_0"

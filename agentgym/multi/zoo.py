@@ -108,8 +108,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
         elif action is not None and not isinstance(action, str):
             raise TypeError(
-                "an action is the text that the agent wrote (str) or None, got "
-                f"{type(action).__name__}"
+                f"an action must be the agent's text (str) or None, got {type(action).__name__}"
             )
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()

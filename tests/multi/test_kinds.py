@@ -317,12 +317,12 @@ def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
     assert newest(game, "host_0") == "error: there is no open question to answer"
     with pytest.raises(
         ValueError,
-        match=r"ListWorld cannot be hosted: it lacks what agentgym.multi.host.Hosted lists",
+        match=r"ListWorld cannot be hosted: it must implement agentgym.multi.host.Hosted",
     ):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="host")
     with pytest.raises(
         ValueError,
-        match="the roles of a hosted game are fixed: guesser_0 and host_0; give no roles",
+        match="the roles of a hosted game are fixed: guesser_0 and host_0; omit roles",
     ):
         make("PuzzleWorld-host", roles={"a": [], "b": []})
 

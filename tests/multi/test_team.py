@@ -30,18 +30,18 @@ SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
         ({"roles": {"a": ["pop"]}}, "roles must name 2 to 64 agents, got 1"),
         (
             {"roles": {"a": ["pop"], "b": ["fly"]}},
-            "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done",
+            "roles gives b_0 the tool 'fly', which the world lacks; tools: pop, done",
         ),
         (
             {"roles": {"A": ["pop"], "b": []}},
-            "a role is named in small letters, as in reader or reader_0, got 'A'",
+            "role names are lower-case, such as reader or reader_0, got 'A'",
         ),
         ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
         ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
-        ({"reward": "mine"}, "reward must be shared, or a factor for each role, got 'mine'"),
+        ({"reward": "mine"}, "reward must be 'shared' or a factor per role, got 'mine'"),
         (
             {"reward": {"x": 1.0}},
-            "reward names 'x_0', who is not in the team; agents: actor_0, closer_0",
+            "reward contains 'x_0', which is not in the team; agents: actor_0, closer_0",
         ),
         (
             {"reward": {"actor": 2}},

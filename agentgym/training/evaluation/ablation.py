@@ -123,12 +123,12 @@ class Ablation(Config):
             )
         if self.samples > 1 and not self.policy.draws:
             raise ValueError(
-                f"{self.samples} samples of {self.policy.name} at temperature 0 would be the same; "
-                "give a temperature above 0"
+                f"{self.samples} samples of {self.policy.name} at temperature 0 would be equal; "
+                "set a temperature above 0"
             )
         if any(self.axis in options for options in self.options.values()):
             raise ValueError(
-                f"{self.axis} is what sets the sizes of this ablation; give its values as "
+                f"{self.axis} is the axis of this ablation; give its values as "
                 "horizons, not as an option"
             )
         for world in () if self.policy.is_model else self.worlds:

@@ -67,7 +67,7 @@ class SpendingLimits(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cost is not None and not self.price.prompt + self.price.reply:
-            raise ValueError(f"a cost of at most {self.cost:g} needs a price of the tokens")
+            raise ValueError(f"a cost limit of {self.cost:g} requires token prices")
 
     @property
     def counts_tokens(self) -> bool:

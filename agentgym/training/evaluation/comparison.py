@@ -56,7 +56,9 @@ def load_folders(folders: Mapping[Path, str]) -> list[Result]:
     for folder in folders:
         rows = load_results(folder)
         if not rows:
-            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+            raise ValueError(
+                f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
+            )
         for row in rows:
             renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
             doubles += result_cell(renamed) in merged
@@ -64,7 +66,7 @@ def load_folders(folders: Mapping[Path, str]) -> list[Result]:
     _check_axes(merged.values())
     if doubles:
         warnings.warn(
-            f"{doubles} cells are in more than one folder; each counts once, as the first has it",
+            f"{doubles} cells occur in more than one folder; the first folder's version counts",
             stacklevel=2,
         )
     return list(merged.values())
@@ -76,7 +78,7 @@ def _check_axes(results: Iterable[Result]) -> None:
         if axes.setdefault(row.world, row.axis) != row.axis:
             raise ValueError(
                 f"the sizes of {row.world} are {axes[row.world]} in one folder and {row.axis} in "
-                "another; compare folders of one meaning"
+                "another; compare folders with the same axis"
             )
 
 
@@ -265,7 +267,7 @@ def level_horizons(
 
 def _nearness(success: Interval, wanted: float) -> str:
     """Describe whether a size is close enough to the target."""
-    return "yes" if success.low <= wanted <= success.high else "no: play other sizes"
+    return "yes" if success.low <= wanted <= success.high else "no: other sizes needed"
 
 
 def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> list[Table]:
@@ -284,7 +286,7 @@ def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> 
         for (policy, world), level in levels.items()
     ]
     header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
-    tables = [("Sizes at which policies succeed about as often, %", header, sizes)]
+    tables = [("Sizes at which policies succeed about equally often, %", header, sizes)]
     levelled = level_horizons(rows, by_world=by_world)
     changes = {
         (metric, *key): change

@@ -59,7 +59,7 @@ def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory
         rows.append(
             [world, str(len(instances)), str(shared), f"{100 * shared / len(instances):.1f}"]
         )
-    header = ["world", "evaluated instances", "of them in training", "%"]
+    header = ["world", "evaluated instances", "also in training", "%"]
     return "Overlap with training", header, rows
 
 

@@ -79,9 +79,9 @@ def register_paper(paper: Paper) -> None:
         ValueError: Its title or one of its presets is taken.
     """
     if paper.title in _PAPERS:
-        raise ValueError(f"there is a paper {paper.title!r} already; choose another title")
+        raise ValueError(f"a paper {paper.title!r} already exists; choose another title")
     if taken := sorted(presets().keys() & paper.presets.keys()):
-        raise ValueError(f"there is a preset {taken[0]!r} already; choose another name")
+        raise ValueError(f"a preset {taken[0]!r} already exists; choose another name")
     _PAPERS[paper.title] = paper
 
 

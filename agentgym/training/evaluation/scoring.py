@@ -80,7 +80,7 @@ def score(trajectory: Trajectory) -> Result:
     labels = trajectory.labels
     if trajectory.failure:
         raise ValueError(
-            f"the episode of seed {trajectory.seed} broke ({trajectory.failure}); it has no score, "
+            f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
             "so leave it out"
         )
     if missing := [name for name in ("world", "arm", "horizon") if name not in labels]:
@@ -168,7 +168,7 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     if not complete:
         cause = f": {trajectories[0].failure}" if trajectories else ""
         raise RuntimeError(
-            f"none of {len(trajectories)} episodes was played to its end{cause}; mend the workers "
+            f"none of {len(trajectories)} episodes was completed{cause}; fix the workers "
             "or the endpoint first"
         )
     return complete
@@ -180,7 +180,7 @@ def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
     if causes:
         cause, count = causes.most_common(1)[0]
         yield (
-            f"left out {causes.total()} episodes that say nothing about the policy; {count} of "
+            f"excluded {causes.total()} episodes that do not measure the policy; {count} of "
             f"them: {cause}"
         )
 

@@ -78,12 +78,12 @@ class Study:
             ValueError: The data has another form.
         """
         if not isinstance(data, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         if "runs" not in data:
             data = {"runs": [{"samples": 1, **data}], "policies": {}}
         data = check_settings(data, {"runs": [], "policies": {}})
         if not data["runs"]:
-            raise ValueError("it names no run")
+            raise ValueError("it describes no run")
         defaults = _default_settings()
         runs = [check_settings(run, defaults) for run in data["runs"]]
         for run in runs:
@@ -120,15 +120,15 @@ class Study:
         new, column = ablation.settings(), ablation.policy.column
         if name := next((n for run in self.runs for n in conflicts(run, new)), ""):
             raise ValueError(
-                f"{out} holds a run with other settings: {name}; choose another folder "
-                f"(`agentgym compare` puts folders together; see {SETTINGS})"
+                f"{out} contains a run with other settings: {name}; choose another folder "
+                f"(`agentgym compare` merges folders; see {SETTINGS})"
             )
         kept = self.policies.get(column) or dict(played_by)
         if name := other(kept, played_by):
             raise ValueError(
-                f"{out} holds episodes of {column!r} that something else played: its {name} was "
+                f"{out} contains episodes of {column!r} from another player: its {name} was "
                 f"{json.dumps(kept.get(name))} and is {json.dumps(played_by.get(name))}; give this "
-                f"one a name of its own (NAME={ablation.policy.name}), or choose another folder"
+                f"one another name (NAME={ablation.policy.name}), or choose another folder"
             )
         runs = self.runs
         if not any(_covers(run, new) for run in runs):
@@ -216,7 +216,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
             strays = (trajectory for trajectory in log if not grown.holds(trajectory))
             if (stray := next(strays, None)) is not None:
                 raise ValueError(
-                    f"{log.path} holds an episode of another ablation ({stray.labels}, seed "
+                    f"{log.path} contains an episode of another ablation ({stray.labels}, seed "
                     f"{stray.seed}); choose another folder or delete it"
                 )
         if grown != study:
@@ -284,7 +284,7 @@ def run_ablation(
                 on_progress(1)
             if losses > 2 * workers:  # twice over, because all workers may fail together
                 raise CollectionError(
-                    f"{losses} cells were lost one after the other; the last one: {ended.failure}"
+                    f"{losses} consecutive cells failed; the last one: {ended.failure}"
                 )
         return _read_results(out)[0]
 
@@ -303,7 +303,7 @@ def load_results(out: Path) -> list[Result]:
         if count:
             warnings.warn(
                 f"{count} trajectories in {log_of(out).path} are {what} and do not count; to "
-                f"move them out: agentgym doctor {out} --repair",
+                f"remove them: agentgym doctor {out} --repair",
                 stacklevel=2,
             )
     return results

@@ -142,7 +142,7 @@ def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[Recorded
         missing = [cell for cell in ablation.cells() if cell not in played]
         if not missing:
             raise ValueError(
-                f"{out} holds all {len(ablation.cells())} episodes of this run; see: agentgym score {out}"
+                f"{out} contains all {len(ablation.cells())} episodes of this run; see: agentgym score {out}"
             )
         yield [
             RecordedEpisode(ablation, cell, lambda trajectory: log.append(trajectory.to_json()))

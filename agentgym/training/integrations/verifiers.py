@@ -216,7 +216,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             raise
         outcome = trace.info["agentgym"] = _outcome(episode, trace.stop_condition or "")
         if cause := episode.trajectory().failure:  # verifiers omits a trace with an error
-            raise RuntimeError(f"the episode says nothing about the policy: {cause}")
+            raise RuntimeError(f"the episode does not measure the policy: {cause}")
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
 

@@ -105,7 +105,9 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 _, reward, _, truncated, info = tool_env(env).truncate("length")
                 invalid = info["detail"].invalid
             if invalid:
-                raise RuntimeError(f"the episode of seed {seed} says nothing: {invalid}")
+                raise RuntimeError(
+                    f"the episode of seed {seed} does not measure the policy: {invalid}"
+                )
         finally:
             env.close()
         ends = {

@@ -143,8 +143,8 @@ class RunLock:
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 raise OSError(
-                    f"the file system of {self.target} keeps no locks ({error.strerror}), so two "
-                    "processes could spoil a run there; choose a folder on another one"
+                    f"the file system of {self.target} does not support locks ({error.strerror}), so two "
+                    "processes could corrupt a run there; choose a folder on another file system"
                 ) from None
             raise RunLockedError(
                 f"{self.target} is being written by {_describe(descriptor)}; wait until that has "
@@ -201,9 +201,9 @@ def _describe(descriptor: int) -> str:
         holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))
         who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process, which has just begun"
+        return "another process, which has just started"
     mine = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
-    return f"{who}, which is this very process" if mine else who
+    return f"{who} (this process)" if mine else who
 
 
 @contextmanager
@@ -253,7 +253,7 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
             raise ValueError("it is empty")
         return read(json.loads(data))
     except (RecursionError, ValueError) as error:
-        raise DamagedFileError(path, f"it holds no settings of a run ({error})") from None
+        raise DamagedFileError(path, f"it contains no run settings ({error})") from None
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -309,7 +309,7 @@ def keep_settings(
         old, new = (json.dumps(run.get(name)) for run in (kept, settings))
         values = f" is {old} and not {new}" if len(old + new) < _SHOWN else " differs"
         raise OtherRunError(
-            f"{place or path.parent} holds a run with other settings: its {name}{values} (see "
+            f"{place or path.parent} contains a run with other settings: its {name}{values} (see "
             f"{path.name}); choose another place or delete it"
         )
 

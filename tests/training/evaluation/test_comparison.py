@@ -149,9 +149,9 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
     sized = study(tmp_path / "sized", "random", axis="removals")
     with pytest.raises(ValueError, match="the sizes of ListWorld are horizon in one folder and re"):
         load_folders({one: "", sized: ""})
-    with pytest.warns(UserWarning, match="2 cells are in more than one folder"):
+    with pytest.warns(UserWarning, match="2 cells occur in more than one folder"):
         assert len(load_folders({one: "", more: ""})) == 4
-    with pytest.raises(ValueError, match="holds no trajectories"):
+    with pytest.raises(ValueError, match="contains no trajectories"):
         load_folders({one: "", tmp_path / "empty": ""})
 
 
@@ -183,7 +183,7 @@ def test_several_policies_play_in_one_run_within_their_budgets(tmp_path: Path) -
     assert shown.stdout.count("8 cells, ") == 2
     assert not (tmp_path / "ablation.json").exists()
     shown = CliRunner().invoke(app, [*given, "--max-cells", "5"])
-    assert (shown.exit_code, "the budget is used up" in shown.stderr) == (1, True)
+    assert (shown.exit_code, "the budget is exhausted" in shown.stderr) == (1, True)
     assert len(list(log_of(tmp_path))) == 10
     shown = CliRunner().invoke(app, given)
     assert shown.exit_code == 0, shown.output

@@ -22,7 +22,7 @@ def test_shared_instances_are_counted_once_for_each_world() -> None:
     training = [*played(range(8, 30), budget_factor=3.0), *played(range(3), "TreeWorld")]
     title, header, rows = overlap_table(evaluated, training)
     assert title == "Overlap with training"
-    assert header[1:] == ["evaluated instances", "of them in training", "%"]
+    assert header[1:] == ["evaluated instances", "also in training", "%"]
     assert rows == [["GridWorld", "3", "0", "0.0"], ["ListWorld", "10", "2", "20.0"]]
 
 

@@ -94,7 +94,7 @@ def test_a_worker_that_is_killed_costs_its_cell_alone() -> None:
     assert [item.cell for item in ended if isinstance(item, Lost)] == [3]
     assert sorted(item for item in ended if isinstance(item, int)) == [2, 4, 10, 12, 14]
     (lost,) = (item for item in ended if isinstance(item, Lost))
-    assert "exit code -9: it was killed, perhaps for want of memory (attempt 2)" in lost.cause
+    assert "exit code -9: it was killed, possibly out of memory (attempt 2)" in lost.cause
     with pytest.raises(KeyError, match="four"):
         list(play_cells(die, [[4]], 1, retries=1))
 
@@ -176,7 +176,7 @@ def test_when_every_cell_is_lost_the_run_stops(
     tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lethal_policies, "hash_text", lambda text: 0)
-    with pytest.raises(CollectionError, match="3 cells were lost one after the other; the last"):
+    with pytest.raises(CollectionError, match="3 consecutive cells failed; the last"):
         run_ablation(small(policy=PolicyConfig(f"{MODULE}:be_silent")), tmp_path / "a", 1)
 
 
@@ -291,14 +291,14 @@ def test_settings_that_are_not_whole_are_named_and_moved_aside(run: Path, data: 
     (run / SETTINGS).write_bytes(data)
     for action in (load_results, lambda run: run_ablation(small(), run, 1)):
         with pytest.raises(
-            DamagedFileError, match=f"{SETTINGS}: it holds no settings of a run .*doctor"
+            DamagedFileError, match=f"{SETTINGS}: it contains no run settings .*doctor"
         ):
             action(run)
     code, shown = doctor(run)
     assert (code, f"{SETTINGS}: " in shown) == (1, True)
     assert doctor(run, "--repair")[0] == 0
     assert (run / f"{SETTINGS}.damaged").read_bytes() == data
-    with pytest.raises(ValueError, match="holds an episode of another ablation"):
+    with pytest.raises(ValueError, match="contains an episode of another ablation"):
         prepare_ablation(small(arms=("P",)), run)
     assert run_ablation(small(), run, 1) == expected
     assert len(lines_of(run)) == 8

@@ -121,7 +121,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
     run_ablation(small(), tmp_path, 1)
     before = (tmp_path / SETTINGS).read_bytes()
     with pytest.raises(
-        ValueError, match=r"holds a run with other settings: .*agentgym compare"
+        ValueError, match=r"contains a run with other settings: .*agentgym compare"
     ) as e:
         run_ablation(small(**changes), tmp_path, 1)
     assert message in str(e.value)
@@ -157,7 +157,7 @@ def test_a_policy_whose_file_has_changed_is_another_one(
     monkeypatch.syspath_prepend(str(tmp_path))
     run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
     (tmp_path / "my_changing_policy.py").write_text(text + "# another\n")
-    with pytest.raises(ValueError, match="that something else played: its file was "):
+    with pytest.raises(ValueError, match="from another player: its file was "):
         run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
 
 
@@ -236,10 +236,10 @@ def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
 
 
 def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a cost of at most 5 needs a price"):
+    with pytest.raises(ValueError, match="a cost limit of 5 requires token prices"):
         SpendingLimits(cost=5.0)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="at temperature 0 would be the same"):
+    with pytest.raises(ValueError, match="at temperature 0 would be equal"):
         small(str(tmp_path), samples=2)
 
 

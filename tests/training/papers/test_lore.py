@@ -223,7 +223,7 @@ def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
         ({"horizons": (100_001,)}, r"operations must be an integer in \[0, 100000\], got 100001"),
         (
             {"options": {"": {"operations": 3}}},
-            "operations is what sets the sizes of this ablation; give its values as horizons",
+            "operations is the axis of this ablation; give its values as horizons",
         ),
     ],
 )

@@ -330,7 +330,7 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(
 
 def test_another_run_in_the_folder_is_named(whole: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"holds a run with other settings: its .* \(see train.json\)"
+        ValueError, match=r"contains a run with other settings: its .* \(see train.json\)"
     ):
         Learning(LearnConfig(**{**asdict(TINY), "seed": 5}), whole)
 

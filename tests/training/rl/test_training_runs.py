@@ -201,7 +201,7 @@ def test_failures_are_dropped_and_counted(
     broken(monkeypatch, 1)
     with pytest.raises(
         RuntimeError,
-        match="none of 4 episodes was played to its end: the worker died; mend the workers",
+        match="none of 4 episodes was completed: the worker died; fix the workers",
     ):
         start(kind, None, steps=1).train()
 
@@ -210,7 +210,7 @@ def test_failures_do_not_count_in_the_evaluation(monkeypatch: pytest.MonkeyPatch
     broken(monkeypatch, 2)
     assert evaluate(Echo(), make_env, 10) == 1.0
     broken(monkeypatch, 1)
-    with pytest.raises(RuntimeError, match="none of 10 episodes was played to its end"):
+    with pytest.raises(RuntimeError, match="none of 10 episodes was completed"):
         evaluate(Echo(), make_env, 10)
 
 
@@ -347,7 +347,7 @@ def test_a_phase_whose_checkpoint_is_missing_is_trained_again(
     (tmp_path / "config.json").write_text("{}")
     shown = CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
     for text in (
-        f"{settings}: it holds no settings of a run (it has other names)",
+        f"{settings}: it contains no run settings (it has other names)",
         "which is missing; training restarts at cloning",
         "curve.jsonl, line 1: it is unreadable",
         "tokenizer.json is missing",

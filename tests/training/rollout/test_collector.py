@@ -94,7 +94,7 @@ def numbers(seeds: Sequence[int]) -> list[int]:
 
 CAUSES = {
     "raise": "the disk is full",
-    "hang": "it hung: no answer in 8 seconds",
+    "hang": "timeout: no answer in 8 seconds",
     "die": "ended with exit code 7",
 }
 FAULTS = [
@@ -140,7 +140,7 @@ def test_lockstep_raises_what_breaks() -> None:
 @pytest.mark.parametrize("engine", APART)
 def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
     with pytest.raises(
-        CollectionError, match=r"5 episodes broke one after the other; the last one: .*no disk"
+        CollectionError, match=r"5 consecutive episodes failed; the last one: .*no disk"
     ):
         list(collect(Worker(), lambda: make_env(broken=True), range(20), 2, engine=engine))
 
@@ -170,7 +170,7 @@ def test_bad_arguments_are_named() -> None:
         Collector("ListWorld", timeout=1.0)
     with pytest.raises(ValueError, match="timeout"):
         Collector("ListWorld", engine="threads", timeout=0.0)
-    with pytest.raises(ValueError, match="OraclePolicy has none; use threads"):
+    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
         list(collect(OraclePolicy("ListWorld"), "ListWorld", [0], engine="asyncio"))
     assert set(ENGINES) == {"lockstep", "ray", *APART}
 

@@ -177,5 +177,5 @@ def test_an_error_while_the_policy_replies_is_raised() -> None:
 
     for _ in range(2):
         break_meanwhile()
-    with pytest.raises(CollectionError, match="3 episodes broke one after the other"):
+    with pytest.raises(CollectionError, match="3 consecutive episodes failed"):
         break_meanwhile()

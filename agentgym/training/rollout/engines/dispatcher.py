@@ -139,7 +139,7 @@ class Dispatcher:
             else:
                 self.counts.late += 1
         for slot in list(self._hung()):
-            self._record(slot, Failure(f"it hung: no answer in {self._timeout:g} seconds"))
+            self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
 
     @contextmanager
     def advancing(
@@ -301,7 +301,7 @@ class Dispatcher:
         # Twice over, because all slots may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
-                f"{self._broken} episodes broke one after the other; the last one: {cause}"
+                f"{self._broken} consecutive episodes failed; the last one: {cause}"
             )
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""

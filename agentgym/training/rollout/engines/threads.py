@@ -291,7 +291,7 @@ class Asyncio(Threads):
         if not isinstance(policy, AsyncPolicy):
             raise ValueError(
                 "the asyncio engine needs a policy with `async def areply(chat)`, and "
-                f"{type(policy).__name__} has none; use threads"
+                f"{type(policy).__name__} has none; use the threads engine"
             )
         return policy
 

@@ -181,10 +181,10 @@ class WorkerSlot(Slot):
         """Record that the worker has the episode; return the failure if restoring failed."""
         succeeded, content = answer
         if not succeeded:
-            return Failure(f"in a worker: {content[0]} when the episode was played again")
+            return Failure(f"in a worker: {content[0]} when the episode was replayed")
         if Border().receive_chat(*content) != self._chat:
             return Failure(
-                "the episode was played again after its worker had died, and went another way"
+                "the episode was replayed after its worker had died, and took another course"
             )
         self._border = Border()
         self._border.send_chat(self._chat)  # so that this side shares its messages

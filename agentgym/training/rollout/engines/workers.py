@@ -220,7 +220,7 @@ def describe_exit(code: int | None) -> str:
     """Describe the exit code of a worker process; a negative code is a signal."""
     text = f"the worker process ended with exit code {code}"
     if code == -_SIGKILL:
-        text += ": it was killed, perhaps for want of memory"
+        text += ": it was killed, possibly out of memory"
     return text
 
 
