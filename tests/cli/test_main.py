@@ -196,7 +196,7 @@ def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
-    assert "solved 2 of 2; 1 broke and are not counted" in shown.stdout
+    assert "solved 2 of 2; 1 failed and are not counted" in shown.stdout
     stopped = command(
         "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
     )

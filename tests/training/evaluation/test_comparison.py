@@ -190,10 +190,10 @@ def test_several_policies_play_in_one_run_within_their_budgets(tmp_path: Path) -
     counts = [t.labels["policy"] for t in log_of(tmp_path)]
     assert (counts.count("good"), counts.count("noisy:p=0.5")) == (8, 8)
     for wrong, message in (
-        (["--max-cost", "3"], "needs a price"),
+        (["--max-cost", "3"], "requires token prices"),
         (["--price", "1"], "--price takes PROMPT,REPLY"),
         (["--price", "1,1", "--price", "1,1", "--price", "1,1"], "3 times for 2 policies"),
-        (["--policy", "good=random"], "each once"),
+        (["--policy", "good=random"], "none twice"),
     ):
         shown = CliRunner().invoke(app, [*given, *wrong])
         assert (shown.exit_code, message in shown.stderr) == (2, True), shown.stderr

@@ -126,7 +126,7 @@ def test_a_cell_that_kills_each_worker_is_lost_alone(
     assert {(row.arm, row.seed) for row in results} == {
         (cell[1], cell[4]) for cell in ablation.cells() if cell not in losses
     }
-    assert all("was killed, perhaps for want of memory" in cause for cause in losses.values())
+    assert all("was killed, possibly out of memory" in cause for cause in losses.values())
     assert sum(bool(t.failure) for t in log_of(tmp_path / "a")) == len(losses)
 
 
@@ -160,7 +160,7 @@ def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
     )
     assert lost in shown.stderr
     assert (
-        "2 cells were lost and are in no figure; the same command plays them again" in shown.stderr
+        "2 cells failed and are missing from all figures; rerun the command to play them again" in shown.stderr
     )
     assert "ListWorld: 3 episodes" in shown.stdout
     with full_disk(30_000):

@@ -79,7 +79,7 @@ def test_an_office_task_is_scored_and_saved_like_that_of_a_policy(
     assert "accuracy by task and description length" in (out / "summary.md").read_text()
     assert CliRunner().invoke(app, ["doctor", str(out)]).exit_code == 0
     with (
-        pytest.raises(ValueError, match="holds all 1 episodes of this run"),
+        pytest.raises(ValueError, match="contains all 1 episodes of this run"),
         runs.open_run(settings(), out, 9),
     ):
         pass
@@ -176,7 +176,7 @@ def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
             time.sleep(0.1)  # the server writes once its client has disconnected
         assert [result.seed for result in load_results(tmp_path / "run")] == seeds
     done = CliRunner().invoke(app, ["serve", *line[3:]])
-    assert (done.exit_code, "holds all 2 episodes" in done.output) == (2, True)
+    assert (done.exit_code, "contains all 2 episodes" in done.output) == (2, True)
 
 
 def test_http_serves_several_episodes_of_a_run(tmp_path: Path) -> None:
