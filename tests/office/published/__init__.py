@@ -1,9 +1,9 @@
-"""What the published servers take and answer, and how ours are held to it.
+"""The interfaces of the published servers, and their comparison with ours.
 
-`<server>.json` holds the facts, one line a tool: parameters, and the form of an answer. In a tree
-of JSON, `key?` need not be there, `<key>` stands for keys of any name, `a|null` may be null, `[x]`
-is a list of x, `[]` a list of anything. `<server>.py` holds the calls that are compared with them, and the differences that are
-meant, each with its reason; docs/loca_servers.md is written from these.
+`<server>.json` contains the facts, one line per tool: parameters, and the form of a result. In a
+JSON tree, `key?` is optional, `<key>` represents keys of any name, `a|null` may be null, `[x]` is a
+list of x, and `[]` a list of anything. `<server>.py` contains the calls to compare and the intended
+differences, each with its reason; docs/loca_servers.md is generated from these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FOLDER = Path(__file__).parent
 
 
 class Call(NamedTuple):
-    """A call whose answer is compared with the published form.
+    """A call whose result is compared with the published form.
 
     Attributes:
         tool: Name of the tool.
-        arguments: Its arguments, or a function that makes them of the answers before.
-        text: For an answer that is not JSON as a whole, a regular expression of all of it (or of
-            what stands before the JSON).
+        arguments: Its arguments, or a function that derives them from the previous results.
+        text: For a result that is not entirely JSON, a regular expression for all of it (or for
+            the part before the JSON).
     """
 
     tool: str
@@ -35,12 +35,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """How a tool differs from the published one on purpose.
+    """An intended difference from a published tool.
 
     Attributes:
         because: The reason, one sentence for the documentation.
-        added: Paths of keys in answers that only ours has, such as `emails[].thread`.
-        lacking: Paths of keys that only the published answers have.
+        added: Paths of keys in results that only ours has, such as `emails[].thread`.
+        lacking: Paths of keys that only the published results have.
         types: Paths of values of another type.
         params: Parameters that differ or that only ours has; nested ones as paths.
     """
@@ -68,13 +68,13 @@ def differences(server: str) -> Mapping[str, Difference]:
 
 
 class Shape:
-    """Comparison of answers with a tree of keys and types.
+    """Comparison of results with a tree of keys and types.
 
     Attributes:
-        added: Paths that answers had and the tree does not have.
-        lacking: Paths that the tree has and an answer did not.
-        types: Paths of values of another type, each with what was there.
-        empty: Paths of lists of which no element was seen.
+        added: Paths in results that the tree lacks.
+        lacking: Paths in the tree that a result lacked.
+        types: Paths of values of another type, each with the actual type.
+        empty: Paths of lists without any elements.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -108,7 +108,7 @@ class Shape:
             self.types[path] = value
 
     def _compare_alternatives(self, value: Any, trees: list[Any], path: str) -> None:
-        """Compare with each, and keep what the best one says."""
+        """Compare with each alternative and keep the best match."""
         shapes = [Shape(tree) for tree in trees]
         for shape in shapes:
             shape._compare(value, shape._tree, path)
@@ -134,7 +134,7 @@ class Shape:
 
 
 def type_names(value: Any) -> tuple[str, ...]:
-    """Return the names of the types that a value is of; an integer is a number, too."""
+    """Return the names of a value's types; an integer is a number too."""
     if value is None:
         return ("null",)
     if isinstance(value, bool):

@@ -13,7 +13,7 @@ ADA, BOB = "ada@x.org", "bob@x.org"
 
 
 def prepared() -> Email:
-    """A mailbox with two mails, one with an attachment, before its owner has logged in."""
+    """Return a mailbox with two mails, one with an attachment, before its owner has logged in."""
     server = Email()
     server.add_users([(ADA, "pa", "Ada L"), (BOB, "pb", "Bob B")])
     day = datetime(2025, 1, 1, 8, tzinfo=UTC)
@@ -33,7 +33,7 @@ def of_draft(answers: list[Any]) -> dict[str, Any]:
 
 
 def line(text: str) -> str:
-    """A pattern of one line that begins with a text."""
+    """Return a pattern for one line that starts with a text."""
     return rf"{text}[^\n]*"
 
 

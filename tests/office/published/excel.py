@@ -1,4 +1,4 @@
-"""Calls of the server of workbooks that are compared, and the differences that are meant."""
+"""The workbook server: the compared calls, and the intended differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def prepared() -> Excel:
 
 
 def games(**others: Any) -> dict[str, Any]:
-    """Arguments that name the sheet of the prepared workbook."""
+    """Return arguments that name the sheet of the prepared workbook."""
     return {"filepath": BOOK, "sheet_name": "Games", **others}
 
 

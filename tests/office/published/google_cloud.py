@@ -1,4 +1,4 @@
-"""The calls of Google Cloud that are compared with the published server, and how ours differs."""
+"""Google Cloud: the compared calls, and the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/l
 
 
 def prepared() -> GoogleCloud:
-    """A project with a table, a bucket with an object, an instance and a file to upload."""
+    """Return a project with a table, a bucket with an object, an instance and a file to upload."""
     cloud = GoogleCloud()
     cloud.bigquery.load("shop", "sales", {"id": "INT64", "name": "STRING"}, [(1, "a"), (2, None)])
     cloud.storage.add_bucket("box")
@@ -25,7 +25,7 @@ def prepared() -> GoogleCloud:
 
 
 def from_answer(pattern: str, **others: Any) -> Callable[[list[Any]], Mapping[str, Any]]:
-    """Arguments of which the first is in the answer before."""
+    """Return arguments whose first value comes from the previous result."""
 
     def arguments(answers: list[Any]) -> Mapping[str, Any]:
         match = re.search(pattern, answers[-1])

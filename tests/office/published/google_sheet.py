@@ -1,4 +1,4 @@
-"""Calls of the Google Sheets server that are compared, and the differences that are meant."""
+"""Google Sheets: the compared calls, and the intended differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def prepared() -> GoogleSheet:
 
 
 def season(answers: list[Any], **others: Any) -> dict[str, Any]:
-    """Arguments that name the sheet of the prepared spreadsheet."""
+    """Return arguments that name the sheet of the prepared spreadsheet."""
     return {"spreadsheet_id": answers[0][0]["id"], "sheet": "Table", **others}
 
 

@@ -1,4 +1,4 @@
-"""Calls of the server of PDF files."""
+"""Calls of the PDF server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def prepared() -> PdfTools:
 
 
 def search_id(answers: list[Any]) -> str:
-    """The search that the first call made."""
+    """Return the id of the first call's search."""
     return str(answers[0].split("\n")[0].removeprefix("Search ID: "))
 
 

@@ -1,4 +1,4 @@
-"""The calls of Snowflake that are compared with the published server, and how ours differs."""
+"""Snowflake: the compared calls, and the differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TABLE = "SALES.PUBLIC.ORDERS"
 
 
 def prepared() -> Snowflake:
-    """An account with one table of two rows."""
+    """Return an account with one table of two rows."""
     server = Snowflake()
     columns = {"ID": "INTEGER", "NOTE": "VARCHAR", "TOTAL": "NUMBER(12,2)"}
     server.load(TABLE, columns, [(1, "first", "9.50"), (2, None, "3")])
@@ -17,7 +17,7 @@ def prepared() -> Snowflake:
 
 
 def block(records: str, *lines: str) -> str:
-    """The layout of an answer: lines about the data, and records as lines of fields."""
+    """Return the layout of a result: lines about the data, and records as lines of fields."""
     head = r"type: data\ndata_id: [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\n"
     return head + "".join(f"{line}\n" for line in lines) + f"data:\n{records}"
 

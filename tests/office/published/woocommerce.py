@@ -1,4 +1,4 @@
-"""The shop: calls that are compared with the published answers, and the differences."""
+"""The shop: the compared calls, and the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATES = {"dateMin": "2025-01-01", "dateMax": "2025-01-31"}
 
 
 def prepared() -> WooCommerce:
-    """A shop with records of all kinds."""
+    """Return a shop with records of all kinds."""
     shop = WooCommerce(OfficeContext(START))
     shop.products.add_all(
         {
@@ -98,6 +98,7 @@ CALLS = [
     Call("woo_settings_get", {"groupId": "general"}),
 ]
 
+# Keys that the orders of one published task carry.
 _SEED = {
     "customer_email",
     "customer_name",
@@ -108,7 +109,6 @@ _SEED = {
     "product_price",
     "quantity",
 }
-"""Keys that the orders of one published task carry."""
 
 _ORDER = (
     "Orders tell when they were paid, whose they are (0 for a guest) and where they go, and their "

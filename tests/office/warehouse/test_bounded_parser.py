@@ -1,4 +1,4 @@
-"""Errors of the parser are the same in each process."""
+"""Parser errors are the same in each process."""
 
 from __future__ import annotations
 

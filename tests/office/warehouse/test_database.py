@@ -1,6 +1,5 @@
-"""Statements that need too much are stopped without harm: their process ends, the tables are as they
-were, and the office goes on. What is refused is refused by the work that it would be, so that any
-host refuses the same.
+"""Expensive statements are stopped without harm: their process is killed, the tables stay
+unchanged, and the office continues. Limits count work, so every host refuses the same statements.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from agentgym.text.tools import HostLimitError, ToolError, tools_of
 
 
 class Account:
-    """A warehouse with a table `t` of the numbers 0 to 4, asked in its dialect."""
+    """A warehouse with a table `t` of the numbers 0 to 4, queried in its dialect."""
 
     def __init__(self, dialect: str) -> None:
         self.server: GoogleCloud | Snowflake
@@ -51,7 +50,7 @@ class Account:
         return query_rows(answer) if isinstance(self.server, GoogleCloud) else data_rows(answer)
 
     def kill(self) -> None:
-        """Kill the process of the database, as a host that is out of memory does."""
+        """Kill the database process, like a host that is out of memory."""
         live = self.server.engine._live
         assert live is not None
         os.kill(live.pid, signal.SIGKILL)
@@ -59,6 +58,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
+# Function calls that would take much time or memory within a single call.
 SCALARS = {
     "bigquery": (
         f"EDIT_DISTANCE({LONG}, {LONG})",
@@ -95,7 +95,6 @@ SCALARS = {
         "ARRAY_GENERATE_RANGE(1, 1000000000)",
     ),
 }
-"""Calls of functions that would take much time or memory within one call."""
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -144,7 +143,7 @@ def test_a_statement_that_is_stopped_changes_nothing(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account(dialect)
-    account.run("INSERT INTO {t} VALUES (100)")  # rows that are in the process only
+    account.run("INSERT INTO {t} VALUES (100)")  # rows that exist only in the process
     monkeypatch.setattr(database, "SECONDS", 0.05)
     slow = "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(10))
     with pytest.raises(HostLimitError, match=r"ran for more than 0\.05 seconds"):
@@ -259,7 +258,7 @@ def test_no_process_outlives_the_one_that_started_it() -> None:
     for _ in range(10_000):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:  # noqa: PTH123
-                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nobody collects it here
+                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nobody reaps it here
                     return
         except FileNotFoundError:
             return

@@ -1,6 +1,4 @@
-"""The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that
-are refused.
-"""
+"""The SQL engine of the warehouses: limits, isolation, copies, refused statements."""
 
 from __future__ import annotations
 
@@ -267,7 +265,7 @@ def test_many_records_are_loaded_in_bulk() -> None:
             }
         ]
 
-    load(GoogleCloud(), 10)  # what is loaded once for all
+    load(GoogleCloud(), 10)  # exclude one-time loading
     calls = [calls_of(load, GoogleCloud(), count) for count in (5_000, 20_000)]
     assert calls[1] < 4 * 1.25 * calls[0], calls
     assert calls[1] < 100 * 20_000, "a statement for each record would take more"

@@ -1,5 +1,5 @@
-"""Functions of both dialects against the values that their manuals give, and the surroundings of the
-process, of which no statement tells.
+"""Functions of both dialects against their manuals' values, and the process environment, which no
+statement reveals.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def test_what_cannot_be_computed_is_refused_and_not_computed_wrong(dialect: str,
 
 
 def outside_names() -> list[str]:
-    """Return the names of DuckDB's functions without arguments whose results differ by session or
-    moment, but for those that statements need, and all to which a bare name can be resolved.
+    """Return DuckDB's argument-free functions that vary by session or time (except those that
+    statements need), and all to which a bare name can resolve.
     """
     rows = duckdb.sql(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE len(parameters) = 0 AND "
@@ -102,7 +102,7 @@ def outside_names() -> list[str]:
 
 @pytest.mark.parametrize("dialect", ASK)
 def test_no_statement_tells_of_the_process(dialect: str) -> None:
-    """The time is that of the episode, and the user and the database are those of the office."""
+    """The time is the episode's, and the user and the database are the office's."""
     own = (
         "2025-01-1",
         "T09:",
@@ -156,7 +156,7 @@ def test_an_object_is_made_of_rows() -> None:
     query = (
         "SELECT OBJECT_AGG(K, V) AS X FROM (VALUES ('a', 1), ('b', NULL), ('c', 'x')) AS T(K, V)"
     )
-    with pytest.raises(ToolError):  # of two types
+    with pytest.raises(ToolError):  # two types
         tools_of(SNOWFLAKE)["read_query"]({"query": query})
     text = str(tools_of(SNOWFLAKE)["read_query"]({"query": query.replace("'x'", "3")}))
     assert re.search(r'X: {"a":1,"c":3}', text)

@@ -1,5 +1,5 @@
-"""Scripts of BigQuery: control flow, variables, what is temporary, transactions; against results
-that were computed by hand, and a model in Python.
+"""BigQuery scripts (control flow, variables, temporary objects, transactions) against hand-computed
+results and a model in Python.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
 
 
 SCRIPTS: dict[str, list[tuple[Any, ...]]] = {
-    # The result is that of the last statement.
+    # The result is the last statement's.
     "SELECT 1; SELECT 2 AS b; -- the end": [(2,)],
     "SELECT ';' AS a; SELECT '''it's; \"x\"''' AS b, r'\\;' AS c /* ; */ ; # END": [("it's; \"x\"", "\\;")],
-    # Variables, in blocks; a column of the same name hides one.
+    # Block-scoped variables; a column with the same name hides one.
     "DECLARE x INT64 DEFAULT 5; DECLARE y, z STRING; SET y = 'it\\'s'; SET x = x * 2; "
     "SELECT x, y, z, id + x FROM ds.t ORDER BY id LIMIT 1": [(10, "it's", None, 11)],
     "DECLARE id INT64 DEFAULT 2; SELECT COUNT(*) FROM ds.t WHERE id = id": [(3,)],
@@ -54,7 +54,7 @@ SCRIPTS: dict[str, list[tuple[Any, ...]]] = {
     "DECLARE a INT64; DECLARE b STRING; SET (a, b) = (SELECT AS STRUCT MAX(id), MIN(name) FROM ds.t); SELECT a, b": [(3, "a")],
     "DECLARE x INT64; SET x = (SELECT SUM(id) FROM ds.t); SELECT x": [(6,)],
     "DECLARE x FLOAT64; SET x = 3; SELECT x": [(3.0,)],
-    # Control flow; CASE and IF of SQL stay what they are.
+    # Control flow; SQL's own CASE and IF are unaffected.
     "DECLARE x INT64 DEFAULT 0; WHILE x < 5 DO SET x = x + 1; IF MOD(x, 2) = 1 THEN CONTINUE; END IF; INSERT ds.t (id) VALUES (x * 10); "
     "END WHILE; SELECT STRING_AGG(CAST(id AS STRING), ',' ORDER BY id) FROM ds.t": [("1,2,3,20,40",)],
     "DECLARE x INT64 DEFAULT 0; LOOP SET x = x + 1; IF x >= 4 THEN BREAK; END IF; END LOOP; SELECT x": [(4,)],
@@ -67,7 +67,7 @@ SCRIPTS: dict[str, list[tuple[Any, ...]]] = {
     "FOR r IN (SELECT id, name FROM ds.t WHERE name IS NOT NULL ORDER BY id) DO INSERT INTO ds.t VALUES (r.id + 100, CONCAT(r.name, '!')); "
     "END FOR; SELECT * FROM ds.t WHERE id > 100 ORDER BY id": [(101, "a!"), (102, "b!")],
     "SELECT 1 AS a; RETURN; SELECT 2": [(1,)],
-    # What is temporary.
+    # Temporary objects.
     "CREATE TEMP TABLE tt AS SELECT 1 AS a UNION ALL SELECT 2; INSERT tt VALUES (3); SELECT SUM(a), (SELECT COUNT(*) FROM _SESSION.tt) FROM tt": [
         (6, 3),
     ],
@@ -172,7 +172,7 @@ def test_what_fails_changes_nothing_and_says_why(server: GoogleCloud, script: st
 
 
 def test_functions_of_a_dataset_last(server: GoogleCloud) -> None:
-    """The first is an example of BigQuery's documentation."""
+    """The first is an example from BigQuery's documentation."""
     ask(
         server,
         "CREATE FUNCTION ds.AddFourAndDivide(x INT64, y INT64) RETURNS FLOAT64 AS ((x + 4) / y)",
@@ -263,7 +263,7 @@ def test_copies_after_scripts_agree(server: GoogleCloud) -> None:
 
 
 def test_random_loops_agree_with_python() -> None:
-    """The same arithmetic, with nested loops and branches, as a script and in Python."""
+    """The same arithmetic with nested loops and branches, as a script and in Python."""
     rng = random.Random(6)
     server = GoogleCloud()
     for _ in range(20):

@@ -1,6 +1,4 @@
-"""Snowflake of the office: its SQL against rows that were computed by hand, names and comments,
-the eight tools.
-"""
+"""The office's Snowflake: its SQL against hand-computed rows, names and comments, the eight tools."""
 
 from __future__ import annotations
 
@@ -51,17 +49,17 @@ def ask(server: Snowflake, query: str) -> list[tuple[str, ...]]:
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Rows as an answer shows them."""
+    """Return rows in the form of a result."""
     return [tuple(v if isinstance(v, str) else json.dumps(v) for v in row) for row in rows]
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
-    # Names without quotes are in capitals, whatever is written; those with quotes are as they are.
+    # Unquoted names are upper-case; quoted ones keep their case.
     "select invoice_id from purchase_invoice.public.invoices where invoice_amount > 100": [("INT-1",)],
     'SELECT i."INVOICE_ID" FROM "PURCHASE_INVOICE".public."INVOICES" i WHERE i.invoice_amount > 100': [("INT-1",)],
     "SELECT COUNT(*) FROM public.invoices": [(3,)],
     "SELECT invoices.supplier_name FROM invoices WHERE purchase_invoice.public.invoices.invoice_id = 'INT-3'": [("Best",)],
-    # Common table expressions, QUALIFY, aliases that are used at once, GROUP BY ALL, EXCLUDE.
+    # Common table expressions, QUALIFY, aliases used at once, GROUP BY ALL, EXCLUDE.
     "WITH s AS (SELECT supplier_name n, SUM(invoice_amount) t FROM invoices GROUP BY 1) SELECT * FROM s ORDER BY n": [
         ("Acme", 200.5), ("Best", 99.99),
     ],
@@ -89,7 +87,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
         ('["INT-3","INT-2","INT-1"]', 2),
     ],
     "SELECT SPLIT('a,b', ',')[0]::STRING, SPLIT_PART('a-b', '-', 2), ARRAY_TO_STRING(SPLIT('a,b', ','), '+')": [("a", "b", "a+b")],
-    # Dates; the months between are counted by the calendar.
+    # Dates; differences in months follow the calendar.
     "SELECT DATEADD(month, 1, '2022-01-31'::DATE), DATEADD('day', -1, invoice_date), DATEADD(hour, 1, invoice_date) "
     "FROM invoices WHERE invoice_id = 'INT-2'": [("2022-02-28", "2022-03-31", "2022-04-01T01:00:00")],
     "SELECT DATEDIFF(day, '2022-03-31', '2022-04-02'), DATEDIFF('month', '2025-01-31', '2025-02-01'), DATEDIFF(year, '2024-12-31'::DATE, "
@@ -104,7 +102,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     "SELECT CURRENT_DATE(), CURRENT_TIMESTAMP(), CURRENT_DATABASE(), CURRENT_SCHEMA()": [
         ("2025-01-15", "2025-01-15T09:00:00Z", "PURCHASE_INVOICE", "PUBLIC"),
     ],
-    # Numbers: a NUMBER by a NUMBER has six more digits, halves are rounded away from zero.
+    # Numbers: dividing a NUMBER by a NUMBER adds six decimal places, halves round away from zero.
     "SELECT 1 / 3, 2 / 4, 2.5::INT, -2.5::INT, DIV0(1, 0), MOD(-7, 2), TO_NUMBER('12.345', 10, 2), TRY_TO_NUMBER('x')": [
         (0.333333, 0.5, 3, -3, 0.0, -1, 12.35, None),
     ],
@@ -116,7 +114,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     "SELECT 'Abc' ILIKE 'a%', CONTAINS('abc', 'b'), CHARINDEX('c', 'abc'), REGEXP_SUBSTR('ab12', '[0-9]+'), CONCAT('a', NULL)": [
         (True, True, 3, "12", None),
     ],
-    # Rows from nothing, PIVOT.
+    # Rows from generators, PIVOT.
     "SELECT x FROM VALUES (1, 'a'), (2, 'b') AS t (x, y) WHERE y = 'b'": [(2,)],
     "SELECT SEQ4() FROM TABLE(GENERATOR(ROWCOUNT => 3)) ORDER BY 1": [(0,), (1,), (2,)],
     "SELECT value FROM TABLE(SPLIT_TO_TABLE('a b', ' ')) ORDER BY index": [("a",), ("b",)],
@@ -167,7 +165,9 @@ def test_an_answer_is_a_block_of_lines(server: Snowflake) -> None:
 
 
 def test_the_task_of_the_invoices(server: Snowflake) -> None:
-    """What PayableInvoiceChecker asks: rows into both tables, and the exact comment on a column."""
+    """The statements of PayableInvoiceChecker: rows in both tables, and the exact comment on a
+    column.
+    """
     server.write_query(
         f"INSERT INTO {TABLE} (invoice_id, invoice_amount, invoice_date) VALUES ('N-1', 10.25, '2024-05-06'), ('N-2', 5, NULL)"
     )
@@ -220,7 +220,7 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
 
 def test_rows_are_changed_and_counted(server: Snowflake) -> None:
     def change(query: str) -> dict[str, int]:
-        """The rows that a statement changed, by what it did with them."""
+        """Return the rows changed by a statement, by kind of change."""
         answer = server.write_query(query)
         done = re.fullmatch(
             r"Query succeeded: (\d+) rows affected \((.+)\)\. data_id: \S{36}", answer
@@ -336,7 +336,7 @@ def test_errors_are_typed_and_change_nothing(server: Snowflake) -> None:
 
 
 def test_random_changes_agree_with_a_model(server: Snowflake) -> None:
-    """A dict is changed as the table is; ids stay what they were."""
+    """A dict undergoes the same changes as the table; ids stay unchanged."""
     rng = random.Random(8)
     model: dict[str, int | None] = {row[0]: row[2] for row in PAYMENTS}
     for step in range(40):

@@ -1,4 +1,4 @@
-"""Transactions and stages of Snowflake."""
+"""Snowflake's transactions and stages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_transaction_is_kept_or_undone_whole(server: Snowflake, begin: str) ->
     write(server, begin)
     write(server, "DELETE FROM t WHERE id = 1")
     write(server, "COMMIT")
-    write(server, "ROLLBACK")  # there is none to undo
+    write(server, "ROLLBACK")  # no transaction is open
     assert (count(server), committed(server)) == (2, 2)
     assert ask(server, "SELECT id FROM t ORDER BY id") == [("2",), ("3",)]
 
@@ -195,7 +195,7 @@ def test_stages_have_a_quota(server: Snowflake, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(stages, "MAX_BYTES", 10)
     server.context.files.write("a", "123456")
     write(server, "PUT file:///workspace/a @~")
-    write(server, "PUT file:///workspace/a @~")  # in place of the first
+    write(server, "PUT file:///workspace/a @~")  # replaces the first
     with pytest.raises(ToolError, match="limit exceeded: the files of all stages"):
         write(server, "PUT file:///workspace/a @~/b")
     assert [row[0] for row in ask(server, "LIST @~")] == ["a"]

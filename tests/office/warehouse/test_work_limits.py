@@ -1,5 +1,5 @@
-"""Statements that would take long end by a limit that is counted in work, the same on any host, and
-ordinary ones give what they gave.
+"""Long-running statements end by a work limit that is the same on every host, and ordinary ones
+keep their results.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from tests.office.warehouse.test_database import DIALECTS, Account
 
 
 def chain(first: str, then: str, last: str, length: int = 40) -> str:
-    """A query whose common table expressions are each made of the one before."""
+    """Return a query whose common table expressions build on each other."""
     parts = [f"c0 AS ({first})", *(f"c{k} AS ({then.format(k - 1)})" for k in range(1, length))]
     return f"WITH {', '.join(parts)} {last.format(length - 1)}"
 
 
 def nested(call: str, start: str, levels: int) -> str:
-    """Calls of a function, one in the other."""
+    """Return nested calls of a function."""
     for _ in range(levels):
         start = call.format(start)
     return start
 
 
 N = "{n} a, {n} b, {n} c"  # a thousand million rows
+# Statements by a word of the limit that ends them.
 HEAVY = {
     "rows": [
         f"SELECT COUNT(*) AS c FROM {N}",
@@ -95,7 +96,6 @@ HEAVY = {
         f"SELECT {nested('CAST({0} AS STRING)', 'x', 14)} AS c FROM {{t}}",
     ],
 }  # fmt: skip
-"""Statements by a word of the limit that ends them."""
 
 
 @pytest.fixture(scope="module", params=DIALECTS)
@@ -105,7 +105,7 @@ def account(request: pytest.FixtureRequest) -> Iterator[Account]:
 
 
 def filled(dialect: str) -> Account:
-    """A warehouse with a table `n` of a thousand numbers too."""
+    """Return a warehouse that also has a table `n` of a thousand numbers."""
     made = Account(dialect)
     rows = [(k, 1) for k in range(1000)]
     if dialect == "bigquery":
@@ -116,7 +116,7 @@ def filled(dialect: str) -> Account:
 
 
 def in_place(account: Account, sql: str) -> str:
-    """A statement in the words of a warehouse."""
+    """Return a statement in a warehouse's dialect."""
     if account.table == "ds.t":
         sql = sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{near}", "EDIT_DISTANCE")
         sql = sql.replace("{upto}", "GENERATE_ARRAY").replace("ARRAY_SIZE", "ARRAY_LENGTH")
@@ -133,7 +133,7 @@ def run(account: Account, sql: str) -> Any:
 
 
 def check(account: Account, word: str, sql: str) -> None:
-    """A statement is refused for its work."""
+    """Check that a statement is refused for its work."""
     with pytest.raises(ToolError, match=r"limit exceeded|too long") as caught:
         run(account, sql)
     assert not isinstance(caught.value, HostLimitError), sql
@@ -169,8 +169,8 @@ def test_heavy_statements_end_by_the_limits_that_there_are(dialect: str) -> None
     account.server.engine.close()
 
 
+# Calls nested as in typical text cleaning.
 REPLACED = nested("REPLACE({0}, 'c', 'd')", "'ab'", 12)
-"""Calls that are nested as people do who clean a text."""
 
 
 def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Account) -> None:
@@ -194,7 +194,9 @@ def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Acco
     "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
 )
 def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
-    """What may be a type or a function is read once for each, and so is all that is in it."""
+    """A text that may be a type or a function would otherwise be parsed once for each, including
+    its contents.
+    """
 
     def parse(depth: int) -> None:
         with contextlib.suppress(SqlglotError, RecursionError):
@@ -217,6 +219,7 @@ def test_deep_types_and_long_formats_are_refused(query: str) -> None:
         GoogleCloud().bigquery.bigquery_run_query(query)
 
 
+# Functions that repeat an argument, so each level of nesting multiplies the size.
 COPYING = [
     ("snowflake", "TYPEOF({})", "1"),
     ("snowflake", "OBJECT_AGG('a', {})", "1"),
@@ -232,7 +235,6 @@ COPYING = [
     ("bigquery", "ARRAY(SELECT x FROM UNNEST({}) AS x WITH OFFSET o)", "[1]"),
     ("bigquery", "EDIT_DISTANCE('a', CAST({} AS STRING))", "'b'"),
 ]
-"""Functions an argument of which is written twice or more: so much the larger with each level."""
 
 
 @pytest.mark.parametrize(("dialect", "call", "start"), COPYING)

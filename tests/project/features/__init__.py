@@ -1,1 +1,1 @@
-"""What each extra is for, as a program that needs no other: `test_extras.py` runs them."""
+"""A small program for the purpose of each extra, run by `test_extras.py`."""

@@ -1,5 +1,5 @@
-"""Run the program of an extra where no packages are to be seen but those of the extra and those that
-these ask for: `python -m tests.project.features lora`.
+"""Run the program of an extra with only the extra's packages and their dependencies importable:
+`python -m tests.project.features lora`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 
 def closure(extra: str) -> set[str]:
-    """The distributions that `pip install 'agentgym[extra]'` brings, with pip itself."""
+    """Return the distributions that `pip install 'agentgym[extra]'` installs, plus pip."""
     found, queue = {"pip", "setuptools"}, [("agentgym", frozenset({extra}))]
     asked: set[tuple[str, frozenset[str]]] = set()
     while queue:
@@ -38,7 +38,7 @@ def closure(extra: str) -> set[str]:
 
 
 def hidden_modules(seen: set[str]) -> set[str]:
-    """The modules of all other distributions."""
+    """Return the modules of all other distributions."""
     return {
         module
         for module, owners in metadata.packages_distributions().items()
@@ -47,7 +47,7 @@ def hidden_modules(seen: set[str]) -> set[str]:
 
 
 class Narrow(PathFinder):
-    """The finder of modules on the path, but for those that are hidden."""
+    """Module finder for the path that hides some modules."""
 
     seen: ClassVar[set[str]] = set()
     hidden: ClassVar[set[str]] = set()
@@ -55,7 +55,7 @@ class Narrow(PathFinder):
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find a module."""
-        if fullname in cls.hidden:  # a package may bring one of that name in a folder of its own
+        if fullname in cls.hidden:  # a package may contain a module of that name
             path = [place for place in path or sys.path if Path(place).name != "site-packages"]
         return super().find_spec(fullname, path, target)
 
@@ -72,7 +72,7 @@ def main(extra: str) -> None:
     Narrow.hidden = hidden_modules(Narrow.seen)
     sys.meta_path[:] = [Narrow if finder is PathFinder else finder for finder in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in Narrow.hidden]:
-        del sys.modules[name]  # what a .pth file has imported
+        del sys.modules[name]  # imported by a .pth file
     runpy.run_module(f"tests.project.features.{extra}", run_name="__main__")
 
 

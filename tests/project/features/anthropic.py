@@ -1,4 +1,4 @@
-"""Models behind an endpoint of the Messages API, which here nobody serves."""
+"""Models behind a Messages API endpoint, which is not served here."""
 
 import agentgym
 from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy, EndpointError

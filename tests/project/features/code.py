@@ -1,4 +1,4 @@
-"""Programs that a model writes, in Python of its own."""
+"""Model-written programs in a Python subset."""
 
 import agentgym
 from agentgym import ToolCall, render

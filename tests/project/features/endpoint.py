@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible endpoint, which here nobody serves."""
+"""Models behind an OpenAI-compatible endpoint, which is not served here."""
 
 import agentgym
 from agentgym.training.rollout import EndpointConfig, EndpointError, EndpointPolicy

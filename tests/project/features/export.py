@@ -1,4 +1,4 @@
-"""Trajectories as files of other libraries."""
+"""Trajectories in other libraries' file formats."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files of quantised weights: a small one is written and read."""
+"""Quantised weight files: write and read a small one."""
 
 import numpy as np
 import torch

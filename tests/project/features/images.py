@@ -1,4 +1,4 @@
-"""Pictures."""
+"""Images."""
 
 import agentgym
 

@@ -1,4 +1,4 @@
-"""The office, in which every kind of server is mounted."""
+"""The office with every kind of server mounted."""
 
 import agentgym
 from agentgym.oracles import OraclePolicy

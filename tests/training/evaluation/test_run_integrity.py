@@ -160,7 +160,8 @@ def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
     )
     assert lost in shown.stderr
     assert (
-        "2 cells failed and are missing from all figures; rerun the command to play them again" in shown.stderr
+        "2 cells failed and are missing from all figures; rerun the command to play them again"
+        in shown.stderr
     )
     assert "ListWorld: 3 episodes" in shown.stdout
     with full_disk(30_000):
