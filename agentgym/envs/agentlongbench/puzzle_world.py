@@ -151,8 +151,10 @@ class PuzzleWorld(World[PuzzleConfig]):
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
-        self._begin(1)
         self.max_turns = self.config.budget(self._puzzles * _limits(self.config)[0])
+        # More rounds than turns could never be played, and would contradict the budget.
+        self._rounds = min(self.config.rounds, self.max_turns)
+        self._begin(1)
 
     def _begin(self, number: int) -> None:
         """Set up a puzzle."""
@@ -168,9 +170,9 @@ class PuzzleWorld(World[PuzzleConfig]):
             turns = int(counts.turns[targets].sum())
         self.targets = dict(enumerate(targets, 1))
         self._opening = f"All items: {dumps(list(self.table.names))}{_NEXT_ITEM}1."
-        self.hunt = Hunt.begin(self.table.names, self._hidden, number, config.rounds)
+        self.hunt = Hunt.begin(self.table.names, self._hidden, number, self._rounds)
         if self._hidden == 1:
-            self._opening = write_feedback(self.table, 1, first, targets[0], config.rounds - 1)
+            self._opening = write_feedback(self.table, 1, first, targets[0], self._rounds - 1)
             self.hunt = Hunt.from_opening(self._opening, number)
 
     @property
@@ -221,7 +223,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (
             f"Puzzle {number} of {self._puzzles}. There are {len(self.table)} items, of which "
             f"{self._hidden} {'is' if self._hidden == 1 else 'are'} hidden, with "
-            f"{self.config.rounds} rounds each. The sections of a profile: {kinds}."
+            f"{self._rounds} rounds each. The sections of a profile: {kinds}."
         )
 
     @tool(name=TOOL)
@@ -245,7 +247,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         """
         place, number = self.table.find(name), self.hunt.number
         left = self.belief.left - 1
-        text = write_feedback(self.table, self.config.rounds - left, place, self.target, left)
+        text = write_feedback(self.table, self._rounds - left, place, self.target, left)
         if self._hidden > 1:
             text = f"Hidden item {number}.\n{text}"
         if place == self.target:
@@ -287,7 +289,7 @@ class PuzzleWorld(World[PuzzleConfig]):
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
             "found": self._found,
-            "round": self.config.rounds - self.belief.left,
+            "round": self._rounds - self.belief.left,
         }
 
     @classmethod
@@ -418,7 +420,7 @@ class PuzzleWorld(World[PuzzleConfig]):
             items=items, source="synthetic", hidden=hidden, rounds=rounds, puzzles=puzzles
         )
         world = cls(config, 0)
-        world._puzzles, world._hidden = puzzles, hidden
+        world._puzzles, world._hidden, world._rounds = puzzles, hidden, rounds
         if budget := _BUDGET.search(task):
             world.max_turns = int(budget[1])
             world.hunt = world._hear(task, number)
@@ -438,7 +440,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         names = _ITEMS.search(opening)
         if names is None:
             raise ValueError(f"there is no list of items in {opening[:100]!r}")
-        return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self.config.rounds)
+        return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self._rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Take in a list or feedback; after the right guess, move to the next hidden item or

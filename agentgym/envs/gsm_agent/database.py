@@ -319,9 +319,9 @@ def _draw_decoys(
     """Draw problems about the same people that define none of the task's quantities."""
     defined = set(problem.facts)
     for _ in range(options.decoys):
-        decoy = draw_problem(rng, cast, options)
+        decoy = draw_problem(rng, cast, options, several_searches=False)
         while not defined.isdisjoint(decoy.facts):
-            decoy = draw_problem(rng, cast, options)
+            decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
         yield decoy
 

@@ -35,11 +35,16 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 between 1 and 14.
 """
 
-_TRIES = 200  # drafts before giving up, because a dead end is a matter of chance
+# Dead ends are a matter of chance. A kind of question gets several drafts, or kinds that fail more
+# often would be rarer.
+_PLANS, _DRAFTS = 10, 20
 # # Premises per part that splitting a quantity requires; with fewer, the parts would have none
 # left.
 _ROOM = 40
-_CAST = 3  # maximum number of people in a problem
+_CAST = (
+    2,
+    3,
+)  # people in a problem; a gap is between two people and needs a third for its premises
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,14 @@ class Problem:
                 carried = []
             pending.extend(reversed(fact.sources))
         return order
+
+    def needs_several_searches(self) -> bool:
+        """Return whether a document names nobody whom the question names."""
+        named = {target.owner for target in self.question.targets}
+        return any(
+            named.isdisjoint(owner for fact in facts for owner in fact.owners)
+            for facts in self.premises()
+        )
 
 
 @dataclass
@@ -291,10 +304,8 @@ class Draft:
         self.count(target, budget, most, item)
         return target
 
-    def question(self, budget: int, most: int) -> Question:
-        """Draw a question and the facts that determine its answer."""
-        kinds = ["total", "total"] + [kind for kind in ("gap", "share") if kind in self.operators]
-        kind = self.rng.choice(kinds) if budget > 1 else "total"
+    def question(self, kind: str, budget: int, most: int) -> Question:
+        """Draw a question of a kind and the facts that determine its answer."""
         owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
         if kind == "total":
             return Question(kind, (self.target(owner, budget, most, dollars),))
@@ -349,13 +360,17 @@ class ProblemOptions(Config):
             )
 
 
-def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) -> Problem:
+def draw_problem(
+    rng: Random, people: Sequence[str], options: ProblemOptions, several_searches: bool = True
+) -> Problem:
     """Draw a problem.
 
     Args:
         rng: The random source.
-        people: The available names.
+        people: The available names, at least three if it takes several searches.
         options: The options of the problem.
+        several_searches: Whether a search for the question alone must not suffice: some document
+            then names nobody whom the question names. It has no effect on a single premise.
 
     Raises:
         ValueError: No numbers fit these options.
@@ -363,20 +378,34 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
     )
-    cast = rng.sample(people, min(rng.choice((1, 2, 2, _CAST)), len(people)))
-    for _ in range(_TRIES):
-        draft = Draft(rng, cast, options.operators)
-        try:
-            question = draft.question(budget, options.max_answer)
-        except _DeadEndError:
-            continue
-        answer = question.answer(draft.facts)
-        if answer and answer > 0 and draft.largest <= options.max_answer:
-            return Problem(question, draft.facts, answer)
+    kinds = ["total", "total", *(kind for kind in ("gap", "share") if kind in options.operators)]
+    for _ in range(_PLANS):
+        # Both premises of a short gap or share are about people whom the question names.
+        kind = rng.choice(kinds) if budget > 2 else "total"
+        size = max(_CAST) if kind == "gap" else rng.choice(_CAST)
+        cast = rng.sample(people, min(size, len(people)))
+        for _ in range(_DRAFTS):
+            problem = _draft_problem(Draft(rng, cast, options.operators), kind, budget, options)
+            if problem is None:
+                continue
+            if budget == 1 or not several_searches or problem.needs_several_searches():
+                return problem
     raise ValueError(
         f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise "
         "max_answer"
     )
+
+
+def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions) -> Problem | None:
+    """Draw a problem; None for a dead end."""
+    try:
+        question = draft.question(kind, budget, options.max_answer)
+    except _DeadEndError:
+        return None
+    answer = question.answer(draft.facts)
+    if not answer or answer < 0 or draft.largest > options.max_answer:
+        return None
+    return Problem(question, draft.facts, answer)
 
 
 # The wording of questions: {w} {w2} owners, {a} {b} phrases, {m} the month.

@@ -5,11 +5,14 @@ puzzles count as stated.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agentgym import ToolCall, make, tool_env
+from agentgym.assemble.registry import worlds
 from agentgym.envs.agentlongbench.engine import TOOL, Feedback, read_feedback, search
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
@@ -163,6 +166,33 @@ def test_the_cap_of_rounds_ends_the_episode() -> None:
     assert "Round 2: Guess" in outcome.text
     assert outcome.text.endswith("Remaining rounds: 0")
     assert (outcome.terminated, outcome.reward) == (True, 0.0)
+
+
+STATED = re.compile(r"with ([0-9]+) rounds each")
+BUDGET = re.compile(r"Turn budget: ([0-9]+)")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(entry.options for entry in worlds(presets=True) if "/PuzzleWorld" in entry.id),
+        {"hidden": 1, "rounds": 100_000},
+        {"hidden": 3, "rounds": 2_000, "puzzles": 2},
+        {"hidden": 1, "rounds": 50, "budget_factor": 1.0, "budget_slack": 0, "items": 8},
+    ],
+    ids=str,
+)
+def test_no_text_states_more_rounds_than_the_turn_budget(options: Mapping[str, Any]) -> None:
+    played = world(1, **options)
+    budget = int(BUDGET.search(played.task())[1])  # type: ignore[index]
+    for text in (played.task(), played.restate()):
+        assert int(STATED.search(text)[1]) <= budget  # type: ignore[index]
+    shown = f"{played.task()}\n{played.state()}"
+    left = re.findall(r"(?:Remaining rounds|rounds left): ([0-9]+)", shown)
+    assert left
+    assert all(int(number) <= budget for number in left)
+    parsed = PuzzleWorld.read_task(played.task())
+    assert parsed.state() == played.state()
 
 
 @pytest.mark.parametrize("hidden", [1, 3])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from agentgym.envs.gsm_agent.checks import CHECKS
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
+from agentgym.envs.gsm_agent.knowledge import PAGES
+from agentgym.envs.gsm_agent.search_world import PAGE, SearchConfig, SearchWorld
 
 TASKS = 150
 
@@ -45,3 +50,29 @@ def test_a_task_has_the_same_key_whatever_the_seed_and_the_setting() -> None:
 
     assert key(1, task=7) == key(2, task=7) == key(3, task=7, setting="static")
     assert len({key(0, task=number) for number in range(40)}) == 40
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"people": "test"},
+        {"people": "train", "database_seed": 3},
+        {"premises": 2},
+        {"premises": 5},
+        {"operators": ("more", "gap", "share")},
+        {"decoys": 0, "anonymised": 0.0},
+    ],
+    ids=str,
+)
+def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
+    options: dict[str, Any],
+) -> None:
+    database = get_database(DatabaseOptions(**options))
+    tasks = [database.tasks.task(number) for number in range(300)]
+    solvable = [
+        task
+        for task in tasks
+        if set(task.documents) <= {*database.index.best(task.question, PAGE * PAGES)}
+    ]
+    assert len(solvable) <= 0.15 * len(tasks)
