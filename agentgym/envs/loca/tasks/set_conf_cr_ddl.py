@@ -114,17 +114,16 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     }
     tokens_per_unit = 2_190.0
     text = (
-        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
-        "names each conference and the "
-        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
-        "in. Later mails may change the deadline of a track that earlier ones gave; what counts is "
-        "the deadline of the track of my paper after all of them. Each lasts until 23:59 AoE of its day, and a "
-        "date without a year is in 2025.\n"
-        "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
-        "hours before the deadline. Its "
-        "title has the short name of that conference and the words camera-ready. AoE (anywhere "
-        "on earth) is UTC-12. Set no "
-        "other events and change nothing else."
+        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace names each conference and the "
+        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Put one reminder for each "
+        "of these conferences into my calendar.\n"
+        "- Later mails may change the deadline of a track that earlier ones gave; what counts is the deadline of the track of "
+        "my paper after all of them.\n"
+        "- Each deadline lasts until 23:59 AoE of its day, and a date without a year is in 2025. AoE (anywhere on earth) is "
+        "UTC-12.\n"
+        "- A reminder [begins|starts] exactly 3 hours before the deadline.\n"
+        "- The title of a reminder has the short name of its conference and the words camera-ready.\n"
+        "Set no other events and change nothing else."
     )
 
     def draw(self, size: int) -> None:
