@@ -44,7 +44,7 @@ def draw_order(rng: np.random.Generator) -> dict[str, int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_readers_agree_with_what_was_drawn(seed: int) -> None:
     rng, seen = np.random.default_rng(seed), Counter[str]()
-    for _ in range(700):
+    for _ in range(900):
         order, withdrawn = draw_order(rng), bool(rng.random() < 0.2)
         note, pieces = draw_order_note(
             rng, order, withdrawn=withdrawn, amended_rate=0.8, note_rate=0.9

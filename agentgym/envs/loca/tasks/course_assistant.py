@@ -225,8 +225,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
-        more = " ".join(self._says("news_more") for _ in range(int(self.rng.integers(1, 3))))
-        body = f"{self._says('greeting')}\n\n{self._says('news')} {more}\n\nThe office"
+        count = int(self.rng.integers(1, 3))
+        more = presentations_book().write_some("news_more", self.rng, count, dict)
+        body = f"{self._says('greeting')}\n\n{self._says('news')} {' '.join(more)}\n\nThe office"
         sender = "Office <office@department.example.org>"
         return Mail(sender, ME, self._says("news_subject"), body, self._moment())
 

@@ -176,7 +176,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
-            remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
+            count = int(self.rng.integers(1, 3))
+            remarks = fillers_book().write_some("remark", self.rng, count, self._numbers)
             text = " ".join(shuffled(self.rng, [story, *remarks]))
             body = (
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
@@ -209,11 +210,14 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return facts_book().write(kind, self.rng, **values)
 
     def _filler(self, kind: str, **known: Any) -> str:
+        return fillers_book().write(kind, self.rng, self._numbers(**known))
+
+    def _numbers(self, **known: Any) -> DrawnValues:
         draws = {
             "number": lambda: int(self.rng.integers(150, 600)),
             "few_number": lambda: int(self.rng.integers(3, 13)),
         }
-        return fillers_book().write(kind, self.rng, DrawnValues(draws, **known))
+        return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
         """Draw the mails of a conference without a deadline."""

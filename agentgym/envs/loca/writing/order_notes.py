@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
 from agentgym.envs.loca.writing.phrase_book import (
     COMMON_SLOTS,
     NUMBERS,
@@ -17,10 +17,13 @@ from agentgym.envs.loca.writing.phrase_book import (
     load_texts,
 )
 
-Shop: TypeAlias = Literal["furniture", "books"]
+Shop: TypeAlias = Literal["furniture", "services", "books"]
+"""Which sentences fit an order: of pieces of furniture, of gift cards and services only, of books."""
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 """Statement of a sentence: its kind in the book, and the values by slot."""
 
+SERVICES = {"Gift Card", "Assembly"}
+"""The furniture shop's products that are not furniture."""
 # Minimum and maximum number of remarks on delivery.
 _REMARKS = (3, 5)
 # Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
@@ -37,7 +40,7 @@ def _read_count(text: str) -> int:
 
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "product": PhraseSlot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
+    "product": PhraseSlot("|".join([r"[A-Z][a-z]+ \d+", *sorted(SERVICES)])),
     "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
 }
 """Slot types of notes: a product by its name on the order, and a number of pieces."""
@@ -45,8 +48,21 @@ SLOTS: Mapping[str, PhraseSlot] = {
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the sentences of a shop's customers."""
-    return PhraseBook(load_texts("order_notes")[shop], SLOTS)
+    """Return the sentences that fit orders of a kind."""
+    texts = load_texts("order_notes")
+    if shop == "books":
+        return PhraseBook(texts["books"], SLOTS)
+    phrases = texts["furniture"]
+    if shop == "furniture":
+        more = texts["pieces"]
+        phrases = {kind: [*some, *more.get(kind, [])] for kind, some in phrases.items()}
+    return PhraseBook(phrases, SLOTS)
+
+
+def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
+    kind, values = fact
+    is_service = not SERVICES.isdisjoint(values.values())
+    return notes_book("services" if is_service else shop).write(kind, rng, values)
 
 
 def write_note(
@@ -61,12 +77,11 @@ def write_note(
         asides: Further statements, placed anywhere.
         rate: The probability of asides and of remarks on delivery.
     """
-    book = notes_book(shop)
-    texts = [book.write(kind, rng, values) for kind, values in facts]
+    texts = [_say(rng, shop, fact) for fact in facts]
     if rng.random() < rate:
-        idle = [book.write(kind, rng, values) for kind, values in asides]
-        count = int(rng.integers(_REMARKS[0], _REMARKS[1] + 1))
-        idle += book.write_some("remark", rng, count, lambda: {"number": int(rng.integers(13, 29))})
+        idle = [_say(rng, shop, fact) for fact in asides]
+        count, values = int(rng.integers(_REMARKS[0], _REMARKS[1] + 1)), DrawnValues({"number": lambda: int(rng.integers(13, 29))})
+        idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
             texts.insert(int(rng.integers(len(texts) + 1)), text)
     return " ".join(texts)
@@ -186,7 +201,8 @@ def draw_order_note(
     elif rng.random() < _RESTORED:
         facts = [("withdrawn", {}), ("restored", {}), *facts]
     asides = _draw_asides(rng, order, facts)
-    return write_note(rng, "furniture", facts, asides, note_rate), amend(order, facts)
+    shop: Shop = "services" if order.keys() <= SERVICES else "furniture"
+    return write_note(rng, shop, facts, asides, note_rate), amend(order, facts)
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
