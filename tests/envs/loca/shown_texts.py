@@ -51,7 +51,7 @@ def _strings(part: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _file(path: str, data: bytes) -> Iterator[tuple[str, str]]:
-    kind = path.rpartition(".")[2]
+    kind = "template" if "template" in path else path.rpartition(".")[2]
     if kind == "pdf":
         yield kind, "\n".join(read_pdf(data))
     elif kind == "xlsx":

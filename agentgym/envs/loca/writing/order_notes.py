@@ -77,10 +77,18 @@ def write_note(
         asides: Further statements, placed anywhere.
         rate: The probability of asides and of remarks on delivery.
     """
-    texts = [_say(rng, shop, fact) for fact in facts]
+    texts: list[str] = []
+    for fact in facts:
+        text = _say(rng, shop, fact)
+        while text in texts:  # equal facts in other words
+            text = _say(rng, shop, fact)
+        texts.append(text)
     if rng.random() < rate:
         idle = [_say(rng, shop, fact) for fact in asides]
-        count, values = int(rng.integers(_REMARKS[0], _REMARKS[1] + 1)), DrawnValues({"number": lambda: int(rng.integers(13, 29))})
+        count, values = (
+            int(rng.integers(_REMARKS[0], _REMARKS[1] + 1)),
+            DrawnValues({"number": lambda: int(rng.integers(13, 29))}),
+        )
         idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
             texts.insert(int(rng.integers(len(texts) + 1)), text)

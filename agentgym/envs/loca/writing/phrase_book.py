@@ -23,6 +23,7 @@ from agentgym.envs.loca.draws import pick, shuffled
 
 TEXTS = Path(__file__).parents[1] / "texts"
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
+_BRACKETS = re.compile(r"[\[\]{}]")
 # Separator between sentences. It begins with whitespace, which makes the search fast.
 _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
@@ -206,7 +207,15 @@ def _split(text: str) -> Parts:
         parts.append((text[end : match.start()],))
         parts.append(match[2] or tuple(match[1].split("|")))
         end = match.end()
-    return [part for part in [*parts, (text[end:],)] if part != ("",)]
+    parts.append((text[end:],))
+    if _BRACKETS.search(
+        "".join(each for part in parts if isinstance(part, tuple) for each in part)
+    ):
+        raise ValueError(
+            f"the phrase {text!r} has an open bracket, or a slot inside alternatives; close the "
+            "bracket, or write one phrase for each alternative"
+        )
+    return [part for part in parts if part != ("",)]
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
