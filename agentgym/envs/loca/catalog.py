@@ -10,14 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import (
-    Phrase,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    sentences,
-)
+from agentgym.envs.loca.draws import load_texts, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlot, sentences
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 """Slot types of the product texts."""

@@ -110,7 +110,7 @@ class Reader:
         head = " ".join(re.split(r"(?<=[.!?])\s+", text)[:2])
         return bool(re.search(r"\b(exam|examination|final)\b", text.lower())) and not (
             DECOY.search(head.lower())
-            or re.search(r"midterm (takes|is held)|the midterm (on|in|is)", head)
+            or re.search(r"midterm (takes|is held)|[Tt]he midterm (on|in|is)", head)
         )
 
     def read(self, sentence: str) -> None:

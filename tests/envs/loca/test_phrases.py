@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.catalog import make_products
+from agentgym.envs.loca.draws import TEXTS, load_texts
 from agentgym.envs.loca.writing.order_notes import SERVICES, draw_order_note
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    TEXTS,
-    Phrase,
-    PhraseSlot,
-    load_texts,
-)
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, Phrase, PhraseSlot
 from tests.envs.loca.shown_texts import sentences
 from tests.envs.loca.test_shown_texts import wrong
 

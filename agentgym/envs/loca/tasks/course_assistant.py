@@ -19,10 +19,10 @@ from agentgym.envs.loca.checks import (
     mail_failures,
     mail_places,
 )
-from agentgym.envs.loca.draws import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, load_texts, people
 from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import write_pdf

@@ -14,17 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
 from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    shift_day,
-)
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, shuffled
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, load_texts
+from agentgym.envs.loca.draws import DrawnValues, load_texts, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 LEVELS = (
     "Introduction to {}",

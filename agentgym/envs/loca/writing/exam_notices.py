@@ -1,34 +1,24 @@
 """Write exam notices from the facts of an exam, and read the facts back.
 
-A notice states a fact directly or indirectly: relative to the midterm or a project deadline, as a
-correction, for all sections but one, or as the end of a span. Later notices change some facts and
-keep the others.
+Notices state facts directly or indirectly, for example as days after the midterm. Later notices
+change some facts and keep the others.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    shift_day,
-)
+from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
-BUILDINGS = (
-    "Hall", "Lecture Theatre", "Gymnasium", "Computer Lab", "Seminar Room", "North Wing", "Old Library", "Auditorium",
-    "Physics Annex", "Garden Pavilion", "Drawing Studio", "Assembly Room",
-)  # fmt: skip
+_BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Maximum number of days counted from another date; a reader would lose count of more.
 _FAR = 60
 # Minutes per day.
@@ -75,7 +65,7 @@ class Setting:
 
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "place": PhraseSlot(rf"(?:{'|'.join(BUILDINGS)}) \d+"),
+    "place": PhraseSlot(rf"(?:{'|'.join(_BUILDINGS)}) \d+"),
     "person": PhraseSlot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
     "course": PhraseSlot(r"[A-Z][\w',: -]*"),
 }
@@ -101,7 +91,7 @@ def read_notice(text: str) -> list[Said]:
 
 def by_kind(said: Iterable[Said]) -> dict[str, Any]:
     """Return the values of the last statement of each kind."""
-    return {each[0]: each[1] for each in said}
+    return dict(said)
 
 
 def shift_time(time: str, minutes: int) -> str:
@@ -119,56 +109,71 @@ def _days_between(first: str, second: str) -> int:
     return (date.fromisoformat(second) - date.fromisoformat(first)).days
 
 
-Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]
-
-UPDATES: Mapping[str, Update] = {
-    "none": lambda said, exam, where: {"held": False},
-    "off": lambda said, exam, where: {"held": False},
-    "on": lambda said, exam, where: {"held": True},
-    "date": lambda said, exam, where: {"day": said["date"]},
-    "date_corrected": lambda said, exam, where: {"day": said["date"]},
-    "after_midterm": lambda said, exam, where: {"day": _from(where.midterm, said["days"])},
-    "after_project": lambda said, exam, where: {"day": _from(where.project, said["days"])},
-    "before_project": lambda said, exam, where: {"day": _from(where.project, -said["days"])},
-    "sections": lambda said, exam, where: {
-        "day": said["section_date" if said["section_number"] == where.section else "all_date"]
-    },
-    "later": lambda said, exam, where: {"day": _from(exam.day, said["days"])},
-    "earlier": lambda said, exam, where: {"day": _from(exam.day, -said["days"])},
-    "start": lambda said, exam, where: {"time": said["time"]},
-    "start_corrected": lambda said, exam, where: {"time": said["time"]},
-    "doors": lambda said, exam, where: {
-        "time": shift_time(said["doors_time"], said["gap_duration"])
-    },
-    "duration": lambda said, exam, where: {"minutes": said["duration"]},
-    "duration_corrected": lambda said, exam, where: {"minutes": said["duration"]},
-    "span": lambda said, exam, where: {
-        "time": said["time"],
-        "minutes": _minute_of_day(said["end_time"]) - _minute_of_day(said["time"]),
-    },
-    "end": lambda said, exam, where: {
-        "time": shift_time(said["end_time"], -said["duration"]),
-        "minutes": said["duration"],
-    },
-    "longer": lambda said, exam, where: {"minutes": (exam.minutes or 0) + said["duration"]},
-    "place": lambda said, exam, where: {"place": said["place"]},
-    "place_corrected": lambda said, exam, where: {"place": said["place"]},
-    "place_midterm": lambda said, exam, where: {"place": where.midterm_place},
-    "proctor": lambda said, exam, where: {"proctor": said["person"]},
-    "proctor_self": lambda said, exam, where: {"proctor": None},
-    "books_open": lambda said, exam, where: {"books": OPEN},
-    "books_closed": lambda said, exam, where: {"books": CLOSED},
-    "when_open": lambda said, exam, where: {"day": None, "time": None},
-    "duration_open": lambda said, exam, where: {"minutes": None},
-    "place_open": lambda said, exam, where: {"place": None},
+# Facts that statements of a kind set whatever else they mention.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "none": {"held": False},
+    "off": {"held": False},
+    "on": {"held": True},
+    "proctor_self": {"proctor": None},
+    "books_open": {"books": OPEN},
+    "books_closed": {"books": CLOSED},
+    "when_open": {"day": None, "time": None},
+    "duration_open": {"minutes": None},
+    "place_open": {"place": None},
 }
-"""How a statement of each kind changes the exam."""
+# Facts that statements of a kind contain, by slot.
+_STATED: Mapping[str, Mapping[str, str]] = {
+    "date": {"date": "day"},
+    "date_corrected": {"date": "day"},
+    "start": {"time": "time"},
+    "start_corrected": {"time": "time"},
+    "duration": {"duration": "minutes"},
+    "duration_corrected": {"duration": "minutes"},
+    "place": {"place": "place"},
+    "place_corrected": {"place": "place"},
+    "proctor": {"person": "proctor"},
+}
+_DERIVED = set(
+    "after_midterm after_project before_project sections later earlier doors span end longer "
+    "place_midterm".split()
+)
+UPDATES = _FIXED.keys() | _STATED.keys() | _DERIVED
+"""Kinds of statements that change an exam."""
 
 
-def _from(day: str | None, days: int) -> str:
+def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> Exam:
+    """Return an exam after a statement."""
+    if kind in _FIXED:
+        return replace(exam, **_FIXED[kind])
+    if kind in _STATED:
+        facts = {field: said[slot] for slot, field in _STATED[kind].items()}
+        return replace(exam, **facts)
+    if kind == "place_midterm":
+        return replace(exam, place=where.midterm_place)
+    if kind in ("doors", "span", "end", "longer"):
+        return _timed(kind, said, exam)
+    if kind == "sections":
+        slot = "section_date" if said["section_number"] == where.section else "all_date"
+        return replace(exam, day=said[slot])
+    begin, _, anchor = kind.partition("_")
+    day = getattr(where, anchor) if anchor else exam.day
     if day is None:
-        raise ValueError("the day that another is counted from is not known")
-    return shift_day(day, days)
+        raise ValueError(f"the day that {kind!r} counts from is not known; state it first")
+    sign = 1 if begin in ("after", "later") else -1
+    return replace(exam, day=shift_day(day, sign * said["days"]))
+
+
+def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
+    """Return an exam after a statement that combines clock times and durations."""
+    if kind == "longer":
+        return replace(exam, minutes=(exam.minutes or 0) + said["duration"])
+    if kind == "doors":
+        return replace(exam, time=shift_time(said["doors_time"], said["gap_duration"]))
+    if kind == "end":
+        minutes = said["duration"]
+        return replace(exam, time=shift_time(said["end_time"], -minutes), minutes=minutes)
+    minutes = _minute_of_day(said["end_time"]) - _minute_of_day(said["time"])
+    return replace(exam, time=said["time"], minutes=minutes)
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
@@ -182,20 +187,13 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
             where = replace(where, project=values["date"])
     exam = None
     for kind, values in facts:
-        if update := UPDATES.get(kind):
-            exam = exam or Exam()
-            exam = replace(exam, **update(values, exam, where))
+        if kind in UPDATES:
+            exam = _update(kind, values, exam or Exam(), where)
     return exam
 
 
 class Wording:
-    """Draw sentences about an exam.
-
-    Args:
-        rng: The random generator.
-        setting: What the sentences may refer to.
-        indirect: The probability that a fact is stated indirectly.
-    """
+    """Draw sentences about an exam; a fact is stated indirectly with the probability `indirect`."""
 
     def __init__(self, rng: np.random.Generator, setting: Setting, indirect: float) -> None:
         self._rng = rng
@@ -230,12 +228,13 @@ class Wording:
             ("date_corrected", {"date": day, "old_date": other}),
             ("sections", self._sections(day, other)),
         ]
-        if self._setting.midterm and 0 < (days := _days_between(self._setting.midterm, day)) < _FAR:
-            kinds += [("after_midterm", {"days": days})] * 2
-        if self._setting.project:
-            days = _days_between(self._setting.project, day)
-            kind = "after_project" if days > 0 else "before_project"
-            kinds += [(kind, {"days": abs(days)})] * 2 if 0 < abs(days) < _FAR else []
+        for anchor in ("midterm", "project"):
+            other_day = getattr(self._setting, anchor)
+            days = _days_between(other_day, day) if other_day else 0
+            if not 0 < abs(days) < _FAR or (days < 0 and anchor == "midterm"):
+                continue
+            begin = "after" if days > 0 else "before"
+            kinds += [(f"{begin}_{anchor}", {"days": abs(days)})] * 2
         kind, values = pick(self._rng, kinds)
         return self.say(kind, **values)
 
@@ -263,7 +262,8 @@ class Wording:
             return [self.say("duration_open")]
         if not self._by_way():
             return [self.say("duration", duration=exam.minutes)]
-        other = int(self._rng.choice([m for m in (60, 90, 120, 150, 180) if m != exam.minutes]))
+        others = {60, 90, 120, 150, 180} - {exam.minutes}
+        other = int(self._rng.choice(sorted(others)))
         return [self.say("duration_corrected", duration=exam.minutes, old_duration=other)]
 
     def where(self, exam: Exam) -> list[str]:
@@ -274,11 +274,8 @@ class Wording:
             return [self.say("place_midterm")]
         if not self._by_way():
             return [self.say("place", place=exam.place)]
-        return [
-            self.say(
-                "place_corrected", place=exam.place, old_place=draw_place(self._rng, exam.place)
-            )
-        ]
+        other = draw_place(self._rng, exam.place)
+        return [self.say("place_corrected", place=exam.place, old_place=other)]
 
     def _by_way(self) -> bool:
         return bool(self._rng.random() < self._indirect)
@@ -286,5 +283,5 @@ class Wording:
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
     """Draw a room other than `other`."""
-    place = f"{pick(rng, BUILDINGS)} {int(rng.integers(1, 90))}"
+    place = f"{pick(rng, _BUILDINGS)} {int(rng.integers(1, 90))}"
     return draw_place(rng, other) if place == other else place

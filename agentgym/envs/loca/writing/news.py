@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, pick
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
-from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseSlot, load_texts
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseSlot
 
 ANCHORS = ("midterm", "project")
 """Announcement topics whose first sentence the task writes."""

@@ -13,13 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, people, pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-)
+from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 # Other brackets belong to the text, for example to JSON.
 _ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")

@@ -8,14 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    NUMBERS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-)
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
 Shop: TypeAlias = Literal["furniture", "services", "books"]
 """Which sentences fit an order: of pieces of furniture, of gift cards and services only, of books."""

@@ -10,18 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agentgym.envs.loca.draws import pick, shuffled
 
-TEXTS = Path(__file__).parents[1] / "texts"
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
 _BRACKETS = re.compile(r"[\[\]{}]")
 # Separator between sentences. It begins with whitespace, which makes the search fast.
@@ -193,11 +190,6 @@ def sentences(text: str) -> list[str]:
     """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
-
-
-def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a text file."""
-    return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _split(text: str) -> Parts:

@@ -365,7 +365,7 @@ def test_the_truth_by_the_mails(seed: int) -> None:
             *folders, name = path.split("/")
             assert all(folder in text for folder in folders[1:])
             assert source.startswith("letter_") or name in text
-            phrases = PAPERS[LETTERS if source.startswith("letter_") else source][0]
+            phrases = PAPERS[LETTERS if source.startswith("letter_") else source]["phrases"]
             assert any(phrase in text for phrase in phrases)
 
 
@@ -436,7 +436,7 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
         read = _read_request(mail)
         assert read is not None
         assert read[2] == {
-            f"{ROOT}/{path}": next(p for p, (said, _) in PAPERS.items() if what in said)
+            f"{ROOT}/{path}": next(p for p, forms in PAPERS.items() if what in forms["phrases"])
             for path, what in layout.items()
         }
     assert (styles, depths) == ({"lines", "paths", "indentation"}, {1, 2})
