@@ -18,8 +18,8 @@ from tests.envs.loca.shown_texts import sentences
 from tests.envs.loca.test_shown_texts import wrong
 
 FILES = sorted(path.stem for path in TEXTS.glob("*.toml"))
-# Texts that are no phrases: questions of quizzes, names of products and subjects.
-PLAIN = {"questions", "subjects"}
+# Texts that are no phrases.
+PLAIN = {"invoices", "questions", "subjects"}
 SLOTS = {
     **COMMON_SLOTS,
     **dict.fromkeys(
