@@ -28,19 +28,11 @@ _ASIDES = 0.15
 
 
 class Timetable:
-    """Hours at which exams may begin; each hour has one exam.
-
-    Args:
-        rng: The random generator.
-        now: Exams begin after this time.
-        days: The number of days.
-    """
+    """Hours after `now` at which exams may begin; each hour has one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
-        first = now.replace(hour=7)
-        hours = [
-            first + timedelta(days=d, hours=h) for d in range(days) for h in range(12) if h != 5
-        ]
+        midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
+        hours = [midnight + timedelta(days=d, hours=h) for d in range(days) for h in starts]
         self.now = now
         self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
 
@@ -49,9 +41,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day; return the first free shift of `order` in days, or
-        None.
-        """
+        """Take the same hour on another day, and return the first free shift of `order` in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -62,14 +52,8 @@ class Timetable:
 class ExamStory(Wording):
     """Draw successive notices about an exam.
 
-    Args:
-        rng: The random generator.
-        setting: What the notices may refer to.
-        timetable: The free hours.
-        indirect: See `Wording`.
-        past: The probability that the exam is over.
-        unknown: The probability that a fact about the exam is not known yet.
-        sure: Whether the exam is in the future and fully known.
+    The exam is over with the probability `past`, and a fact about it is unknown with the
+    probability `unknown`, unless the exam is `sure`.
     """
 
     def __init__(
@@ -105,9 +89,8 @@ class ExamStory(Wording):
         return pick(self._rng, changes)(exam)
 
     def _begin(self, exam: Exam) -> datetime:
-        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(
-            tzinfo=self._timetable.now.tzinfo
-        )
+        begin = datetime.fromisoformat(f"{exam.day}T{exam.time}")
+        return begin.replace(tzinfo=self._timetable.now.tzinfo)
 
     def _arranged(self, exam: Exam) -> Exam:
         begin = self._timetable.take()
@@ -125,11 +108,8 @@ class ExamStory(Wording):
         )
         if self._rng.random() >= self._unknown:
             return exam
-        return (
-            replace(exam, place=None),
-            replace(exam, minutes=None),
-            replace(exam, day=None, time=None),
-        )[int(self._rng.integers(3))]
+        unknown = pick(self._rng, (("place",), ("minutes",), ("day", "time")))
+        return replace(exam, **dict.fromkeys(unknown))
 
     def _persons(self, exam: Exam) -> Notice:
         if exam.proctor:
@@ -172,9 +152,9 @@ class ExamStory(Wording):
 def told(rng: np.random.Generator, notice: Notice) -> str:
     """Return a notice as text with fillers, remarks and paragraphs."""
     fillers = fillers_book()
-    head, *body = (fillers.write(part, rng) if part in fillers.kinds else part for part in notice)
-    remarks = fillers.kinds["remark"]
-    for k in rng.permutation(len(remarks))[: 1 + int(rng.integers(2))]:
-        body.insert(int(rng.integers(len(body) + 1)), remarks[int(k)].write(rng, {}))
-    half = len(body) // 2
-    return "\n\n".join(" ".join(part) for part in ([head, *body[:half]], body[half:]) if part)
+    texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
+    remarks = shuffled(rng, fillers.kinds["remark"])
+    for remark in remarks[: 1 + int(rng.integers(2))]:
+        texts.insert(1 + int(rng.integers(len(texts))), remark.write(rng, {}))
+    half = 1 + (len(texts) - 1) // 2
+    return " ".join(texts[:half]) + "\n\n" + " ".join(texts[half:])
