@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# Maximum archive size in bytes, far above that of an application.
+# Maximum archive size in bytes; applications are far smaller.
 MAX_BYTES = 2**20
 # Maximum unpacked size in bytes; stops zip bombs.
 MAX_UNPACKED = 4 * 2**20
@@ -21,7 +21,7 @@ MAX_UNPACKED = 4 * 2**20
 MAX_ENTRIES = 500
 
 _LIMIT = "limit exceeded: the archive is too large: "
-# What zipfile raises on damaged, encrypted and unknown data.
+# Damaged, encrypted and unknown data raise these in zipfile.
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, LookupError, RuntimeError, EOFError, OSError,
 )  # fmt: skip

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Relative length error above which another size is tried; small next to the steps between presets.
 TOLERANCE = 0.08
-# The identifiers in a state have a random stream separate from that of `draw`.
+# Identifiers have their own random stream, so `draw` may ask for any number of them.
 _IDS = 1
 # Bounds the time of a reset if no size fits.
 _TRIES = 12

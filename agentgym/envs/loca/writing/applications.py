@@ -1,6 +1,4 @@
-"""Applications for a PhD position: papers, requested archive structures and professors' replies,
-of which some request papers and others do not.
-"""
+"""Applications for a PhD position: papers, requested archive structures and professors' replies."""
 
 from __future__ import annotations
 
@@ -128,15 +126,11 @@ def _values(
 def _picture(rng: np.random.Generator) -> bytes:
     """Draw an 8-bit greyscale PNG file of 16 × 16 pixels."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
-    )
+    header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
+    picture = b"\x89PNG\r\n\x1a\n"
+    for chunk in (b"IHDR" + header, b"IDAT" + zlib.compress(rows), b"IEND"):
+        picture += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return picture
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
@@ -182,28 +176,26 @@ def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
     """Format a structure as paths, as an indented tree, or as a tree with lines."""
     style = int(rng.integers(3))
     if style == 0:
-        return "\n".join(f"{ROOT}/{path} ({what})" for path, what in layout.items())
+        return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
     nested: dict[str, Any] = {}
-    for path, what in layout.items():
+    for path, phrase in layout.items():
         *folders, name = path.split("/")
         place = nested
         for folder in folders:
             place = place.setdefault(f"{folder}/", {})
-        place[name] = what
+        place[f"{name} ({phrase})"] = {}
     return "\n".join([f"{ROOT}/", *_branches(nested, "", lines=style == 1)])
 
 
 def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[str]:
-    for k, (name, content) in enumerate(nested.items()):
-        last = k == len(nested) - 1
-        joint, on = "  ", "  "
-        if lines:
-            joint, on = ("└── ", "    ") if last else ("├── ", "│   ")
-        if isinstance(content, str):
-            yield f"{before}{joint}{name} ({content})"
-        else:
-            yield f"{before}{joint}{name}"
-            yield from _branches(content, before + on, lines)
+    for k, (name, content) in enumerate(nested.items(), 1):
+        joint, indent = "  ", "  "
+        if lines and k == len(nested):
+            joint, indent = "└── ", "    "
+        elif lines:
+            joint, indent = "├── ", "│   "
+        yield f"{before}{joint}{name}"
+        yield from _branches(content, before + indent, lines)
 
 
 ASKING = ("ask", "changed")

@@ -37,9 +37,9 @@ class Exam:
         time: The start, as HH:MM.
         minutes: The duration.
         place: The room.
-        proctor: Name and address, if it is not the teacher.
-        books: `OPEN` or `CLOSED`, if a notice says so.
-        held: False if there is no exam, or it was called off.
+        proctor: Name and address of a proctor other than the teacher.
+        books: `OPEN` or `CLOSED`, if a notice mentions it.
+        held: False without an exam, or after a cancellation.
     """
 
     day: str | None = None
@@ -53,9 +53,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What notices refer to: the course section, the day and room of the midterm, the project
-    deadline.
-    """
+    """Anchors of notices: the course section, day and room of the midterm, the project deadline."""
 
     section: int
     midterm: str | None = None
@@ -109,7 +107,7 @@ def _days_between(first: str, second: str) -> int:
     return (date.fromisoformat(second) - date.fromisoformat(first)).days
 
 
-# Facts that statements of a kind set whatever else they mention.
+# Facts that follow from the kind of a statement.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "none": {"held": False},
     "off": {"held": False},
@@ -177,7 +175,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after all statements, oldest first; None if there are none."""
+    """Return an exam after statements, oldest first, or None without statements about it."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

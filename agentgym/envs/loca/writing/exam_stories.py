@@ -21,14 +21,14 @@ from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
 """The sentences of a notice."""
-# Maximum number of days by which an exam moves.
+# Maximum shift of an exam in days.
 _SHIFT = 30
-# Probability that a notice states what a reader would assume anyway.
+# Probability that a notice mentions an obvious fact.
 _ASIDES = 0.15
 
 
 class Timetable:
-    """Hours after `now` at which exams may begin; each hour has one exam."""
+    """Free hours after `now`; each hour has one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
         midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
@@ -73,7 +73,7 @@ class ExamStory(Wording):
         self._sure = sure
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
-        """Draw time and place of an exam and its first notice; proctor and books are given."""
+        """Draw time and place of an exam with known proctor and books, and its first notice."""
         exam = self._arranged(exam)
         return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
 

@@ -1,4 +1,4 @@
-"""Write PDF invoices in several layouts, and read what they say about their payment."""
+"""Write PDF invoices in several layouts, and read their payments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def payment_books() -> dict[str, PhraseBook]:
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw what an invoice says about its payment, in a box or in a note; amounts are in cents."""
+    """Draw the payment text of an invoice, a box or notes; amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"

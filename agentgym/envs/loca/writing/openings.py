@@ -1,6 +1,4 @@
-"""Draw the first prompt of an instance, so that a deterministic policy does not meet the same text
-at every seed.
-"""
+"""Draw the first prompt of an instance: a deterministic policy would act alike on equal prompts."""
 
 from __future__ import annotations
 

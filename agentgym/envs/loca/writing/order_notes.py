@@ -92,7 +92,7 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
-# Whether a sentence of each kind declines mails.
+# True for kinds of sentences that decline mails.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
@@ -121,8 +121,8 @@ _MOST_CHANGES = 5
 _ASIDES = (3, 5)
 # Maximum new count that a customer asks for, or doubles.
 _MOST_PIECES = 6
-# Probabilities that all changes are taken back, that one is, that an earlier withdrawal of the
-# order is revoked, and that the note denies a withdrawal.
+# Probabilities of withdrawing all changes, or one; of revoking an earlier withdrawal of the order;
+# and of denying a withdrawal.
 _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
@@ -194,7 +194,7 @@ def draw_order_note(
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
-    """Draw the requested changes, some of which are taken back."""
+    """Draw requested changes; the customer withdraws some of them later."""
     facts: list[Fact] = []
     for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
         facts += _draw_change(rng, amend(order, facts))
@@ -247,7 +247,7 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that change nothing; what they say about this order is true."""
+    """Draw sentences that change nothing; their statements about this order are true."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]

@@ -24,10 +24,10 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """How sentences contain the values of one type.
+    """Forms of the values of one type.
 
     Attributes:
-        pattern: A regular expression without groups that matches every form that `write` draws.
+        pattern: A regular expression without groups that matches every form.
         write: Draws a form of a value.
         read: Returns the value of a form.
     """
@@ -83,9 +83,7 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the values in a sentence, or None if it is another one; `anywhere` finds the first
-        occurrence in a text.
-        """
+        """Return the values in a sentence, or `anywhere` in a text; None if it does not match."""
         match = self._pattern.search(text) if anywhere else self._pattern.fullmatch(text)
         if match is None:
             return None
@@ -99,7 +97,7 @@ class PhraseBook:
         self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
     ) -> None:
         self.kinds: dict[str, Sequence[Phrase]] = {}
-        # Indexed by first and last words, so that reading a sentence tries few phrases.
+        # The index by first and last words makes reading fast: a sentence tries few phrases.
         self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
         for kind, texts in phrases.items():
             self.kinds[kind] = [Phrase(text, slots) for text in texts]
@@ -112,12 +110,12 @@ class PhraseBook:
         self,
         kind: str,
         rng: np.random.Generator,
-        idle: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
         /,
-        **values: Any,
+        **named: Any,
     ) -> str:
-        """Draw a sentence of a kind, with `values` in its slots, or those of `idle` if it is given."""
-        return pick(rng, self.kinds[kind]).write(rng, values if idle is None else idle)
+        """Draw a sentence of a kind with values in its slots, given as a mapping or by name."""
+        return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
         self,
@@ -137,7 +135,7 @@ class PhraseBook:
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield kind and values of each phrase that occurs in a text, in the order of the book.
 
-        Use it for texts without reliable sentence and line ends, such as those of PDF files.
+        Use it for texts without reliable sentence and line ends, such as PDF texts.
         """
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
