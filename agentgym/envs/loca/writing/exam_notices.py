@@ -89,7 +89,7 @@ def read_notice(text: str) -> list[Said]:
 
 def by_kind(said: Iterable[Said]) -> dict[str, Any]:
     """Return the values of the last statement of each kind."""
-    return dict(said)
+    return {each[0]: each[1] for each in said}
 
 
 def shift_time(time: str, minutes: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -108,8 +109,9 @@ class ExamStory(Wording):
         )
         if self._rng.random() >= self._unknown:
             return exam
-        unknown = pick(self._rng, (("place",), ("minutes",), ("day", "time")))
-        return replace(exam, **dict.fromkeys(unknown))
+        unknown: tuple[str, ...] = pick(self._rng, (("place",), ("minutes",), ("day", "time")))
+        facts: dict[str, Any] = dict.fromkeys(unknown)
+        return replace(exam, **facts)
 
     def _persons(self, exam: Exam) -> Notice:
         if exam.proctor:
