@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,8 +18,6 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 
 OPEN, CLOSED = "Open-book", "Closed-book"
 _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
-# Maximum number of days counted from another date; a reader would lose count of more.
-_FAR = 60
 # Minutes per day.
 _DAY = 24 * 60
 
@@ -101,10 +98,6 @@ def shift_time(time: str, minutes: int) -> str:
 def _minute_of_day(time: str) -> int:
     hour, minute = time.split(":")
     return 60 * int(hour) + int(minute)
-
-
-def _days_between(first: str, second: str) -> int:
-    return (date.fromisoformat(second) - date.fromisoformat(first)).days
 
 
 # Facts that follow from the kind of a statement.
@@ -188,95 +181,6 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
         if kind in UPDATES:
             exam = _update(kind, values, exam or Exam(), where)
     return exam
-
-
-class Wording:
-    """Draw sentences about an exam; a fact is stated indirectly with the probability `indirect`."""
-
-    def __init__(self, rng: np.random.Generator, setting: Setting, indirect: float) -> None:
-        self._rng = rng
-        self._setting = setting
-        self._indirect = indirect
-
-    def say(self, kind: str, **values: Any) -> str:
-        """Draw a sentence of a kind."""
-        return facts_book().write(kind, self._rng, **values)
-
-    def all_of(self, exam: Exam) -> list[str]:
-        """Draw sentences on time, duration and place."""
-        return [*self.when(exam), *self.where(exam)]
-
-    def when(self, exam: Exam) -> list[str]:
-        """Draw sentences on day, time and duration."""
-        if exam.day is None or exam.time is None:
-            return [self.say("when_open"), *self.how_long(exam)]
-        if exam.minutes is not None and self._by_way():
-            finish = shift_time(exam.time, exam.minutes)
-            if self._rng.integers(2):
-                return [self.day(exam.day), self.say("span", time=exam.time, end_time=finish)]
-            return [self.day(exam.day), self.say("end", end_time=finish, duration=exam.minutes)]
-        return [self.day(exam.day), self.hour(exam.time), *self.how_long(exam)]
-
-    def day(self, day: str) -> str:
-        """Draw a sentence on the day."""
-        if not self._by_way():
-            return self.say("date", date=day)
-        other = shift_day(day, pick(self._rng, [-7, -3, -2, -1, 1, 2, 3, 7]))
-        kinds: list[tuple[str, dict[str, Any]]] = [
-            ("date_corrected", {"date": day, "old_date": other}),
-            ("sections", self._sections(day, other)),
-        ]
-        for anchor in ("midterm", "project"):
-            other_day = getattr(self._setting, anchor)
-            days = _days_between(other_day, day) if other_day else 0
-            if not 0 < abs(days) < _FAR or (days < 0 and anchor == "midterm"):
-                continue
-            begin = "after" if days > 0 else "before"
-            kinds += [(f"{begin}_{anchor}", {"days": abs(days)})] * 2
-        kind, values = pick(self._rng, kinds)
-        return self.say(kind, **values)
-
-    def _sections(self, day: str, other: str) -> dict[str, Any]:
-        """Draw the exceptional section; `day` holds for the section of the course."""
-        if self._rng.integers(2):
-            number = self._setting.section
-            return {"section_number": number, "section_date": day, "all_date": other}
-        number = self._setting.section + int(self._rng.integers(1, 9))
-        return {"section_number": number, "section_date": other, "all_date": day}
-
-    def hour(self, time: str) -> str:
-        """Draw a sentence on the start time."""
-        if not self._by_way():
-            return self.say("start", time=time)
-        if self._rng.integers(2):
-            gap = pick(self._rng, [15, 30])
-            return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        shift = pick(self._rng, [-120, -60, 60, 120])
-        return self.say("start_corrected", time=time, old_time=shift_time(time, shift))
-
-    def how_long(self, exam: Exam) -> list[str]:
-        """Draw a sentence on the duration."""
-        if exam.minutes is None:
-            return [self.say("duration_open")]
-        if not self._by_way():
-            return [self.say("duration", duration=exam.minutes)]
-        others = {60, 90, 120, 150, 180} - {exam.minutes}
-        other = int(self._rng.choice(sorted(others)))
-        return [self.say("duration_corrected", duration=exam.minutes, old_duration=other)]
-
-    def where(self, exam: Exam) -> list[str]:
-        """Draw a sentence on the place."""
-        if exam.place is None:
-            return [self.say("place_open")]
-        if exam.place == self._setting.midterm_place:
-            return [self.say("place_midterm")]
-        if not self._by_way():
-            return [self.say("place", place=exam.place)]
-        other = draw_place(self._rng, exam.place)
-        return [self.say("place_corrected", place=exam.place, old_place=other)]
-
-    def _by_way(self) -> bool:
-        return bool(self._rng.random() < self._indirect)
 
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:

@@ -128,16 +128,12 @@ def draw_invoice(
         "name": buyer[1],
         "other": other,
         "host": host,
-        "year": day.year,
         "due": day + timedelta(days=30),
         "order": int(rng.integers(100, 9999)),
-        "iso": f"{day}",
-        "us": f"{day:%B %d, %Y}",
+        "day": day,
         "net": _money(net),
         "tax": _money(tax),
         "total": _money(net + tax),
-        "long": f"{day.day} {day:%B %Y}",
-        "short": f"{day:%d-%b-%Y}",
     }
     table = [
         ["Item", "Quantity", "Price", "Sum"],
