@@ -51,7 +51,8 @@ def phrases(texts: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted({*FILES} - PLAIN))
 def test_sentences_are_grammatical_with_every_value(name: str) -> None:
-    rng, faults = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    faults: list[tuple[str, str]] = []
     for text in phrases(load_texts(name)):
         phrase = Phrase(text, SLOTS)
         types = [name.rpartition("_")[2] for name in phrase.names]
