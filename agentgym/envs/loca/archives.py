@@ -13,37 +13,28 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# Maximum archive size in bytes, far above that of an application.
+# Maximum archive size in bytes; applications are far smaller.
 MAX_BYTES = 2**20
 # Maximum unpacked size in bytes; stops zip bombs.
 MAX_UNPACKED = 4 * 2**20
 # Maximum number of entries; many empty files would slow the check down.
 MAX_ENTRIES = 500
 
+_LIMIT = "limit exceeded: the archive is too large: "
+# Damaged, encrypted and unknown data raise these in zipfile.
 _BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    ValueError,
-    LookupError,
-    RuntimeError,
-    EOFError,
-    OSError,
-)
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, LookupError, RuntimeError, EOFError, OSError,
+)  # fmt: skip
 
 
 def read_archive(data: bytes) -> Mapping[str, bytes]:
     """Return the files of an archive by path; folder paths end with a slash and have no bytes.
 
     Raises:
-        ToolError: The archive is invalid, encrypted or too large, or a path leaves it, is
-            duplicated or is a link.
+        ToolError: The archive is unreadable or too large, or has an unsafe path.
     """
     if len(data) > MAX_BYTES:
-        raise ToolError(
-            f"limit exceeded: an archive has at most {MAX_BYTES} bytes here, got {len(data)}"
-        )
+        raise ToolError(f"{_LIMIT}at most {MAX_BYTES} bytes here, got {len(data)}")
     return _read(data)
 
 
@@ -55,36 +46,28 @@ def _read(data: bytes) -> Mapping[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             if len(entries) > MAX_ENTRIES:
-                raise ToolError(
-                    f"limit exceeded: an archive has at most {MAX_ENTRIES} entries here, got "
-                    f"{len(entries)}"
-                )
+                raise ToolError(f"{_LIMIT}at most {MAX_ENTRIES} entries here, got {len(entries)}")
             for entry in entries:
                 _check(entry, files)
                 with archive.open(entry) as stream:
                     files[entry.filename] = stream.read(left + 1)
                 left -= len(files[entry.filename])
                 if left < 0:
-                    raise ToolError(
-                        f"limit exceeded: the files of an archive have at most {MAX_UNPACKED} "
-                        "bytes here"
-                    )
+                    raise ToolError(f"{_LIMIT}the files have at most {MAX_UNPACKED} bytes here")
     except _BROKEN as error:
-        raise ToolError(
-            f"invalid argument: not a readable zip archive: {type(error).__name__}"
-        ) from None
+        name = type(error).__name__
+        raise ToolError(f"invalid argument: not a readable zip archive: {name}") from None
     return files
 
 
 def _check(entry: zipfile.ZipInfo, files: Mapping[str, bytes]) -> None:
     parts = entry.filename.removesuffix("/").split("/")
-    if "\\" in entry.filename or any(part in ("", ".", "..") for part in parts):
-        raise ToolError(
-            f"invalid argument: the path {echo(entry.filename)} leads out of the archive"
-        )
-    if entry.filename in files:
-        raise ToolError(
-            f"invalid argument: the path {echo(entry.filename)} is in the archive twice"
-        )
-    if stat.S_ISLNK(entry.external_attr >> 16):
-        raise ToolError(f"invalid argument: {echo(entry.filename)} in the archive is a link")
+    fault = ""
+    if "\\" in entry.filename or not {"", ".", ".."}.isdisjoint(parts):
+        fault = "leads out of the archive"
+    elif entry.filename in files:
+        fault = "is in the archive twice"
+    elif stat.S_ISLNK(entry.external_attr >> 16):
+        fault = "is a link"
+    if fault:
+        raise ToolError(f"invalid argument: the path {echo(entry.filename)} {fault}")

@@ -10,14 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import (
-    Phrase,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    sentences,
-)
+from agentgym.envs.loca.draws import load_texts, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlot, sentences
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 """Slot types of the product texts."""
@@ -30,13 +24,21 @@ _SENTENCES = ((3, 3), (5, 5))
 
 
 @functools.cache
-def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
-    """Return the product names and phrases of each department."""
-    return {
-        department: (texts["names"], [Phrase(text, SLOTS) for text in texts["about"]])
-        for department, texts in load_texts("products").items()
-        if "names" in texts
-    }
+def _departments() -> Mapping[str, Mapping[str, Sequence[Phrase]]]:
+    """Return the phrases that fit each product name, by department."""
+    texts = load_texts("products")
+    del texts["any"]
+    return {department: _by_name(**table) for department, table in texts.items()}
+
+
+def _by_name(
+    names: Sequence[str], about: Mapping[str, Sequence[str]]
+) -> Mapping[str, Sequence[Phrase]]:
+    phrases: dict[str, list[Phrase]] = {name: [] for name in names}
+    for key, some in about.items():
+        for name in names if key == "all" else key.split(", "):
+            phrases[name] += [Phrase(text, SLOTS) for text in some]
+    return phrases
 
 
 @functools.cache
@@ -59,8 +61,8 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
     departments = _departments()
     for number in rng.choice(np.arange(100_000, 1_000_000), count, replace=False).tolist():
         department = pick(rng, list(departments))
-        names, about = departments[department]
-        name = f"{pick(rng, names)}{pick(rng, _VARIANTS)}{pick(rng, _COLOURS)}"
+        kind, about = pick(rng, list(departments[department].items()))
+        name = f"{kind}{pick(rng, _VARIANTS)}{pick(rng, _COLOURS)}"
         seen[name] += 1
         products.append(
             {

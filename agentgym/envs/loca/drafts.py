@@ -21,26 +21,17 @@ from agentgym.text.tokens import count_texts
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
+# Relative length error above which another size is tried; small next to the steps between presets.
 TOLERANCE = 0.08
-"""Relative length error above which another size is tried; small next to the steps between presets.
-"""
-
-# The identifiers in a state have a random stream separate from that of `draw`.
+# Identifiers have their own random stream, so `draw` may ask for any number of them.
 _IDS = 1
-
 # Bounds the time of a reset if no size fits.
 _TRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """Drawn state and its length.
-
-    Attributes:
-        state: The pickled office and truth.
-        tokens: The description length.
-        steps: The number of plan steps if the plan provides the description, else None.
-    """
+    """Pickled office and truth, its description length, and the number of plan steps if known."""
 
     state: bytes
     tokens: int
@@ -68,9 +59,8 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
     drafts = [_draw_draft(task, config, (seed, 0), size)]
     sizes = [size]
     while len(drafts) < _TRIES and min(map(error, drafts)) > TOLERANCE * config.length:
-        # The nearest size so far is corrected by most of its relative error: the exponent makes
-        # this converge for lengths that grow with the size, with its square, or in between. A size
-        # may come up again: where one unit more is too much, another draw of the same size may fit.
+        # The exponent makes this converge for lengths that grow with the size, with its square, or
+        # in between. A size may come up again, since another draw of it may fit.
         size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
         size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
         sizes.append(min(MAX_SIZE, max(1, size)))
@@ -85,9 +75,7 @@ def _draw_draft(
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    with (
-        contextlib.ExitStack() as transactions
-    ):  # one transaction in all, since each commit takes time
+    with contextlib.ExitStack() as transactions:  # one in all, since each commit takes time
         for server in world.office.toolsets():
             transactions.enter_context(server.store.change())
         world.draw(size)
@@ -101,9 +89,7 @@ def _draw_draft(
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
-    """Play the plan on the office; return the results of the reading steps and the number of all
-    steps.
-    """
+    """Play the plan; return the results of its reading steps and the number of all steps."""
 
     def play(step: PlanStep) -> str:
         return office.call(step.call.name, step.call.arguments) if step.learn else ""

@@ -34,6 +34,7 @@ from agentgym.envs.loca.protected_state import (
     fingerprint_protected,
     unexpected_changes,
 )
+from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.office import SERVERS, Office
@@ -102,7 +103,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             descriptions, in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
-        text: The task prompt, the same for all instances.
+        text: The rules of the task; see `draw_opening`.
+        opening: The task prompt: who asks, and the rules in a drawn order.
         truth: The generator's facts about the expected final state. If they contain `files` (the
         `file_state` of the start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
@@ -124,6 +126,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         super().__init__(config, seed)
         self.max_calls = MAX_CALLS
         self.truth: Any = None
+        self.opening = self.text
         self.tokens = 0
         self._protected_hashes: Mapping[str, str] = {}
         self.progress = Progress(self.plan, functools.partial(canonical_call, self.servers))
@@ -185,6 +188,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = int(self.rng.integers(2**63))
         self.max_turns = self.config.budget(drawn.steps)
+        self.opening = draw_opening(self.rng, type(self).__name__, self.text, self.start)
 
     def instance_key(self) -> str:
         """Return a digest of the facts about the final state and the description length."""
@@ -210,8 +214,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         )
 
     def task(self) -> str:
-        """Return the task prompt, the same for all instances."""
-        return self.text
+        """Return the task prompt."""
+        return self.opening
 
     def toolsets(self) -> Sequence[object]:
         """Return the servers."""
@@ -373,7 +377,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world for the task prompt, which all instances share."""
+        """Return a world whose plan fits every prompt of the task: prompts differ in words only."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:

@@ -110,7 +110,7 @@ class Reader:
         head = " ".join(re.split(r"(?<=[.!?])\s+", text)[:2])
         return bool(re.search(r"\b(exam|examination|final)\b", text.lower())) and not (
             DECOY.search(head.lower())
-            or re.search(r"midterm (takes|is held)|the midterm (on|in|is)", head)
+            or re.search(r"midterm (takes|is held)|[Tt]he midterm (on|in|is)", head)
         )
 
     def read(self, sentence: str) -> None:
@@ -144,10 +144,10 @@ class Reader:
         elif spell and "midterm" in low:
             self.exam["day"] = after(self.midterm, spell)
         elif spell and "project" in low:
-            back = re.search(r"before|first;|go back", low)
+            back = re.search(r"before|first;|subtract", low)
             self.exam["day"] = after(self.project, -spell if back else spell)
         elif spell and self.exam.get("day") and re.search(r"the exam|final exam|prepare", low):
-            back = re.search(r"brought forward|earlier|less to|take .* off", low)
+            back = re.search(r"earlier|subtract", low)
             self.exam["day"] = after(self.exam["day"], -spell if back else spell)
         elif re.search(
             r"and hour are not|when it takes place is|a date\.|the day and the hour", low
@@ -170,7 +170,7 @@ class Reader:
         elif lengths and re.search(r"more for|longer|lengthened|we add", low):
             self.exam["minutes"] += lengths[0]
         elif lengths and "let in" not in low:  # rules for late students
-            self.exam["minutes"] = one_of(lengths, "not the" in low)
+            self.exam["minutes"] = one_of(lengths, ", not" in low)
         elif re.search(r"how long|duration|how much time", low):
             self.exam["minutes"] = None
 

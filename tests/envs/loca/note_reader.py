@@ -10,21 +10,21 @@ PRODUCT = re.compile(r"Gift Card|Assembly|[A-Z][a-z]+ \d{3,}")
 COUNT = re.compile(rf"\b(?:{'|'.join(NUMBERS)}|\d+)\b")
 IDLE = re.compile(
     # Other orders: earlier, later, of other people.
-    r"last order|former|first flat|Last year|in spring|years ago|last month|Once you|last May|old order|In summer"
+    r"[Ll]ast order|[Ff]ormer|first flat|Last year|in spring|years ago|[Ll]ast month|Once you|last May|old order|In summer"
     r"|proves itself"
     r"|next year|second house|daughter marry|Some day|autumn|Perhaps|Keep the plans|board decides|brother|neighbours"
     r"|her own order"
-    r"|our street|My aunt|school|Brown|her order|my parents|You know"
+    r"|[Oo]ur street|neighbour complained|My aunt|school|Brown|her order|[Mm]y parents|You know"
     # No change.
-    r"|right as it|no slip|Nothing changes|asked on|begin at once|stay with|not leave out|Yes, it is|forgotten"
+    r"|right as it|no slip|Nothing changes|asked on|begin at once|stay with|not leave out|Yes, it is|forgotten|exactly as|is right:"
     r"|not one more"
-    r"|thought of|talked about|would cut|For a moment|tempting|suggested|Against all|was talk|nearly wrote|voted"
+    r"|thought of|talked about|would cut|For a moment|tempting|suggested|Against all|was talk|nearly (?:wrote|doubled)|voted"
 )
 WITHDRAWN = re.compile(
-    r"please cancel|not make any of this|I withdraw|Cancel the entire|please stop|Forget this order|and not an order"
+    r"please cancel|not send any of this|I withdraw|Cancel the entire|please stop|Forget this order|and not an order"
     r"|clicked on buy"
-    r"|take back this|Nothing on this|everything elsewhere|order is off|whole thing off|I am cancelling|is void"
-    r"|Hereby"
+    r"|take back this|Nothing on this|everything elsewhere|order is off|whole thing off|I am cancelling|have to cancel"
+    r"|hereby"
     r"|no longer want anything|delete this order|better cancel|make any of this order"
 )
 RESTORED = re.compile(
@@ -42,8 +42,8 @@ UNDO = re.compile(
 ALONE = re.compile(
     r"nothing but|Everything except|all the rest|only thing|alone will do|All that is left"
 )
-SWAP = re.compile(r"swap their|other way round|Exchange the|the reverse|about\.$")
-TRADE = re.compile(r"^(?:Replace|In place of|Turn|Shift)|piece by piece|less and just")
+SWAP = re.compile(r"swap their|other way round|Exchange the|the reverse|around\.$")
+TRADE = re.compile(r"^(?:Replace|In place of|Instead of|Turn|Shift)|and just as many more")
 TWICE = re.compile(r"double|twice|twin sister|times two")
 LESS = re.compile(
     r"fewer|off the number|can be dropped|Reduce|subtract|too many|Lower|lends us|give up|hold back|goes down"
@@ -82,7 +82,7 @@ def change(now: dict[str, int], order: Mapping[str, int], text: str, names: list
             now[first], now[second] = now[second], now[first]
         elif TRADE.search(text):
             now[first], now[second] = now[first] - count, now[second] + count
-        elif re.match("With each|Count|What holds", text):
+        elif re.match("With each|Count|Whatever the number", text):
             now[second] = now[first]
         else:
             now[first] = now[second]
@@ -99,20 +99,17 @@ def change(now: dict[str, int], order: Mapping[str, int], text: str, names: list
 
 
 DECLINED = re.compile(
-    r"not write to me by|No newsletter|not wish to be|this delivery only|full enough|object to advert"
-    r"|out of your mailings|Do not add me"
-    r"|hear nothing|and nothing else|must not get|to be forgotten|Apart from the parcel|too many mails|No offers"
-    r"|by mistake; I|once the book"
-    r"|Do not greet|do not send any|forbids|rather get no|No, better not|no mails after|none from you"
-    r"|leave my address|such mails never"
+    r"not send me any mails|No newsletter|any mailing list|send no mailings|full enough|object to advert"
+    r"|out of your mailings|Do not add me|no mails afterwards|send nothing else|any advertising|taken off your"
+    r"|certainly no mails|spare me yours|No offers|by mistake; I|send me nothing|a welcome mail as|do not send any"
+    r"|forbids|rather get no|No, better not|send none|none from you|leave my address|such mails never"
     r"|warns me|hasty|by myself, without|not your mails"
 )
 ALLOWED = re.compile(
-    r"Please do write|like your news|Put me on|gets no mail any|a mail is best|do not mind adv|wrote in spring"
-    r"|mails are welcome|feel free"
-    r"|to my office|leaflets, but|offers by mail|got a code|on purpose|add this one|spare me your adv|do write to me"
-    r"|read your news"
-    r"|Forget my|codes come|get your mails|tells me of|another shop|now and then|bad mood"
+    r"do send me a mail|like your news|Please put me on|address is closed|a mail is best|do not mind adv|wrote in spring"
+    r"|mails are welcome|feel free|Send your mails not|leaflets, but|offers by mail|got a code|on purpose|add this one"
+    r"|do not have to spare|do send me your|read your news|Forget my|codes come|get your mails|tells me about"
+    r"|do want mails|now and then|bad mood"
 )
 
 

@@ -111,18 +111,21 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     }
     tokens_per_unit = 71.0
     text = (
-        f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
-        "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
+        f"The BigQuery dataset {DATASET} [contains|has] the clickstream of an A/B test that has just ended. There is one table "
+        "ab_<scenario> for each scenario; tables with other names are not scenarios. Their columns are "
         f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
-        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
-        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
-        "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
-        f"{OVERALL} with the total store views of all scenarios divided by their total clicks, which is not the mean of the "
-        "conversions. The rows may be in any order; keep the names of the columns.\n"
-        "Compare the overall conversions exactly, before any rounding. If that of B is higher, create an empty Cloud Storage "
-        f"bucket {BUCKET} and write no log entry. If that of A is higher or both are equal, create no bucket and write one "
-        f"entry to the log {LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
-        "Tables, buckets and log entries of earlier tests stay as they are."
+        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 if "
+        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows:\n"
+        "- Write a row for each scenario (named like its table, without ab_) with both conversions in percent with two "
+        "decimals.\n"
+        f"- Write a row {OVERALL} with the total store views of all scenarios divided by their total clicks, which is not "
+        "the mean of the conversions.\n"
+        "- Keep the names of the columns; the rows may be in any order.\n"
+        "Compare the overall conversions exactly, before any rounding:\n"
+        f"- If that of B is higher, create an empty Cloud Storage bucket {BUCKET} and write no log entry.\n"
+        "- If that of A is higher or both are equal, create no bucket and write one entry to the log "
+        f"{LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
+        "[Leave|Keep] the tables, buckets and log entries of earlier tests as they are."
     )
 
     def draw(self, size: int) -> None:

@@ -79,14 +79,15 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
     tokens_per_unit = 529.0
     text = (
-        f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
-        "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
-        "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
-        f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
-        "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
-        "without an exam do not count.\n"
-        f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
-        "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
+        f"{LATEST} in the workspace [contains|has] the scores of the latest quiz. The BigQuery dataset {DATASET} has a table "
+        "scores_YYMM for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the "
+        "student took (not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
+        f"- Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % "
+        "(exactly 25 % is not enough), in any order; drop_percent is the drop in percent with one decimal. Students without "
+        "a quiz or without an exam do not count.\n"
+        f"- For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
+        "full name and the ID of that student and of no other.\n"
+        "- Write no other [log entries|entries], and leave tables and files as they are."
     )
 
     def draw(self, size: int) -> None:

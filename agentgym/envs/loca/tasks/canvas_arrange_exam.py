@@ -107,16 +107,18 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     text = (
         f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
         "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-        "Leave out courses without a final exam, exams that were called off or that I am exempt from, and those that have "
-        "begun before now (all times are UTC; a date without a year is in 2025). Later notices about an exam change what they "
-        "mention; the rest stays as earlier ones have it. One row for each exam under the headers, which stay as they are. "
-        "Course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
-        "Real-Time Systems); mails may name a course by either. The proctor is the teacher of the course, unless a notice "
-        "names another. Whether books are allowed is in a notice or else in the welcome post, where the credits are, too. The "
-        "source is where the notices are, Announcement or Email. Dates are "
-        f"MM/DD/YYYY, times HH:MM; what is not known yet is {TBD}.\n"
-        "Sort by date and start time, earliest first; exams whose date is not known come last, by course code. Change nothing "
-        "else."
+        "- [Leave out|Skip] courses without a final exam, exams that were called off or that I am exempt from, and exams that "
+        "have begun before now (all times are UTC; a date without a year is in 2025).\n"
+        "- Later notices about an exam change what they mention; the rest stays as earlier ones have it.\n"
+        "- Write one row for each exam under the headers, which stay as they are. Dates are MM/DD/YYYY, times HH:MM; what is "
+        f"not known yet is {TBD}.\n"
+        "- Give course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
+        "Real-Time Systems); mails may name a course by either.\n"
+        "- The proctor is the teacher of the course, unless a notice names [another|somebody else].\n"
+        "- Whether books are allowed is in a notice or else in the welcome post, where the credits are, too.\n"
+        "- The source is where the notices are, Announcement or Email.\n"
+        "- Sort by date and start time, earliest first; exams whose date is not known come last, by course code.\n"
+        "Change nothing else."
     )
 
     def draw(self, size: int) -> None:

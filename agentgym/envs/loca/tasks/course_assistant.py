@@ -19,10 +19,10 @@ from agentgym.envs.loca.checks import (
     mail_failures,
     mail_places,
 )
-from agentgym.envs.loca.draws import LAST, address, people
+from agentgym.envs.loca.draws import LAST, address, load_texts, people
 from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import write_pdf
@@ -114,16 +114,19 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     text = (
         "You assist in the course on natural language processing. The students had to hand in their final presentations by "
         f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
-        f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
-        "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
-        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
-        "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
-        "such as mails with other subjects, of other courses, without such a file, or whose text says that the file is not the "
-        "final presentation (but a draft, an outline, a wrong file and the like). One submission is enough, whatever else the "
-        "student has sent before or after it.\n"
-        "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
-        f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
-        "student. Write to nobody else, and change nothing else."
+        f"sheet {SHEET} of {ROSTER}. [Remind|Send a reminder to] everybody who is enrolled and has not handed in; leave out "
+        "students who have withdrawn.\n"
+        "- A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
+        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf.\n"
+        "- The student ID alone tells whose submission it is: the name may be spelled otherwise, and some students write from "
+        "private addresses.\n"
+        "- Nothing else counts, such as mails with other subjects, of other courses, without such a file, or whose text says "
+        "that the file is not the final presentation (but a draft, an outline, a wrong file and the like).\n"
+        "- One submission is enough, whatever else the student has sent before or after it.\n"
+        "- Send each student who needs a reminder exactly one mail from the mailbox of the course, only to the address on the "
+        f"roster, with the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of "
+        "no other student.\n"
+        "Write to nobody else, and change nothing else."
     )
 
     def draw(self, size: int) -> None:
@@ -222,8 +225,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
-        more = " ".join(self._says("news_more") for _ in range(int(self.rng.integers(1, 3))))
-        body = f"{self._says('greeting')}\n\n{self._says('news')} {more}\n\nThe office"
+        count = int(self.rng.integers(1, 3))
+        more = presentations_book().write_some("news_more", self.rng, count, dict)
+        body = f"{self._says('greeting')}\n\n{self._says('news')} {' '.join(more)}\n\nThe office"
         sender = "Office <office@department.example.org>"
         return Mail(sender, ME, self._says("news_subject"), body, self._moment())
 

@@ -121,10 +121,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     tokens_per_unit = 318.0
     text = (
         "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
-        "hardly sell: published, in stock (stock_status instock), with a date_created more than "
-        f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
-        "sales in the last 30 days (the custom field sales_last_30_days in meta_data); leave out those whose description says "
-        "that they do not go to the outlet, or are not cleared.\n"
+        "hardly sell. All of this is true of such a product:\n"
+        "- It is published and in stock (stock_status instock).\n"
+        f"- Its date_created is more than {DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not "
+        "enough).\n"
+        f"- It had fewer than {SALES} sales in the last 30 days (the custom field sales_last_30_days in meta_data).\n"
+        "- Its description does not say that it is kept out of the outlet or that it is not cleared.\n"
+        "[Then do|Do] three things:\n"
         f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
         f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
         "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "

@@ -94,14 +94,16 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
         "INVOICE_DATE (the date of the invoice).\n"
         "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
-        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
-        "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
-        "Leave all rows that are there as they are.\n"
-        f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
-        "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
+        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, even a cent).\n"
+        "An invoice whose number is in INVOICES already was entered before, correctly and in both tables: do not enter it "
+        "again. Leave all rows that are there as they are.\n"
+        "[Two more tasks|Two things remain]:\n"
+        f"- Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
+        "- Send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
         f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
-        "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
-        "outstanding invoices in the tables do not matter. Change nothing else."
+        "invoices (such as ABC.pdf) and names no other file. Purchasers without such an invoice in the folder get no mail; "
+        "other outstanding invoices in the tables do not matter.\n"
+        "Change nothing else."
     )
 
     def draw(self, size: int) -> None:

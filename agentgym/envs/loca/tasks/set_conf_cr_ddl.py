@@ -14,17 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.draws import DrawnValues, pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
 from agentgym.envs.loca.plan import Plan, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    shift_day,
-)
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
@@ -114,17 +108,16 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     }
     tokens_per_unit = 2_190.0
     text = (
-        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
-        "names each conference and the "
-        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
-        "in. Later mails may change the deadline of a track that earlier ones gave; what counts is "
-        "the deadline of the track of my paper after all of them. Each lasts until 23:59 AoE of its day, and a "
-        "date without a year is in 2025.\n"
-        "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
-        "hours before the deadline. Its "
-        "title has the short name of that conference and the words camera-ready. AoE (anywhere "
-        "on earth) is UTC-12. Set no "
-        "other events and change nothing else."
+        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace names each conference and the "
+        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Put one reminder for each "
+        "of these conferences into my calendar.\n"
+        "- Later mails may change the deadline of a track that earlier ones gave; what counts is the deadline of the track of "
+        "my paper after all of them.\n"
+        "- Each deadline lasts until 23:59 AoE of its day, and a date without a year is in 2025. AoE (anywhere on earth) is "
+        "UTC-12.\n"
+        "- A reminder [begins|starts] exactly 3 hours before the deadline.\n"
+        "- The title of a reminder has the short name of its conference and the words camera-ready.\n"
+        "Set no other events and change nothing else."
     )
 
     def draw(self, size: int) -> None:
@@ -177,7 +170,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
-            remarks = [self._filler("remark") for _ in range(int(self.rng.integers(1, 3)))]
+            count = int(self.rng.integers(1, 3))
+            remarks = fillers_book().write_some("remark", self.rng, count, self._numbers)
             text = " ".join(shuffled(self.rng, [story, *remarks]))
             body = (
                 f"{self._filler('greeting')}\n\n{self._filler('opening')} {text}\n\n"
@@ -210,11 +204,14 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return facts_book().write(kind, self.rng, **values)
 
     def _filler(self, kind: str, **known: Any) -> str:
+        return fillers_book().write(kind, self.rng, self._numbers(**known))
+
+    def _numbers(self, **known: Any) -> DrawnValues:
         draws = {
             "number": lambda: int(self.rng.integers(150, 600)),
             "few_number": lambda: int(self.rng.integers(3, 13)),
         }
-        return fillers_book().write(kind, self.rng, DrawnValues(draws, **known))
+        return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
         """Draw the mails of a conference without a deadline."""

@@ -138,18 +138,22 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     }
     tokens_per_unit = 324.0
     text = (
-        "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
-        "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
-        "low_stock_amount does not matter), its description does not say that we no longer order it, and it has no row yet in "
-        f"the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
-        "For each such product add one row to that sheet, below those that are there, in any order: Product ID, Product Name, "
-        "SKU, Current Stock and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier "
-        "Name and Supplier Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they "
-        "are, even if they are out of date.\n"
-        f"Also send one mail for each of these products, and for no others, to the purchasing manager, who is named in "
+        "Watch the stock of our WooCommerce shop. A product calls for an alert if all of this is true:\n"
+        "- It is published, and its stock is managed.\n"
+        "- Its stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in "
+        "meta_data; low_stock_amount does not matter).\n"
+        "- Its description does not say that we no longer order it.\n"
+        f"- It has no row yet in the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
+        "For each such product, [do two things|take two steps]:\n"
+        "- Add one row to the sheet Stock Alert, "
+        "below those that are there, in any order: Product ID, Product Name, SKU, Current Stock "
+        "and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier Name and Supplier "
+        "Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they are, even if they "
+        "are out of date.\n"
+        "- Send one mail, and none for other products, to the purchasing manager, who is named in "
         f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
-        f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies. Change nothing else in "
-        "shop, spreadsheets and files."
+        f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies.\n"
+        "Change nothing else in shop, spreadsheets and files."
     )
 
     def draw(self, size: int) -> None:

@@ -1,8 +1,4 @@
-"""Applications for a PhD position: papers, requested archive structures and professors' replies.
-
-Some replies request papers in a structure. Others show one without a request, refuse, or withdraw
-an earlier request.
-"""
+"""Applications for a PhD position: papers, requested archive structures and professors' replies."""
 
 from __future__ import annotations
 
@@ -11,49 +7,37 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
+from agentgym.envs.loca.draws import load_texts, pick
 from agentgym.envs.loca.writing.news import idle_values, inbox_news
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, load_texts
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.files.workspace import Workspace
 
 FLAT = "Application_Materials_flat"
-ROOT, LETTER = (
-    "Application_Materials_<Name>_<Student_ID>",
-    "Recommendation_Letter_<Last_Name>-<n>.pdf",
-)
+ROOT = "Application_Materials_<Name>_<Student_ID>"
+LETTER = "Recommendation_Letter_<Last_Name>-<n>.pdf"
 LETTERS, OLDEST, NEWEST = "letters", "awards, oldest first", "awards, newest first"
-PAPERS = {
-    "CV.pdf": (("your CV", "your curriculum vitae"), ("Resume.pdf", "CV.pdf", "Curriculum_Vitae.pdf")),
-    "ID_Card.pdf": (("a copy of your ID card", "your ID card"), ("ID_Card.pdf", "Identity.pdf")),
-    "Photo.png": (("a photo of you", "your photo"), ("Photo.png", "Portrait.png")),
-    "Transcript.pdf": (("your transcript", "a list of your grades"), ("Transcript.pdf", "Grades.pdf", "Academic_Record.pdf")),
-    "Enrollment_Certificate.pdf": (("your certificate of enrollment",), ("Enrollment_Certificate.pdf", "Enrollment.pdf")),
-    "Portfolio.pdf": (("your portfolio",), ("Portfolio.pdf", "Works.pdf")),
-    "Project_Report.pdf": (("the report on your project", "your project report"), ("Project_Report.pdf", "Report.pdf")),
-    LETTERS: (
-        ("one file for each letter of recommendation; n counts them by date, from 1 for the oldest on",
-         "each letter of recommendation, with the last name of its author and n = 1, 2, … by date, oldest first"),
-        (LETTER,),
-    ),
-    OLDEST: (("all award certificates in one file, oldest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
-    NEWEST: (("all award certificates in one file, newest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
-}  # fmt: skip
-"""Papers, single files or merged ones, each with its phrases in mails and its file names in
-archives.
-"""
-PAPER_OF_PHRASE = {phrase: paper for paper, (phrases, _) in PAPERS.items() for phrase in phrases}
-THEMES = (
-    (("Personal", "Personal_Information", "Basics"), ("CV.pdf", "ID_Card.pdf", "Photo.png")),
-    (("Academic", "Education", "Study_Records"), ("Transcript.pdf", "Enrollment_Certificate.pdf")),
-    (("Work", "Projects", "Research_Work"), ("Portfolio.pdf", "Project_Report.pdf")),
-    (("Letters", "Recommendation", "References"), (LETTERS,)),
-    (("Awards", "Honours", "Certificates"), (OLDEST, NEWEST)),
-)
+
+
+class _Paper(TypedDict):
+    phrases: Sequence[str]
+    files: Sequence[str]
+
+
+class _Theme(TypedDict):
+    folders: Sequence[str]
+    papers: Mapping[str, _Paper]
+
+
+_TEXTS = load_texts("applications")
+THEMES: Sequence[_Theme] = _TEXTS["themes"]
+PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
+"""Papers, single files or merged ones, with their phrases in mails and file names in archives."""
+PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
 """Slot types of letters and certificates."""
 # Sentences each on the work and on the person: a letter of one page.
@@ -67,14 +51,11 @@ def draw_papers(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Write the papers; return the letters with authors and the awards, each sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
-        if paper.endswith(".pdf"):
-            lines = [
-                paper.replace("_", " "),
-                name,
-                f"Student ID {student}",
-                f"Number {int(rng.integers(10**9))}",
-            ]
-            files.write(f"{FLAT}/{paper}", write_pdf([lines]))
+        if not paper.endswith(".pdf"):
+            continue
+        title, number = paper.replace("_", " "), int(rng.integers(10**9))
+        lines = [title, name, f"Student ID {student}", f"Number {number}"]
+        files.write(f"{FLAT}/{paper}", write_pdf([lines]))
     files.write(f"{FLAT}/Photo.png", _picture(rng))
     dated: dict[str, list[tuple[datetime, str, str]]] = {}
     for kind, count in (("letter", int(rng.integers(2, 4))), ("award", int(rng.integers(2, 5)))):
@@ -93,8 +74,7 @@ def draw_papers(
 @functools.cache
 def papers_books() -> dict[str, PhraseBook]:
     """Return the sentences of recommendation letters and of award certificates."""
-    texts = load_texts("applications")
-    return {kind: PhraseBook(texts[f"{kind}s"], SLOTS) for kind in ("letter", "award")}
+    return {kind: PhraseBook(_TEXTS[f"{kind}s"], SLOTS) for kind in ("letter", "award")}
 
 
 def _pages(
@@ -146,15 +126,11 @@ def _values(
 def _picture(rng: np.random.Generator) -> bytes:
     """Draw an 8-bit greyscale PNG file of 16 × 16 pixels."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
-    )
+    header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
+    picture = b"\x89PNG\r\n\x1a\n"
+    for chunk in (b"IHDR" + header, b"IDAT" + zlib.compress(rows), b"IEND"):
+        picture += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return picture
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
@@ -162,8 +138,10 @@ def draw_layout(rng: np.random.Generator) -> Layout:
     order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
-    for k, (names, papers) in enumerate((THEMES[theme] for theme in order), 1):
-        own = f"{k:02}_{names[style]}" if numbered else names[style]
+    for k, theme in enumerate((THEMES[place] for place in order), 1):
+        own, papers = theme["folders"][style], list(theme["papers"])
+        if numbered:
+            own = f"{k:02}_{own}"
         kind = rng.random() if folder else 1.0
         if kind < 0.2 and "/" not in folder:
             folder = f"{folder}/{own}"
@@ -174,9 +152,9 @@ def draw_layout(rng: np.random.Generator) -> Layout:
         elif not (chosen := [paper for paper in papers if rng.random() < 0.8]):
             chosen = [papers[0]]
         for paper in chosen:
-            phrases, called = PAPERS[paper]
-            phrase = pick(rng, phrases)
-            layout[f"{folder}/{pick(rng, called)}"] = phrase
+            forms = PAPERS[paper]
+            phrase = pick(rng, forms["phrases"])
+            layout[f"{folder}/{pick(rng, forms['files'])}"] = phrase
     return layout
 
 
@@ -188,9 +166,8 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
             members[f"{root}/{path}"] = PAPER_OF_PHRASE[phrase]
             continue
         for n, (paper, author) in enumerate(letters, 1):
-            name = LETTER.replace("<Last_Name>", author.rsplit(maxsplit=1)[-1]).replace(
-                "<n>", str(n)
-            )
+            last = author.rsplit(maxsplit=1)[-1]
+            name = LETTER.replace("<Last_Name>", last).replace("<n>", str(n))
             members[f"{root}/{path.rpartition('/')[0]}/{name}"] = paper
     return members
 
@@ -199,28 +176,26 @@ def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
     """Format a structure as paths, as an indented tree, or as a tree with lines."""
     style = int(rng.integers(3))
     if style == 0:
-        return "\n".join(f"{ROOT}/{path} ({what})" for path, what in layout.items())
+        return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
     nested: dict[str, Any] = {}
-    for path, what in layout.items():
+    for path, phrase in layout.items():
         *folders, name = path.split("/")
         place = nested
         for folder in folders:
             place = place.setdefault(f"{folder}/", {})
-        place[name] = what
+        place[f"{name} ({phrase})"] = {}
     return "\n".join([f"{ROOT}/", *_branches(nested, "", lines=style == 1)])
 
 
 def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[str]:
-    for k, (name, content) in enumerate(nested.items()):
-        last = k == len(nested) - 1
-        joint, on = "  ", "  "
-        if lines:
-            joint, on = ("└── ", "    ") if last else ("├── ", "│   ")
-        if isinstance(content, str):
-            yield f"{before}{joint}{name} ({content})"
-        else:
-            yield f"{before}{joint}{name}"
-            yield from _branches(content, before + on, lines)
+    for k, (name, content) in enumerate(nested.items(), 1):
+        joint, indent = "  ", "  "
+        if lines and k == len(nested):
+            joint, indent = "└── ", "    "
+        elif lines:
+            joint, indent = "├── ", "│   "
+        yield f"{before}{joint}{name}"
+        yield from _branches(content, before + indent, lines)
 
 
 ASKING = ("ask", "changed")
@@ -230,7 +205,7 @@ ASKING = ("ask", "changed")
 @functools.cache
 def replies_book() -> PhraseBook:
     """Return the sentences of replies."""
-    return PhraseBook(load_texts("applications")["mails"], COMMON_SLOTS)
+    return PhraseBook(_TEXTS["mails"], COMMON_SLOTS)
 
 
 def asks_for_papers(text: str) -> bool:
@@ -239,13 +214,7 @@ def asks_for_papers(text: str) -> bool:
 
 
 class Correspondence:
-    """Draw the mails of a mailbox.
-
-    Args:
-        rng: The random generator.
-        now: The approximate time of writing.
-        names: People whom mails mention.
-    """
+    """Draw the mails of a mailbox, written about `now`, which mention people by `names`."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)
@@ -284,7 +253,6 @@ class Correspondence:
         return f"{self.says('greeting')}\n\n{text}\n\n{self.says('closing')}\n{name}"
 
     def _some(self, kind: str, most: int) -> list[str]:
-        """Draw one or more sentences of a kind."""
         count = int(self._rng.integers(1, most + 1))
         return replies_book().write_some(kind, self._rng, count, lambda: self._values)
 

@@ -1,6 +1,4 @@
-"""University courses, their quizzes and assignments in teachers' words, and announcements that
-change them.
-"""
+"""University courses, their quizzes and assignments, and announcements that change them."""
 
 from __future__ import annotations
 
@@ -12,29 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, shuffled
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, load_texts
-
-LEVELS = (
-    "Introduction to {}",
-    "{}",
-    "Methods of {}",
-    "Advanced {}",
-    "Topics in {}",
-    "Seminar on {}",
-)
-"""Course names by level, the hundreds of the code."""
+from agentgym.envs.loca.draws import DrawnValues, load_texts, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Course in the catalogue.
-
-    Attributes:
-        code: Department and number; the hundreds are the level.
-        name: The unique name.
-        subject: The topic.
-    """
+    """Course with a unique name; the hundreds of its code are the level."""
 
     code: str
     name: str
@@ -42,24 +24,24 @@ class Course:
 
 
 @functools.cache
-def _subjects() -> dict[str, list[str]]:
+def _subjects() -> dict[str, Any]:
     return load_texts("subjects")
 
 
 def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     """Draw different courses; more than 672 have a second part, and so on."""
-    catalogue = [
-        (department, level, place, subject)
-        for department, subjects in _subjects().items()
-        for place, subject in enumerate(subjects)
-        for level in range(len(LEVELS))
-    ]
+    texts, catalogue = _subjects(), []
+    for department, subjects in texts["departments"].items():
+        for place, subject in enumerate(subjects):
+            for level, title in enumerate(texts["levels"]):
+                catalogue.append((department, level, place, subject, title.format(subject)))
     total = len(catalogue)
     courses = []
     for number in map(int, rng.permutation(total * -(-count // total))[:count]):
         part, index = divmod(number, total)
-        department, level, place, subject = catalogue[index]
-        name = LEVELS[level].format(subject) + (f", Part {part + 1}" if part else "")
+        department, level, place, subject, name = catalogue[index]
+        if part:
+            name += f", Part {part + 1}"
         code = f"{department}{1000 * part + 100 * (level + 1) + 10 * place + 1}"
         courses.append(Course(code, name, subject))
     return courses
@@ -81,13 +63,6 @@ _RESTORED_RATE = 0.35  # share of dropped items that are restored; most stay dro
 _CHANGE_ASIDES = ("aside", "workload_aside")
 # Number of news items around each announcement, as in a weekly letter to the class.
 _NEWS = 2
-_STYLES = {
-    "exact": "CS AI MATH PHYS NET DB",
-    "life": "BIO CHEM MED",
-    "letters": "HIST ECON LAW ENG",
-    "craft": "ART",
-}
-_STYLE = {name: style for style, names in _STYLES.items() for name in names.split()}
 _TYPES = {
     "choice": "multiple_choice_question",
     "right": "true_false_question",
@@ -127,18 +102,16 @@ def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict
 def _question(rng: np.random.Generator, place: int, kind: str, question: Any) -> dict[str, Any]:
     text, options = question, []
     if kind == "choice":
-        text, options = question[0], [(option, k == 0) for k, option in enumerate(question[1:])]
-        options = shuffled(rng, options)
+        text, right, *wrong = question
+        options = shuffled(rng, [(right, 100), *((option, 0) for option in wrong)])
     elif kind in ("right", "wrong"):
-        options = [("True", kind == "right"), ("False", kind == "wrong")]
+        options = [("True", 100 * (kind == "right")), ("False", 100 * (kind == "wrong"))]
     return {
         "question_name": f"Question {place}",
         "question_text": text,
         "question_type": _TYPES[kind],
         "points_possible": 10,
-        "answers": [
-            {"answer_text": option, "answer_weight": 100 * right} for option, right in options
-        ],
+        "answers": [{"answer_text": option, "answer_weight": weight} for option, weight in options],
     }
 
 
@@ -152,10 +125,10 @@ def describe_assignment(
     rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
 ) -> str:
     """Draw the description of an assignment of a kind."""
-    style = _STYLE[course.code.rstrip("0123456789")]
+    style = _subjects()["styles"][course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
-    texts = []
+    texts: list[str] = []
     for each, count in counts.items():
         texts += book.write_some(each, rng, count, lambda: values)
     return _with_note(rng, texts, voluntary)
@@ -179,13 +152,11 @@ def _values(
     **known: Any,
 ) -> DrawnValues:
     """Return values for the slots of sentences: numbers from two ranges, and known values."""
-    return DrawnValues(
-        {
-            "number": lambda: int(rng.integers(*number)),
-            "few_number": lambda: int(rng.integers(*few)),
-        },
-        **known,
-    )
+    draws = {
+        "number": lambda: int(rng.integers(*number)),
+        "few_number": lambda: int(rng.integers(*few)),
+    }
+    return DrawnValues(draws, **known)
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
@@ -220,29 +191,23 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 def draw_changes(
     rng: np.random.Generator, titles: Sequence[str], rate: float
 ) -> tuple[list[list[Post]], set[str]]:
-    """Draw announcements that drop quizzes and assignments, restore or keep them.
-
-    Args:
-        rng: The random generator.
-        titles: The quizzes and assignments.
-        rate: The probability that one is dropped; with half of it, an announcement only denies
-            that.
+    """Draw announcements that drop quizzes and assignments with the probability `rate`, restore
+    some, and deny with half of it that one was dropped.
 
     Returns:
         The announcements about each title, oldest first, and the titles that stay dropped.
     """
     threads, dropped = [], set()
     for title in titles:
-        kind = rng.random()
-        kinds = []
-        if kind < rate:
+        roll, kinds = rng.random(), []
+        if roll < rate:
             kinds = ["dropped"]
-        elif kind < 1.5 * rate:
+            if rng.random() < _RESTORED_RATE:
+                kinds.append("restored")
+            else:
+                dropped.add(title)
+        elif roll < 1.5 * rate:
             kinds = ["kept"]
-        if kinds == ["dropped"] and rng.random() < _RESTORED_RATE:
-            kinds.append("restored")
-        if kinds == ["dropped"]:
-            dropped.add(title)
         texts = [_say(rng, each, title=title) for each in kinds]
         threads.append([_post(rng, "change_title", text, _CHANGE_ASIDES) for text in texts])
     return threads, dropped
@@ -278,12 +243,11 @@ def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
     newest first.
     """
     need: int | None = None
-    seen, dropped = set(), []
+    newest: dict[str, str] = {}
     for text in texts:
         for kind, values in reversed(coursework_book().read(text)):
             if kind in ("policy", "corrected", "revoked") and need is None:
                 need = int(values.get("points_number", NOBODY))
-            elif kind in ("dropped", "restored", "kept") and values["title"] not in seen:
-                seen.add(values["title"])
-                dropped += [values["title"]] if kind == "dropped" else []
-    return need, dropped
+            elif kind in ("dropped", "restored", "kept"):
+                newest.setdefault(values["title"], kind)
+    return need, [title for title, kind in newest.items() if kind == "dropped"]

@@ -1,36 +1,23 @@
 """Write exam notices from the facts of an exam, and read the facts back.
 
-A notice states a fact directly or indirectly: relative to the midterm or a project deadline, as a
-correction, for all sections but one, or as the end of a span. Later notices change some facts and
-keep the others.
+Notices state facts directly or indirectly, for example as days after the midterm. Later notices
+change some facts and keep the others.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-    shift_day,
-)
+from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
-BUILDINGS = (
-    "Hall", "Lecture Theatre", "Gymnasium", "Computer Lab", "Seminar Room", "North Wing", "Old Library", "Auditorium",
-    "Physics Annex", "Garden Pavilion", "Drawing Studio", "Assembly Room",
-)  # fmt: skip
-# Maximum number of days counted from another date; a reader would lose count of more.
-_FAR = 60
+_BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
@@ -47,9 +34,9 @@ class Exam:
         time: The start, as HH:MM.
         minutes: The duration.
         place: The room.
-        proctor: Name and address, if it is not the teacher.
-        books: `OPEN` or `CLOSED`, if a notice says so.
-        held: False if there is no exam, or it was called off.
+        proctor: Name and address of a proctor other than the teacher.
+        books: `OPEN` or `CLOSED`, if a notice mentions it.
+        held: False without an exam, or after a cancellation.
     """
 
     day: str | None = None
@@ -63,9 +50,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What notices refer to: the course section, the day and room of the midterm, the project
-    deadline.
-    """
+    """Anchors of notices: the course section, day and room of the midterm, the project deadline."""
 
     section: int
     midterm: str | None = None
@@ -75,7 +60,7 @@ class Setting:
 
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "place": PhraseSlot(rf"(?:{'|'.join(BUILDINGS)}) \d+"),
+    "place": PhraseSlot(rf"(?:{'|'.join(_BUILDINGS)}) \d+"),
     "person": PhraseSlot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
     "course": PhraseSlot(r"[A-Z][\w',: -]*"),
 }
@@ -115,64 +100,75 @@ def _minute_of_day(time: str) -> int:
     return 60 * int(hour) + int(minute)
 
 
-def _days_between(first: str, second: str) -> int:
-    return (date.fromisoformat(second) - date.fromisoformat(first)).days
-
-
-Update: TypeAlias = Callable[[Mapping[str, Any], Exam, Setting], Mapping[str, Any]]
-
-UPDATES: Mapping[str, Update] = {
-    "none": lambda said, exam, where: {"held": False},
-    "off": lambda said, exam, where: {"held": False},
-    "on": lambda said, exam, where: {"held": True},
-    "date": lambda said, exam, where: {"day": said["date"]},
-    "date_corrected": lambda said, exam, where: {"day": said["date"]},
-    "after_midterm": lambda said, exam, where: {"day": _from(where.midterm, said["days"])},
-    "after_project": lambda said, exam, where: {"day": _from(where.project, said["days"])},
-    "before_project": lambda said, exam, where: {"day": _from(where.project, -said["days"])},
-    "sections": lambda said, exam, where: {
-        "day": said["section_date" if said["section_number"] == where.section else "all_date"]
-    },
-    "later": lambda said, exam, where: {"day": _from(exam.day, said["days"])},
-    "earlier": lambda said, exam, where: {"day": _from(exam.day, -said["days"])},
-    "start": lambda said, exam, where: {"time": said["time"]},
-    "start_corrected": lambda said, exam, where: {"time": said["time"]},
-    "doors": lambda said, exam, where: {
-        "time": shift_time(said["doors_time"], said["gap_duration"])
-    },
-    "duration": lambda said, exam, where: {"minutes": said["duration"]},
-    "duration_corrected": lambda said, exam, where: {"minutes": said["duration"]},
-    "span": lambda said, exam, where: {
-        "time": said["time"],
-        "minutes": _minute_of_day(said["end_time"]) - _minute_of_day(said["time"]),
-    },
-    "end": lambda said, exam, where: {
-        "time": shift_time(said["end_time"], -said["duration"]),
-        "minutes": said["duration"],
-    },
-    "longer": lambda said, exam, where: {"minutes": (exam.minutes or 0) + said["duration"]},
-    "place": lambda said, exam, where: {"place": said["place"]},
-    "place_corrected": lambda said, exam, where: {"place": said["place"]},
-    "place_midterm": lambda said, exam, where: {"place": where.midterm_place},
-    "proctor": lambda said, exam, where: {"proctor": said["person"]},
-    "proctor_self": lambda said, exam, where: {"proctor": None},
-    "books_open": lambda said, exam, where: {"books": OPEN},
-    "books_closed": lambda said, exam, where: {"books": CLOSED},
-    "when_open": lambda said, exam, where: {"day": None, "time": None},
-    "duration_open": lambda said, exam, where: {"minutes": None},
-    "place_open": lambda said, exam, where: {"place": None},
+# Facts that follow from the kind of a statement.
+_FIXED: Mapping[str, Mapping[str, Any]] = {
+    "none": {"held": False},
+    "off": {"held": False},
+    "on": {"held": True},
+    "proctor_self": {"proctor": None},
+    "books_open": {"books": OPEN},
+    "books_closed": {"books": CLOSED},
+    "when_open": {"day": None, "time": None},
+    "duration_open": {"minutes": None},
+    "place_open": {"place": None},
 }
-"""How a statement of each kind changes the exam."""
+# Facts that statements of a kind contain, by slot.
+_STATED: Mapping[str, Mapping[str, str]] = {
+    "date": {"date": "day"},
+    "date_corrected": {"date": "day"},
+    "start": {"time": "time"},
+    "start_corrected": {"time": "time"},
+    "duration": {"duration": "minutes"},
+    "duration_corrected": {"duration": "minutes"},
+    "place": {"place": "place"},
+    "place_corrected": {"place": "place"},
+    "proctor": {"person": "proctor"},
+}
+_DERIVED = set(
+    "after_midterm after_project before_project sections later earlier doors span end longer "
+    "place_midterm".split()
+)
+UPDATES = _FIXED.keys() | _STATED.keys() | _DERIVED
+"""Kinds of statements that change an exam."""
 
 
-def _from(day: str | None, days: int) -> str:
+def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> Exam:
+    """Return an exam after a statement."""
+    if kind in _FIXED:
+        return replace(exam, **_FIXED[kind])
+    if kind in _STATED:
+        facts = {field: said[slot] for slot, field in _STATED[kind].items()}
+        return replace(exam, **facts)
+    if kind == "place_midterm":
+        return replace(exam, place=where.midterm_place)
+    if kind in ("doors", "span", "end", "longer"):
+        return _timed(kind, said, exam)
+    if kind == "sections":
+        slot = "section_date" if said["section_number"] == where.section else "all_date"
+        return replace(exam, day=said[slot])
+    begin, _, anchor = kind.partition("_")
+    day = getattr(where, anchor) if anchor else exam.day
     if day is None:
-        raise ValueError("the day that another is counted from is not known")
-    return shift_day(day, days)
+        raise ValueError(f"the day that {kind!r} counts from is not known; state it first")
+    sign = 1 if begin in ("after", "later") else -1
+    return replace(exam, day=shift_day(day, sign * said["days"]))
+
+
+def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
+    """Return an exam after a statement that combines clock times and durations."""
+    if kind == "longer":
+        return replace(exam, minutes=(exam.minutes or 0) + said["duration"])
+    if kind == "doors":
+        return replace(exam, time=shift_time(said["doors_time"], said["gap_duration"]))
+    if kind == "end":
+        minutes = said["duration"]
+        return replace(exam, time=shift_time(said["end_time"], -minutes), minutes=minutes)
+    minutes = _minute_of_day(said["end_time"]) - _minute_of_day(said["time"])
+    return replace(exam, time=said["time"], minutes=minutes)
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after all statements, oldest first; None if there are none."""
+    """Return an exam after statements, oldest first, or None without statements about it."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:
@@ -182,109 +178,12 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
             where = replace(where, project=values["date"])
     exam = None
     for kind, values in facts:
-        if update := UPDATES.get(kind):
-            exam = exam or Exam()
-            exam = replace(exam, **update(values, exam, where))
+        if kind in UPDATES:
+            exam = _update(kind, values, exam or Exam(), where)
     return exam
-
-
-class Wording:
-    """Draw sentences about an exam.
-
-    Args:
-        rng: The random generator.
-        setting: What the sentences may refer to.
-        indirect: The probability that a fact is stated indirectly.
-    """
-
-    def __init__(self, rng: np.random.Generator, setting: Setting, indirect: float) -> None:
-        self._rng = rng
-        self._setting = setting
-        self._indirect = indirect
-
-    def say(self, kind: str, **values: Any) -> str:
-        """Draw a sentence of a kind."""
-        return facts_book().write(kind, self._rng, **values)
-
-    def all_of(self, exam: Exam) -> list[str]:
-        """Draw sentences on time, duration and place."""
-        return [*self.when(exam), *self.where(exam)]
-
-    def when(self, exam: Exam) -> list[str]:
-        """Draw sentences on day, time and duration."""
-        if exam.day is None or exam.time is None:
-            return [self.say("when_open"), *self.how_long(exam)]
-        if exam.minutes is not None and self._by_way():
-            finish = shift_time(exam.time, exam.minutes)
-            if self._rng.integers(2):
-                return [self.day(exam.day), self.say("span", time=exam.time, end_time=finish)]
-            return [self.day(exam.day), self.say("end", end_time=finish, duration=exam.minutes)]
-        return [self.day(exam.day), self.hour(exam.time), *self.how_long(exam)]
-
-    def day(self, day: str) -> str:
-        """Draw a sentence on the day."""
-        if not self._by_way():
-            return self.say("date", date=day)
-        other = shift_day(day, pick(self._rng, [-7, -3, -2, -1, 1, 2, 3, 7]))
-        kinds: list[tuple[str, dict[str, Any]]] = [
-            ("date_corrected", {"date": day, "old_date": other}),
-            ("sections", self._sections(day, other)),
-        ]
-        if self._setting.midterm and 0 < (days := _days_between(self._setting.midterm, day)) < _FAR:
-            kinds += [("after_midterm", {"days": days})] * 2
-        if self._setting.project:
-            days = _days_between(self._setting.project, day)
-            kind = "after_project" if days > 0 else "before_project"
-            kinds += [(kind, {"days": abs(days)})] * 2 if 0 < abs(days) < _FAR else []
-        kind, values = pick(self._rng, kinds)
-        return self.say(kind, **values)
-
-    def _sections(self, day: str, other: str) -> dict[str, Any]:
-        """Draw the exceptional section; `day` holds for the section of the course."""
-        if self._rng.integers(2):
-            number = self._setting.section
-            return {"section_number": number, "section_date": day, "all_date": other}
-        number = self._setting.section + int(self._rng.integers(1, 9))
-        return {"section_number": number, "section_date": other, "all_date": day}
-
-    def hour(self, time: str) -> str:
-        """Draw a sentence on the start time."""
-        if not self._by_way():
-            return self.say("start", time=time)
-        if self._rng.integers(2):
-            gap = pick(self._rng, [15, 30])
-            return self.say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
-        shift = pick(self._rng, [-120, -60, 60, 120])
-        return self.say("start_corrected", time=time, old_time=shift_time(time, shift))
-
-    def how_long(self, exam: Exam) -> list[str]:
-        """Draw a sentence on the duration."""
-        if exam.minutes is None:
-            return [self.say("duration_open")]
-        if not self._by_way():
-            return [self.say("duration", duration=exam.minutes)]
-        other = int(self._rng.choice([m for m in (60, 90, 120, 150, 180) if m != exam.minutes]))
-        return [self.say("duration_corrected", duration=exam.minutes, old_duration=other)]
-
-    def where(self, exam: Exam) -> list[str]:
-        """Draw a sentence on the place."""
-        if exam.place is None:
-            return [self.say("place_open")]
-        if exam.place == self._setting.midterm_place:
-            return [self.say("place_midterm")]
-        if not self._by_way():
-            return [self.say("place", place=exam.place)]
-        return [
-            self.say(
-                "place_corrected", place=exam.place, old_place=draw_place(self._rng, exam.place)
-            )
-        ]
-
-    def _by_way(self) -> bool:
-        return bool(self._rng.random() < self._indirect)
 
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
     """Draw a room other than `other`."""
-    place = f"{pick(rng, BUILDINGS)} {int(rng.integers(1, 90))}"
+    place = f"{pick(rng, _BUILDINGS)} {int(rng.integers(1, 90))}"
     return draw_place(rng, other) if place == other else place

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -13,34 +14,29 @@ from agentgym.envs.loca.writing.exam_notices import (
     OPEN,
     Exam,
     Setting,
-    Wording,
     draw_place,
+    facts_book,
     fillers_book,
+    shift_time,
 )
 from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
 """The sentences of a notice."""
-# Maximum number of days by which an exam moves.
+# Maximum number of days counted from another date; a reader would lose count of more.
+_FAR = 60
+# Maximum shift of an exam in days.
 _SHIFT = 30
-# Probability that a notice states what a reader would assume anyway.
+# Probability that a notice mentions an obvious fact.
 _ASIDES = 0.15
 
 
 class Timetable:
-    """Hours at which exams may begin; each hour has one exam.
-
-    Args:
-        rng: The random generator.
-        now: Exams begin after this time.
-        days: The number of days.
-    """
+    """Free hours after `now`; each hour has one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
-        first = now.replace(hour=7)
-        hours = [
-            first + timedelta(days=d, hours=h) for d in range(days) for h in range(12) if h != 5
-        ]
+        midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
+        hours = [midnight + timedelta(days=d, hours=h) for d in range(days) for h in starts]
         self.now = now
         self.free = dict.fromkeys(shuffled(rng, [hour for hour in hours if hour > now]))
 
@@ -49,9 +45,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day; return the first free shift of `order` in days, or
-        None.
-        """
+        """Take the same hour on another day, and return the first free shift of `order` in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -59,17 +53,12 @@ class Timetable:
         return None
 
 
-class ExamStory(Wording):
+class ExamStory:
     """Draw successive notices about an exam.
 
-    Args:
-        rng: The random generator.
-        setting: What the notices may refer to.
-        timetable: The free hours.
-        indirect: See `Wording`.
-        past: The probability that the exam is over.
-        unknown: The probability that a fact about the exam is not known yet.
-        sure: Whether the exam is in the future and fully known.
+    The exam is over with the probability `past`, and a fact about it is unknown with the
+    probability `unknown`, unless the exam is `sure`. Notices state a fact indirectly with the
+    probability `indirect`.
     """
 
     def __init__(
@@ -83,15 +72,17 @@ class ExamStory(Wording):
         unknown: float,
         sure: bool,
     ) -> None:
-        super().__init__(rng, setting, indirect)
+        self._rng = rng
+        self._setting = setting
+        self._indirect = indirect
         self._timetable = timetable
         self._past, self._unknown = (0.0, 0.0) if sure else (past, unknown)
         self._sure = sure
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
-        """Draw time and place of an exam and its first notice; proctor and books are given."""
+        """Draw time and place of an exam with known proctor and books, and its first notice."""
         exam = self._arranged(exam)
-        return exam, ["opening", *self.all_of(exam), *self._persons(exam), *self._books(exam)]
+        return exam, ["opening", *self._all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         """Draw a change of an exam and the notices about it."""
@@ -105,9 +96,8 @@ class ExamStory(Wording):
         return pick(self._rng, changes)(exam)
 
     def _begin(self, exam: Exam) -> datetime:
-        return datetime.fromisoformat(f"{exam.day}T{exam.time}").replace(
-            tzinfo=self._timetable.now.tzinfo
-        )
+        begin = datetime.fromisoformat(f"{exam.day}T{exam.time}")
+        return begin.replace(tzinfo=self._timetable.now.tzinfo)
 
     def _arranged(self, exam: Exam) -> Exam:
         begin = self._timetable.take()
@@ -125,56 +115,131 @@ class ExamStory(Wording):
         )
         if self._rng.random() >= self._unknown:
             return exam
-        return (
-            replace(exam, place=None),
-            replace(exam, minutes=None),
-            replace(exam, day=None, time=None),
-        )[int(self._rng.integers(3))]
+        unknown: tuple[str, ...] = pick(self._rng, (("place",), ("minutes",), ("day", "time")))
+        facts: dict[str, Any] = dict.fromkeys(unknown)
+        return replace(exam, **facts)
 
     def _persons(self, exam: Exam) -> Notice:
         if exam.proctor:
-            return [self.say("proctor", person=exam.proctor)]
-        return [self.say("proctor_self")] if self._rng.random() < _ASIDES else []
+            return [self._say("proctor", person=exam.proctor)]
+        return [self._say("proctor_self")] if self._rng.random() < _ASIDES else []
 
     def _books(self, exam: Exam) -> Notice:
         if exam.books is None:
             return []
-        return [self.say("books_open" if exam.books == OPEN else "books_closed")]
+        return [self._say("books_open" if exam.books == OPEN else "books_closed")]
 
     def _restate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         exam = self._arranged(exam)
-        return exam, [["restated", *self.all_of(exam)]]
+        return exam, [["restated", *self._all_of(exam)]]
 
     def _relocate(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         exam = replace(exam, place=draw_place(self._rng, exam.place))
-        return exam, [["again", *self.where(exam), "keep"]]
+        return exam, [["again", *self._where(exam), "keep"]]
 
     def _move(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         order = (self._rng.permutation(2 * _SHIFT + 1) - _SHIFT).tolist()
         days = self._timetable.move(self._begin(exam), order)
         if days is None or exam.day is None:
             return exam, []
-        notice = ["again", self.say("later" if days > 0 else "earlier", days=abs(days))]
+        notice = ["again", self._say("later" if days > 0 else "earlier", days=abs(days))]
         return replace(exam, day=shift_day(exam.day, days)), [notice]
 
     def _lengthen(self, exam: Exam) -> tuple[Exam, list[Notice]]:
         more = pick(self._rng, [15, 30])
         exam = replace(exam, minutes=(exam.minutes or 0) + more)
-        return exam, [["again", self.say("longer", duration=more), "keep"]]
+        return exam, [["again", self._say("longer", duration=more), "keep"]]
 
     def _call_off(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        notices = [["again", self.say("off")]]
+        notices = [["again", self._say("off")]]
         if self._rng.random() < 0.5:
             return replace(exam, held=False), notices
-        return exam, [*notices, ["again", self.say("on")]]
+        return exam, [*notices, ["again", self._say("on")]]
+
+    def _say(self, kind: str, **values: Any) -> str:
+        return facts_book().write(kind, self._rng, **values)
+
+    def _all_of(self, exam: Exam) -> list[str]:
+        return [*self._when(exam), *self._where(exam)]
+
+    def _when(self, exam: Exam) -> list[str]:
+        if exam.day is None or exam.time is None:
+            return [self._say("when_open"), *self._how_long(exam)]
+        if exam.minutes is not None and self._by_way():
+            finish = shift_time(exam.time, exam.minutes)
+            if self._rng.integers(2):
+                return [self._day(exam.day), self._say("span", time=exam.time, end_time=finish)]
+            return [self._day(exam.day), self._say("end", end_time=finish, duration=exam.minutes)]
+        return [self._day(exam.day), self._hour(exam.time), *self._how_long(exam)]
+
+    def _day(self, day: str) -> str:
+        if not self._by_way():
+            return self._say("date", date=day)
+        other = shift_day(day, pick(self._rng, [-7, -3, -2, -1, 1, 2, 3, 7]))
+        kinds: list[tuple[str, dict[str, Any]]] = [
+            ("date_corrected", {"date": day, "old_date": other}),
+            ("sections", self._sections(day, other)),
+        ]
+        for anchor in ("midterm", "project"):
+            other_day = getattr(self._setting, anchor)
+            days = _days_between(other_day, day) if other_day else 0
+            if not 0 < abs(days) < _FAR or (days < 0 and anchor == "midterm"):
+                continue
+            begin = "after" if days > 0 else "before"
+            kinds += [(f"{begin}_{anchor}", {"days": abs(days)})] * 2
+        kind, values = pick(self._rng, kinds)
+        return self._say(kind, **values)
+
+    def _sections(self, day: str, other: str) -> dict[str, Any]:
+        """Draw the exceptional section; `day` holds for the section of the course."""
+        if self._rng.integers(2):
+            number = self._setting.section
+            return {"section_number": number, "section_date": day, "all_date": other}
+        number = self._setting.section + int(self._rng.integers(1, 9))
+        return {"section_number": number, "section_date": other, "all_date": day}
+
+    def _hour(self, time: str) -> str:
+        if not self._by_way():
+            return self._say("start", time=time)
+        if self._rng.integers(2):
+            gap = pick(self._rng, [15, 30])
+            return self._say("doors", doors_time=shift_time(time, -gap), gap_duration=gap)
+        shift = pick(self._rng, [-120, -60, 60, 120])
+        return self._say("start_corrected", time=time, old_time=shift_time(time, shift))
+
+    def _how_long(self, exam: Exam) -> list[str]:
+        if exam.minutes is None:
+            return [self._say("duration_open")]
+        if not self._by_way():
+            return [self._say("duration", duration=exam.minutes)]
+        others = {60, 90, 120, 150, 180} - {exam.minutes}
+        other = int(self._rng.choice(sorted(others)))
+        return [self._say("duration_corrected", duration=exam.minutes, old_duration=other)]
+
+    def _where(self, exam: Exam) -> list[str]:
+        if exam.place is None:
+            return [self._say("place_open")]
+        if exam.place == self._setting.midterm_place:
+            return [self._say("place_midterm")]
+        if not self._by_way():
+            return [self._say("place", place=exam.place)]
+        other = draw_place(self._rng, exam.place)
+        return [self._say("place_corrected", place=exam.place, old_place=other)]
+
+    def _by_way(self) -> bool:
+        return bool(self._rng.random() < self._indirect)
+
+
+def _days_between(first: str, second: str) -> int:
+    return (date.fromisoformat(second) - date.fromisoformat(first)).days
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:
     """Return a notice as text with fillers, remarks and paragraphs."""
     fillers = fillers_book()
-    head, *body = (fillers.write(part, rng) if part in fillers.kinds else part for part in notice)
-    remarks = fillers.kinds["remark"]
-    for k in rng.permutation(len(remarks))[: 1 + int(rng.integers(2))]:
-        body.insert(int(rng.integers(len(body) + 1)), remarks[int(k)].write(rng, {}))
-    half = len(body) // 2
-    return "\n\n".join(" ".join(part) for part in ([head, *body[:half]], body[half:]) if part)
+    texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
+    remarks = shuffled(rng, fillers.kinds["remark"])
+    for remark in remarks[: 1 + int(rng.integers(2))]:
+        texts.insert(1 + int(rng.integers(len(texts))), remark.write(rng, {}))
+    half = 1 + (len(texts) - 1) // 2
+    return " ".join(texts[:half]) + "\n\n" + " ".join(texts[half:])

@@ -1,7 +1,4 @@
-"""PDF invoices in six layouts with different words, order and forms.
-
-The payment status is in a box or in a note among others.
-"""
+"""Write PDF invoices in several layouts, and read their payments."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick
-from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, load_texts
+from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
 
@@ -46,15 +43,7 @@ def payment_books() -> dict[str, PhraseBook]:
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw what an invoice says about its payment.
-
-    Args:
-        rng: The random generator.
-        paid: The cents paid.
-        total: The cents of the invoice.
-        day: The day of the invoice.
-        boxed: Use a box instead of a note.
-    """
+    """Draw the payment text of an invoice, a box or notes; amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"
@@ -82,52 +71,26 @@ def write_payment(
 
 
 def read_payment(text: str, total: int) -> int:
-    """Return the cents paid according to an invoice text.
-
-    Raises:
-        ValueError: The text does not mention a payment.
+    """Return the cents paid according to an invoice text, and raise ValueError if it mentions no
+    payment.
     """
     books = payment_books()
-    for book in (books["boxes"], books["notes"]):
-        for kind, values in book.find(text):
-            return _paid(kind, values, total)
-    raise ValueError("the text says nothing of a payment")
-
-
-def _paid(kind: str, values: Mapping[str, int], total: int) -> int:
+    found = [*books["boxes"].find(text), *books["notes"].find(text)]
+    if not found:
+        raise ValueError(f"the text mentions no payment; expected a box or a note, got {text!r}")
+    kind, values = found[0]
     if kind == "full":
         return total
     if kind == "open":
-        return total - values["open_money"]
+        return int(total - values["open_money"])
     if kind == "instalments":
-        return values["first_money"] + values["second_money"]
-    return values["paid_money"] if kind in ("received", "corrected") else 0
+        return int(values["first_money"] + values["second_money"])
+    return int(values.get("paid_money", 0))  # none if nothing was paid, or it was returned
 
 
-SUPPLIERS = {
-    "NS": "Northern Steel", "NSW": "Northern Steel Works", "ON": "O'Neil & Sons", "MW": "Müller Werkzeuge", "BP": "Baker Paper",
-    "BPL": "Baker Paper Ltd.", "AC": "Alpha Cable", "HL": "Harbor Logistics, Inc.", "QT": "Quick Toner", "GV": "Green Valley Foods",
-    "SE": "Sato Electronics", "LB": "Lindberg Bros.",
-}  # fmt: skip
-GOODS = ("Steel bolts|Copper wire|Toner|Copy paper|Safety gloves|Drill bits|Cable ducts|LED panels|Coffee beans|Pallets|Labels|"
-         "Adhesive tape|Bearings|Filters|Batteries|Monitors").split("|")  # fmt: skip
-# Line prefixes: `#` a title, `|` a table of goods, `=` goods in lines, `!` what
-# was paid, `/` a new page.
-LAYOUTS = (
-    ("#INVOICE", "Invoice number: {id}", "Supplier: {supplier}", "Invoice date: {iso}", "Payable until: {due:%Y-%m-%d}",
-     "Purchaser: {name}, {mail}", "|", "Subtotal: ${net}", "Tax: ${tax}", "Invoice total: ${total}", "!"),
-    ("#{supplier}", "!", "Seller: {supplier}", "Invoice no. {id} of {long}", "Your order: PO-{year}-{order}",
-     "Purchasing manager: {name} ({mail})", "|", "Net USD {net} plus tax USD {tax}", "Total with tax: USD {total}"),
-    ("Please pay within 30 days, that is until {due:%d %B %Y}.", "#Invoice {id}", "Date of invoice: {us}", "From: {supplier}",
-     "Goods taken in by: {other}", "Ordered by (purchaser): {mail}", "=", "Total with tax: ${total} (of which tax ${tax})", "!"),
-    ("#Delivery and invoice", "Replaces our quotation QU-{year}-{order}.", "Supplier: {supplier}", "Purchaser: {mail}", "=", "/",
-     "#Payment", "Invoice number: {id}", "Issued on: {long}", "Amount without tax: ${net}", "Invoice total: ${total}", "!"),
-    ("Questions? billing@{host}.example.com", "#Bill", "Issued by: {supplier}", "Invoice number: {id}", "Issued on: {short}",
-     "Due on: {due:%d-%b-%Y}", "!", "|", "Grand total: USD {total}", "The tax in it is USD {tax}.", "Purchasing manager: {mail}"),
-    ("#Invoice {id}", "=", "Sum of the goods: {net}", "Tax: {tax}", "Grand total: {total}", "All amounts in USD.", "!", "/",
-     "Seller: {supplier}", "Invoice date: {us}", "Delivered on: {due:%B %d, %Y}", "Purchaser: {name}, {mail}",
-     "Copy for the files to: {other}"),
-)  # fmt: skip
+_TEXTS = load_texts("invoices")
+SUPPLIERS: Mapping[str, str] = _TEXTS["suppliers"]
+LAYOUTS: Sequence[Sequence[str]] = _TEXTS["layouts"]
 
 
 def draw_invoice(
@@ -137,7 +100,7 @@ def draw_invoice(
     other: str,
     rates: Mapping[str, float],
 ) -> tuple[dict[str, Any], bytes]:
-    """Draw an invoice.
+    """Draw an invoice; return its facts, with amounts in cents, and its PDF file.
 
     Args:
         rng: The random generator.
@@ -146,13 +109,10 @@ def draw_invoice(
         other: Another address that may be on it.
         rates: The probabilities of full payment (`paid`), otherwise of part payment (`partial`),
             and of a box (`box`).
-
-    Returns:
-        Its facts, with amounts in cents, and its PDF file.
     """
     goods = [
         (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))
-        for name in rng.choice(GOODS, int(rng.integers(2, 7)), replace=False)
+        for name in rng.choice(_TEXTS["goods"], int(rng.integers(2, 7)), replace=False)
     ]
     net = sum(amount * price for _, amount, price in goods)
     tax = net * int(rng.choice([0, 7, 19])) // 100
@@ -168,16 +128,12 @@ def draw_invoice(
         "name": buyer[1],
         "other": other,
         "host": host,
-        "year": day.year,
         "due": day + timedelta(days=30),
         "order": int(rng.integers(100, 9999)),
-        "iso": f"{day}",
-        "us": f"{day:%B %d, %Y}",
+        "day": day,
         "net": _money(net),
         "tax": _money(tax),
         "total": _money(net + tax),
-        "long": f"{day.day} {day:%B %Y}",
-        "short": f"{day:%d-%b-%Y}",
     }
     table = [
         ["Item", "Quantity", "Price", "Sum"],

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, pick
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
-from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseSlot, load_texts
+from agentgym.envs.loca.writing.phrase_book import PhraseBook, PhraseSlot
 
 ANCHORS = ("midterm", "project")
 """Announcement topics whose first sentence the task writes."""
@@ -20,22 +20,13 @@ _MORE = (3, 4)
 
 
 class News:
-    """Texts by topic: a title, a first sentence and further sentences.
-
-    Args:
-        texts: Senders, titles and sentences by topic.
-        slots: See `Phrase`.
-    """
+    """Texts by topic, from senders, titles, first and further sentences."""
 
     def __init__(
         self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, PhraseSlot]
     ):
+        self._books = {topic: PhraseBook(parts, slots) for topic, parts in texts.items()}
         self.topics = list(texts)
-        self._phrases: dict[str, dict[str, list[Phrase]]] = {}
-        for topic, parts in texts.items():
-            phrases = self._phrases[topic] = {}
-            for part, lines in parts.items():
-                phrases[part] = [Phrase(text, slots) for text in lines]
 
     def draw(
         self,
@@ -44,37 +35,25 @@ class News:
         topic: str = "",
         first: str = "",
     ) -> tuple[str, str, str]:
-        """Draw sender, title and text.
-
-        Args:
-            rng: The random generator.
-            values: The values for the slots.
-            topic: The topic; empty for any.
-            first: Replaces the first sentence.
-        """
-        parts = self._phrases[topic or pick(rng, self.topics)]
-
-        def one(part: str) -> str:
-            lines = parts.get(part)
-            return pick(rng, lines).write(rng, values) if lines else ""
-
-        order = rng.permutation(len(parts["more"]))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
-        more = [parts["more"][int(k)].write(rng, values) for k in order]
-        return one("senders"), one("titles"), " ".join([first or one("first"), *more])
+        """Draw sender, title and text on a topic (by default any), with a given first sentence."""
+        book = self._books[topic or pick(rng, self.topics)]
+        more = book.kinds["more"]
+        order = rng.permutation(len(more))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
+        texts = [more[int(k)].write(rng, values) for k in order]
+        sender = book.write("senders", rng, values) if "senders" in book.kinds else ""
+        title = book.write("titles", rng, values)
+        return sender, title, " ".join([first or book.write("first", rng, values), *texts])
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
     """Return values for the slots of irrelevant sentences; `names` are names of people."""
-
-    def integer(low: int, high: int) -> int:
-        return int(rng.integers(low, high))
-
+    integers = rng.integers
     return DrawnValues(
         {
-            "date": lambda: (now + timedelta(days=integer(-20, 40))).date().isoformat(),
-            "time": lambda: f"{integer(8, 20):02}:00",
-            "number": lambda: integer(13, 90),
-            "few_number": lambda: integer(3, 12),
+            "date": lambda: f"{now + timedelta(days=int(integers(-20, 40))):%Y-%m-%d}",
+            "time": lambda: f"{integers(8, 20):02}:00",
+            "number": lambda: int(integers(13, 90)),
+            "few_number": lambda: int(integers(3, 12)),
             "place": lambda: draw_place(rng),
             "duration": lambda: pick(rng, (60, 90, 120)),
             "name": lambda: pick(rng, names),

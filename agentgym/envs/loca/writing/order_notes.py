@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.writing.phrase_book import (
-    COMMON_SLOTS,
-    NUMBERS,
-    PhraseBook,
-    PhraseSlot,
-    load_texts,
-)
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
-Shop: TypeAlias = Literal["furniture", "books"]
+Shop: TypeAlias = Literal["furniture", "services", "books"]
+"""Which sentences fit an order: of pieces of furniture, of gift cards and services only, of books."""
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 """Statement of a sentence: its kind in the book, and the values by slot."""
 
+SERVICES = {"Gift Card", "Assembly"}
+"""The furniture shop's products that are not furniture."""
 # Minimum and maximum number of remarks on delivery.
 _REMARKS = (3, 5)
 # Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
@@ -37,7 +34,7 @@ def _read_count(text: str) -> int:
 
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
-    "product": PhraseSlot(r"[A-Z][a-z]+ \d+|Gift Card|Assembly"),
+    "product": PhraseSlot("|".join([r"[A-Z][a-z]+ \d+", *sorted(SERVICES)])),
     "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
 }
 """Slot types of notes: a product by its name on the order, and a number of pieces."""
@@ -45,28 +42,40 @@ SLOTS: Mapping[str, PhraseSlot] = {
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the sentences of a shop's customers."""
-    return PhraseBook(load_texts("order_notes")[shop], SLOTS)
+    """Return the sentences that fit orders of a kind."""
+    texts = load_texts("order_notes")
+    if shop == "books":
+        return PhraseBook(texts["books"], SLOTS)
+    phrases = texts["furniture"]
+    if shop == "furniture":
+        more = texts["pieces"]
+        phrases = {kind: [*some, *more.get(kind, [])] for kind, some in phrases.items()}
+    return PhraseBook(phrases, SLOTS)
+
+
+def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
+    kind, values = fact
+    is_service = not SERVICES.isdisjoint(values.values())
+    return notes_book("services" if is_service else shop).write(kind, rng, values)
 
 
 def write_note(
     rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact], rate: float
 ) -> str:
-    """Write a note.
-
-    Args:
-        rng: The random generator.
-        shop: The shop.
-        facts: The statements of the note, in order.
-        asides: Further statements, placed anywhere.
-        rate: The probability of asides and of remarks on delivery.
-    """
-    book = notes_book(shop)
-    texts = [book.write(kind, rng, values) for kind, values in facts]
+    """Write a note with statements in order; `rate` is the probability of asides and remarks."""
+    texts: list[str] = []
+    for fact in facts:
+        text = _say(rng, shop, fact)
+        while text in texts:  # equal facts in other words
+            text = _say(rng, shop, fact)
+        texts.append(text)
     if rng.random() < rate:
-        idle = [book.write(kind, rng, values) for kind, values in asides]
-        count = int(rng.integers(_REMARKS[0], _REMARKS[1] + 1))
-        idle += book.write_some("remark", rng, count, lambda: {"number": int(rng.integers(13, 29))})
+        idle = [_say(rng, shop, fact) for fact in asides]
+        count, values = (
+            int(rng.integers(_REMARKS[0], _REMARKS[1] + 1)),
+            DrawnValues({"number": lambda: int(rng.integers(13, 29))}),
+        )
+        idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
             texts.insert(int(rng.integers(len(texts) + 1)), text)
     return " ".join(texts)
@@ -83,18 +92,12 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
-# Whether a sentence of each kind declines mails.
+# True for kinds of sentences that decline mails.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
 def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> str:
-    """Draw the note of a customer who declines mails, or finally allows them.
-
-    Args:
-        rng: The random generator.
-        rate: See `write_note`.
-        declined: Whether the customer declines mails.
-    """
+    """Draw the note of a customer who declines mails, or finally allows them."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * int(rng.integers(1, _MOST_ASIDES + 1))
     return write_note(rng, "books", [(kind, {}) for kind in story], asides, rate)
@@ -102,39 +105,15 @@ def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> 
 
 def declines_mails(note: str) -> bool:
     """Return whether the last sentence about mails declines them."""
-    wishes = [_WISHES[kind] for kind, _ in notes_book("books").read(note) if kind in _WISHES]
-    return bool(wishes) and wishes[-1]
+    declined = False
+    for kind, _ in notes_book("books").read(note):
+        declined = _WISHES.get(kind, declined)
+    return declined
 
 
 Order: TypeAlias = Mapping[str, int]
 """Pieces by product name."""
-Change: TypeAlias = Callable[[Mapping[str, Any], Order, Order], Order]
-
-CHANGES: Mapping[str, Change] = {
-    "set": lambda said, now, order: {said["product"]: said["count"]},
-    "drop": lambda said, now, order: {said["product"]: 0},
-    "more": lambda said, now, order: {said["product"]: now[said["product"]] + said["count"]},
-    "fewer": lambda said, now, order: {said["product"]: now[said["product"]] - said["count"]},
-    "double": lambda said, now, order: {said["product"]: 2 * now[said["product"]]},
-    "same": lambda said, now, order: {said["product"]: now[said["other_product"]]},
-    "swap": lambda said, now, order: {
-        said["product"]: now[said["other_product"]],
-        said["other_product"]: now[said["product"]],
-    },
-    "exchange": lambda said, now, order: {
-        said["product"]: now[said["product"]] - said["count"],
-        said["other_product"]: now[said["other_product"]] + said["count"],
-    },
-    "only": lambda said, now, order: {
-        product: count * (product == said["product"]) for product, count in now.items()
-    },
-    "undo": lambda said, now, order: {said["product"]: order[said["product"]]},
-    "back": lambda said, now, order: order,
-}
-"""New piece counts by kind of sentence, computed from its values, the current and the original
-counts.
-"""
-
+_CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
 # Changes of a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
@@ -142,8 +121,8 @@ _MOST_CHANGES = 5
 _ASIDES = (3, 5)
 # Maximum new count that a customer asks for, or doubles.
 _MOST_PIECES = 6
-# Probabilities that all changes are taken back, that one is, that an earlier withdrawal of the
-# order is revoked, and that the note denies a withdrawal.
+# Probabilities of withdrawing all changes, or one; of revoking an earlier withdrawal of the order;
+# and of denying a withdrawal.
 _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
@@ -151,11 +130,35 @@ def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
     """Return the pieces of an order after the statements of its note; all zero if it is withdrawn."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
-        if kind in CHANGES:
-            now |= CHANGES[kind](said, now, order)
+        if kind in _CHANGES:
+            now |= _change(kind, said, now, order)
         elif kind in ("withdrawn", "restored"):
             withdrawn = kind == "withdrawn"
     return dict.fromkeys(now, 0) if withdrawn else now
+
+
+def _change(kind: str, said: Mapping[str, Any], now: Order, order: Order) -> Order:
+    """Return the pieces that a statement changes; `order` has the original ones."""
+    if kind == "back":
+        return order
+    product, count = said["product"], said.get("count", 0)
+    if kind == "only":
+        return {**dict.fromkeys(now, 0), product: now[product]}
+    if other := said.get("other_product"):
+        if kind == "same":
+            return {product: now[other]}
+        if kind == "swap":
+            return {product: now[other], other: now[product]}
+        return {product: now[product] - count, other: now[other] + count}
+    new = {
+        "set": count,
+        "drop": 0,
+        "more": now[product] + count,
+        "fewer": now[product] - count,
+        "double": 2 * now[product],
+        "undo": order[product],
+    }
+    return {product: new[kind]}
 
 
 def read_amended(order: Order, note: str) -> dict[str, int]:
@@ -178,7 +181,7 @@ def draw_order_note(
         order: The pieces of the order lines.
         withdrawn: Whether the customer withdraws the order.
         amended_rate: The probability that the note asks for changes.
-        note_rate: See `write_note`.
+        note_rate: The probability of asides and remarks.
     """
     facts = draw_changes(rng, order) if rng.random() < amended_rate else []
     if withdrawn:
@@ -186,11 +189,12 @@ def draw_order_note(
     elif rng.random() < _RESTORED:
         facts = [("withdrawn", {}), ("restored", {}), *facts]
     asides = _draw_asides(rng, order, facts)
-    return write_note(rng, "furniture", facts, asides, note_rate), amend(order, facts)
+    shop: Shop = "services" if order.keys() <= SERVICES else "furniture"
+    return write_note(rng, shop, facts, asides, note_rate), amend(order, facts)
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
-    """Draw the requested changes, some of which are taken back."""
+    """Draw requested changes; the customer withdraws some of them later."""
     facts: list[Fact] = []
     for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
         facts += _draw_change(rng, amend(order, facts))
@@ -210,7 +214,9 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
         return []
     first, *rest = shuffled(rng, held)
     count, one = now[first], {"product": first}
-    fewer, more, new = (int(rng.integers(1, most + 1)) for most in (count, 3, _MOST_PIECES - 1))
+    fewer = int(rng.integers(1, count + 1))
+    more = int(rng.integers(1, 4))
+    new = int(rng.integers(1, _MOST_PIECES))
     options: list[Fact] = [
         ("set", {**one, "count": new + (new >= count)}),
         ("drop", one),
@@ -241,16 +247,15 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that change nothing; what they say about this order is true."""
+    """Draw sentences that change nothing; their statements about this order are true."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]
-    asides: list[Fact] = [
-        (kind, {"product": product, "count": count})
-        for kind, product, count in zip(
-            ("former", "later", "others"), products, counts, strict=False
-        )
-    ]
+    asides: list[Fact] = []
+    for kind, product, count in zip(
+        ("former", "later", "others"), products, counts[:3], strict=True
+    ):
+        asides.append((kind, {"product": product, "count": count}))
     if "withdrawn" not in kinds and rng.random() < _STANDS:
         asides.append(("stands", {}))
     named = {product for _, said in facts for product in said.values()}

@@ -1,38 +1,33 @@
 """Phrase books: sentences as data that write facts in words and read them back.
 
 A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book groups phrases by kind, which is the fact that they state. The end of this module
-defines the slots that several tasks share.
+{time}.` A book groups phrases by kind, which is the fact that they state.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agentgym.envs.loca.draws import pick, shuffled
 
-TEXTS = Path(__file__).parents[1] / "texts"
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
+_BRACKETS = re.compile(r"[\[\]{}]")
 # Separator between sentences. It begins with whitespace, which makes the search fast.
 _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """How sentences contain the values of one type.
+    """Forms of the values of one type.
 
     Attributes:
-        pattern: A regular expression without groups that matches every form that `write` draws.
+        pattern: A regular expression without groups that matches every form.
         write: Draws a form of a value.
         read: Returns the value of a form.
     """
@@ -42,95 +37,72 @@ class PhraseSlot:
     read: Callable[[str], Any] = str
 
 
-Parts = Sequence[tuple[str, ...] | str]
-"""A parsed phrase: tuples of alternatives, and slot names."""
-
-
 class Phrase:
     """Sentence with alternatives and slots.
 
     Args:
         text: The sentence.
         slots: Slots by type; the slot `old_date` has the type `date`.
+
+    Attributes:
+        names: The slots.
+        count: The number of forms.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
-        self.parts = _split(text)
-        self.names = [part for part in self.parts if isinstance(part, str)]
-        self._slots = {name: slots[name.rpartition("_")[2]] for name in self.names}
-        self.count = math.prod(len(part) for part in self.parts if isinstance(part, tuple))
-        pattern = ""
-        for part in self.parts:
-            if isinstance(part, str):
-                pattern += f"(?P<{part}>{self._slots[part].pattern})"
-            else:
-                pattern += f"(?:{'|'.join(map(re.escape, part))})"
+        self._slots: dict[str, PhraseSlot] = {}
+        # Each form is a list of texts that alternate with slot names.
+        self._forms, pattern = [[""]], ""
+        for piece in _split(text):
+            if isinstance(piece, str):
+                slot = self._slots[piece] = slots[piece.rpartition("_")[2]]
+                pattern += f"(?P<{piece}>{slot.pattern})"
+                for form in self._forms:
+                    form += [piece, ""]
+                continue
+            pattern += f"(?:{'|'.join(map(re.escape, piece))})"
+            shorter, self._forms = self._forms, []
+            for alternative in piece:
+                self._forms += [[*form[:-1], form[-1] + alternative] for form in shorter]
+        self.names = list(self._slots)
+        self.count = len(self._forms)
         self._pattern = re.compile(pattern)
-        self._forms: dict[int, list[str]] = {}
 
     def forms(self) -> Iterator[str]:
         """Yield the sentence with each choice of alternatives and slots in braces."""
-        parts = [part if isinstance(part, tuple) else (f"{{{part}}}",) for part in self.parts]
-        for texts in itertools.product(*parts):
-            yield "".join(texts)
+        braces = {name: f"{{{name}}}" for name in self.names}
+        for form in self._forms:
+            yield "".join(braces.get(part, part) for part in form)
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
-        form = self._form(int(rng.integers(self.count)) if self.count > 1 else 0)
-        texts = list(form)
-        for place in range(1, len(form), 2):
-            texts[place] = self._slots[form[place]].write(values[form[place]], rng)
+        texts = list(self._forms[int(rng.integers(self.count)) if self.count > 1 else 0])
+        for place in range(1, len(texts), 2):
+            name = texts[place]
+            texts[place] = self._slots[name].write(values[name], rng)
         return "".join(texts)
 
-    def _form(self, number: int) -> list[str]:
-        """Return the form of a number: texts alternating with slot names. Cached, since most
-        sentences recur.
-        """
-        form = self._forms.get(number)
-        if form is None:
-            form, rest = [""], number
-            for part in self.parts:
-                if isinstance(part, str):
-                    form += [part, ""]
-                else:
-                    rest, place = divmod(rest, len(part))
-                    form[-1] += part[place]
-            self._forms[number] = form
-        return form
-
-    def read(self, sentence: str) -> dict[str, Any] | None:
-        """Return the values in a sentence; None if it is another sentence."""
-        match = self._pattern.fullmatch(sentence)
-        return None if match is None else self._values(match)
-
-    def find(self, text: str) -> dict[str, Any] | None:
-        """Return the values of the first occurrence in a text; None without one."""
-        match = self._pattern.search(text)
-        return None if match is None else self._values(match)
-
-    def _values(self, match: re.Match[str]) -> dict[str, Any]:
-        return {name: self._slots[name].read(match[name]) for name in self.names}
+    def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
+        """Return the values in a sentence, or `anywhere` in a text; None if it does not match."""
+        match = self._pattern.search(text) if anywhere else self._pattern.fullmatch(text)
+        if match is None:
+            return None
+        return {name: slot.read(match[name]) for name, slot in self._slots.items()}
 
 
 class PhraseBook:
-    """Phrases by kind.
-
-    Args:
-        phrases: The phrase texts by kind.
-        slots: See `Phrase`.
-    """
+    """Phrases by kind, from their texts."""
 
     def __init__(
         self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
     ) -> None:
-        self.kinds = {
-            kind: tuple(Phrase(text, slots) for text in texts) for kind, texts in phrases.items()
-        }
-        # Indexed by first and last words, so that reading a sentence tries few phrases.
+        self.kinds: dict[str, Sequence[Phrase]] = {}
+        # The index by first and last words makes reading fast: a sentence tries few phrases.
         self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
-        for kind, group in self.kinds.items():
-            for phrase in group:
-                for start, end in {_literal_ends(form) for form in phrase.forms()}:
+        for kind, texts in phrases.items():
+            self.kinds[kind] = [Phrase(text, slots) for text in texts]
+            for phrase in self.kinds[kind]:
+                for start, end in set(map(_literal_ends, phrase.forms())):
                     by_end = self._by_ends.setdefault(start, {})
                     by_end.setdefault(end, []).append((kind, phrase))
 
@@ -138,12 +110,12 @@ class PhraseBook:
         self,
         kind: str,
         rng: np.random.Generator,
-        idle: Mapping[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
         /,
-        **values: Any,
+        **named: Any,
     ) -> str:
-        """Draw a sentence of a kind, with `values` in its slots, or those of `idle` if it is given."""
-        return pick(rng, self.kinds[kind]).write(rng, values if idle is None else idle)
+        """Draw a sentence of a kind with values in its slots, given as a mapping or by name."""
+        return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
         self,
@@ -156,21 +128,19 @@ class PhraseBook:
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return kind and values of each sentence of a text, skipping sentences that match no
-        phrase.
-        """
+        """Return kind and values of each sentence of a text that matches a phrase."""
         facts = [self._read_sentence(sentence) for sentence in sentences(text)]
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield kind and values of each phrase that occurs in a text, in the order of the book.
 
-        Use it for texts without reliable sentence and line ends, such as those of PDF files.
+        Use it for texts without reliable sentence and line ends, such as PDF texts.
         """
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
             for phrase in group:
-                values = phrase.find(joined)
+                values = phrase.read(joined, anywhere=True)
                 if values is not None:
                     yield kind, values
 
@@ -194,19 +164,19 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a text file."""
-    return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def _split(text: str) -> Parts:
-    parts: list[tuple[str, ...] | str] = []
-    end = 0
-    for match in _PIECE.finditer(text):
-        parts.append((text[end : match.start()],))
-        parts.append(match[2] or tuple(match[1].split("|")))
-        end = match.end()
-    return [part for part in [*parts, (text[end:],)] if part != ("",)]
+def _split(text: str) -> Iterator[tuple[str, ...] | str]:
+    """Yield the parts of a phrase: tuples of alternatives, and slot names."""
+    if _BRACKETS.search(_PIECE.sub("", text)) or re.search(r"\[[^\]]*[{}]", text):
+        raise ValueError(
+            f"the phrase {text!r} has an open bracket, or a slot inside alternatives; close the "
+            "bracket, or write one phrase for each alternative"
+        )
+    # The pattern has two groups, so every third part is a text between pieces.
+    parts = _PIECE.split(text)
+    for k in range(0, len(parts), 3):
+        yield (parts[k],)
+        if k + 1 < len(parts):
+            yield parts[k + 2] or tuple(parts[k + 1].split("|"))
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:

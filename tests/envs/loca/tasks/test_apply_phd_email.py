@@ -259,8 +259,9 @@ def test_equivalents_pass(name: str) -> None:
 
 
 NOT_NOW = re.compile(
-    r"nothing to send|shall want from you|application elsewhere|and not I|cannot take you|Hold back|to give you an idea"
-    r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only afterwards"
+    r"nothing to send|wait until I write|application elsewhere|and not I|cannot take you|do not send your papers"
+    r"|to give you an idea"
+    r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only then can I"
     r"|decide about applicants|would want your file|too early"
 )
 """Reasons not to send papers, in words that the package does not use for reading."""
@@ -364,7 +365,7 @@ def test_the_truth_by_the_mails(seed: int) -> None:
             *folders, name = path.split("/")
             assert all(folder in text for folder in folders[1:])
             assert source.startswith("letter_") or name in text
-            phrases = PAPERS[LETTERS if source.startswith("letter_") else source][0]
+            phrases = PAPERS[LETTERS if source.startswith("letter_") else source]["phrases"]
             assert any(phrase in text for phrase in phrases)
 
 
@@ -435,7 +436,7 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
         read = _read_request(mail)
         assert read is not None
         assert read[2] == {
-            f"{ROOT}/{path}": next(p for p, (said, _) in PAPERS.items() if what in said)
+            f"{ROOT}/{path}": next(p for p, forms in PAPERS.items() if what in forms["phrases"])
             for path, what in layout.items()
         }
     assert (styles, depths) == ({"lines", "paths", "indentation"}, {1, 2})

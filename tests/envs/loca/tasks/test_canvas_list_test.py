@@ -147,15 +147,15 @@ def test_equivalents_pass(name: str) -> None:
 
 DECIDING = ("policy", "corrected", "revoked", "dropped", "restored", "kept", "voluntary", "counted")
 VOLUNTARY = re.compile(
-    r"one is voluntary|may skip this |this is up to you|Nobody has to|nothing more|loses nothing|Not part of"
-    r"|no obligation|Extra practice only|not required of|not miss it|you do not have to|optional, as|anybody may"
-    r"|can do without it|need not be done|leave it if|is no longer required|decide whether|free to pass|enthusiasts"
+    r"one is voluntary|may skip this |this is up to you|Nobody has to|nothing more|lose nothing|Not part of"
+    r"|no obligation|Extra practice only|not required of|Feel free to leave|you do not have to|optional, as|that you may leave"
+    r"|can do without it|need not be done|leave it if|is no longer required|decide whether|free to skip|enthusiasts"
     r"|clear conscience"
 )
 STAYS = re.compile(
-    r"back on the list|wrong to cancel|insists on|was dropped: it|counts again|take back|came too early|do need"
-    r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|not in this one|still needed"
-    r"|not superfluous"
+    r"back on the list|wrong to cancel|insists on|was dropped: it|counts again|take back|is dropped was wrong|Contrary to what"
+    r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|but not this year|still needed"
+    r"|look unnecessary"
 )
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"

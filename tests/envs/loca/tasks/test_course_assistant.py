@@ -232,10 +232,11 @@ def test_equivalents_pass(name: str) -> None:
 
 
 DRAFT = re.compile(
-    r"only a draft|until I have finished|as a first version|not the final|outline; the|an older state|Would you tell"
-    r"|as I notice too late|Do not grade|last third is empty|just the handout|is not written|mail program|in another mail"
-    r"|not done, and|that counts will come|I still owe|sign of life|, not my slides|still running|yet to finish"
-    r"|last year's example|before I submit"
+    r"only a draft|until I have finished|as a first version|not the final|my proposal from|outline; the|an older state"
+    r"|This is a draft"
+    r"|as I see now|Do not grade|last third is empty|just the handout|is not written|only tests my|in another mail"
+    r"|not done yet|that counts will come|I still owe|only what I have so far|, not my slides|still running|yet to finish the"
+    r"|last year's example, not mine|before I submit the real"
 )
 """What students write about unfinished files, in words that the package does not use for reading.
 """

@@ -240,17 +240,17 @@ def test_each_thing_that_is_wrong_is_a_fault() -> None:
 
 FULL = re.compile(
     r"PAID IN FULL|SETTLED|RECEIPTED|payment in full|(paid|settled) completely|covered the whole|Nothing remains"
-    r"|no balance left|paid all of it|one sum and on time|direct debit, complete|amount was collected|files only"
+    r"|no balance left|paid all of it|one sum and on time|direct debit, complete|amount was collected|only for your files"
     r"|account is balanced|not pay again|remainder has been|Our reminder crossed"
 )
 NOTHING = re.compile(
     r"UNPAID|AWAITING|FULL AMOUNT DUE|returned by the bank|bounced|another customer|debit of|You announced|sent back"
-    r"|nothing received|has not reached us|No payment has|still waiting|whole amount is open|not heard from|Not a cent"
-    r"|of which we have seen|no money for|full sum remains|not begun"
+    r"|nothing received|has not reached us|No payment has|still waiting|whole amount is open|not received any|Not a cent"
+    r"|received nothing so far|no money has arrived|full sum remains|of which nothing has been"
 )
 MONEY = r"\$([\d,]+\.\d\d)"
 BOTH = re.compile(
-    rf"(?:A first|Received on [^$;]{{5,25}}:|[Yy]ou paid|booked:|a first|deposit of) {MONEY}[^$.!?]*{MONEY}"
+    rf"(?:We received|Received on [^$;]{{5,25}}:|[Yy]ou paid|booked:|After|deposit of) {MONEY}[^$.!?]*{MONEY}"
 )
 CORRECTED = re.compile(rf"(?:, but|came to|was for|it to the|the one of|has only) {MONEY}")
 OPEN = re.compile(
@@ -259,7 +259,7 @@ OPEN = re.compile(
 )
 RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
-    rf"|of the month|for the|cheque over) {MONEY}"
+    rf"|of the month|for the|cheque for) {MONEY}"
 )
 """Payment texts of invoices, in words that the package does not use for reading."""
 

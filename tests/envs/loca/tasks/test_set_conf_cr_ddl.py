@@ -147,20 +147,26 @@ def deadlines(bodies: list[str], key: str, track: str) -> list[str]:
         if "camera-ready" not in sentence.lower() or not re.search(rf"\b{key}\b", sentence):
             continue
         found, spell = days_in(sentence), spell_in(sentence.lower())
-        if re.search("ll (other )?tracks|Unless|but those", sentence):
+        if re.search("ll (other )?tracks|Unless|except those", sentence):
             [named] = [each for each in TRACKS if each in sentence]
             own = days_in(sentence[sentence.index(named) :])[0]
             days.append(own if named == track else next(day for day in found if day != own))
         elif track not in sentence:
             continue
         elif len(found) == 2:
-            days.append(found[0 if re.search("and not on|only the former", sentence) else 1])
+            days.append(
+                found[
+                    0
+                    if re.search("and not on|only the former|still shows|instead of", sentence)
+                    else 1
+                ]
+            )
         elif found and spell:
             days.append(after(found[0], -spell))
         elif found:
             days.append(found[0])
         elif spell:
-            back = re.search("forward|sooner|earlier than|off the", sentence)
+            back = re.search("earlier", sentence)
             days.append(after(days[-1], -spell if back else spell))
         elif re.search("withdrawn|by mistake|Forget", sentence):
             days.append(days[-2])
@@ -208,6 +214,6 @@ def test_size_and_knobs() -> None:
     world = fresh(TASK, size=3, noise_conferences=0, extension_rate=0.0)
     assert len(world.truth["reminders"]) == 3
     mails = world.office.get(Email).messages(ME)
-    assert not any(re.search("put off|[0-9] days later", mail.body) for mail in mails)
+    assert not any(re.search("postponed|[0-9] days later", mail.body) for mail in mails)
     with pytest.raises(ValueError, match=r"extension_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, extension_rate=2)

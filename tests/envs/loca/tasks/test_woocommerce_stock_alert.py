@@ -77,9 +77,9 @@ def at_threshold(world: WoocommerceStockAlert) -> None:
 
 
 GONE = re.compile(
-    r"(Discontinued|No longer ordered):|no more of it|not order another|not ordered any more|ever be|"
-    r"drop it from|stopped making|no more will|buy no new|was the last|not buy it again|ended in spring|to its end|"
-    r"Please choose soon|has run out|only clear the stock|remain the last|does not pay|is sold out for good|off our order list"
+    r"(Discontinued|No longer ordered):|closed, so we can|not order another|not order it any|not ordered any more|do not reorder|"
+    r"have stopped ordering|stopped making|not ordering any|order no new|not order it again|ended in spring, and|last delivery|"
+    r"Please choose soon|has run out|one is no longer|for the last time|mould broke, and|will not reorder|off our order list"
 )
 """Descriptions of discontinued products, in words that the package does not use for reading."""
 

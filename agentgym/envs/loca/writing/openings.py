@@ -1,0 +1,67 @@
+"""Draw the first prompt of an instance: a deterministic policy would act alike on equal prompts."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled
+from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
+
+# Other brackets belong to the text, for example to JSON.
+_ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
+
+
+@functools.cache
+def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
+    """Return the names of offices by kind, and the introductions by task."""
+    texts = load_texts("openings")
+    names = texts.pop("names")
+    slots = {**COMMON_SLOTS, **{kind: PhraseSlot(".+") for kind in names}}
+    return names, {task: PhraseBook(kinds, slots) for task, kinds in texts.items()}
+
+
+def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
+    """Draw the first prompt: who asks, then the rules.
+
+    Args:
+        rng: The random generator.
+        task: The class name; a task without introductions only gets its rules.
+        rules: The rules. Brackets contain alternatives, and successive lines that begin with "- "
+            are independent, so they come in any order.
+        now: The start of the episode.
+    """
+    text = _ALTERNATIVES.sub(lambda match: pick(rng, match[1].split("|")), rules)
+    parts: list[str] = []
+    for listed, lines in groupby(text.split("\n"), key=lambda line: line.startswith("- ")):
+        block = list(lines)
+        parts += shuffled(rng, block) if listed else block
+    names, books = _texts()
+    if task in books:
+        parts.insert(0, books[task].write("first", rng, _values(rng, names, now)))
+    return "\n".join(parts)
+
+
+def _values(
+    rng: np.random.Generator, names: Mapping[str, Sequence[str]], now: datetime
+) -> Mapping[str, Any]:
+    first, second = people(rng, 2)
+    draws = {
+        kind: functools.partial(pick, rng, some)  # drawn only if a sentence names it
+        for kind, some in names.items()
+    }
+    return DrawnValues(
+        {
+            **draws,
+            "date": lambda: f"{now + timedelta(days=int(rng.integers(2, 20))):%Y-%m-%d}",
+            "time": lambda: f"{int(rng.integers(13, 20)):02}:{pick(rng, (0, 15, 30, 45)):02}",
+        },
+        name=first,
+        other_name=second,
+    )
