@@ -107,23 +107,21 @@ def play(world: str, tools: str, options: dict[str, Any]) -> Solver:
             "arm": options.get("oracles") or "none",
             "context": options.get("context") or "none",
         }
+        episode = await asyncio.to_thread(Episode, env, int(state.sample_id), labels)
+        native = tools == "native"
         try:
-            episode = await asyncio.to_thread(Episode, env, int(state.sample_id), labels)
-            native = tools == "native"
             while not episode.over:
                 state.messages = _messages(episode.chat, native)
-                if state.completed:  # one of Inspect's limits
-                    episode.leave()
-                    break
                 schemas = [_tool_info(each) for each in episode.chat.tools] if native else []
                 state.output = await get_model().generate(state.messages, schemas)
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
-        finally:
+            state.messages = _messages(episode.chat, native)
+        finally:  # also after one of Inspect's limits, which then scores the sample
+            if not episode.over:
+                episode.leave()
+            state.metadata[KEY] = json.loads(episode.trajectory().to_json())
             env.close()
-        trajectory = episode.trajectory()
-        state.messages = _messages(trajectory.last, native)
-        state.metadata[KEY] = json.loads(trajectory.to_json())
         state.completed = True
         return state
 
@@ -212,14 +210,11 @@ def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int
     Raises:
         ValueError: There is none.
     """
-    samples = [_sample(number, each) for number, each in enumerate(trajectories, 1)]
-    if not samples:
+    played = list(trajectories)
+    if not played:
         raise ValueError(f"there is no episode to write to {str(path)!r}")
-    values = [
-        float(sample.scores["world_score"].value)  # type: ignore[arg-type,index]
-        for sample in samples
-        if not sample.error
-    ]
+    samples = [_sample(number, each) for number, each in enumerate(played, 1)]
+    values = [each.reward for each in played if not each.failure]
     metrics = {"mean": EvalMetric(name="mean", value=sum(values) / max(1, len(values)))}
     results = EvalScore(name="world_score", scorer="world_score", metrics=metrics)
     log = EvalLog(
