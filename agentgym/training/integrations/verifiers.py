@@ -107,8 +107,10 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     stop: int = 1_000
 
 
-class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[misc]
-    """One task per seed."""
+class WorldTasks:
+    """Mixin of tasksets that make one task per seed."""
+
+    config: WorldTasksetConfig
 
     def load(self) -> Iterator[WorldTask]:
         """Make the tasks lazily.
@@ -132,6 +134,10 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
                 ),
                 config.task,
             )
+
+
+class WorldTaskset(WorldTasks, vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[misc]
+    """One task per seed."""
 
 
 class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
