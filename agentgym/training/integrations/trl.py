@@ -36,7 +36,13 @@ from agentgym.text.parsing import render
 from agentgym.text.prompts import document_tools
 from agentgym.text.tools import Tool
 from agentgym.text.validation import check_int
-from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
+from agentgym.training.integrations.common import (
+    added,
+    growing_spec,
+    refuse_images,
+    sampled_reply,
+    seed_of,
+)
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
 from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
@@ -128,8 +134,10 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
     images = [image for message in messages for image in message.images]
     if not images:
         return text
+    open_image = pillow("PIL.Image").open
     blocks = [
-        {"type": "image", "image": pillow("PIL.Image").open(BytesIO(image.png))} for image in images
+        {"type": "image", "image": open_image(BytesIO(image.png)).convert("RGB")}
+        for image in images
     ]
     return [*blocks, {"type": "text", "text": text}]
 
@@ -262,10 +270,11 @@ def rollout_func(
         rows_per_episode: The number of TRL generations that hold one episode, at most 1,000.
 
     Raises:
-        ValueError: The number is out of range. The returned function also raises it if the prompts
+        ValueError: The number is out of range, or the world shows images. The returned function also raises it if the prompts
             of a process are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
+    refuse_images("TRL's rollout_func", gymnasium.make(spec))
     draw = random.Random(seed)
     envs: list[gymnasium.Env[Any, Any]] = []
 
