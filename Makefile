@@ -78,25 +78,32 @@ smoke: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal
 
-# The libraries of other trainers want older releases than the tests, so they have an environment of their own.
+# Other libraries exclude some releases of the tests, and each other, so two further environments test them.
 ADAPTERS := .adapters-venv
-adapters: $(ADAPTERS)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py
+BRIDGES := .bridges-venv
+adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
+	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py tests/cli/test_package.py
+	$(BRIDGES)/bin/python -m pytest -n 2 tests/training/integrations/test_openenv.py tests/training/integrations/test_inspect_tasks.py \
+		tests/cli/test_package.py
 
-$(ADAPTERS)/.done: pyproject.toml constraints.txt
+$(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,train,verifiers,verl
+$(ADAPTERS)/.done: FREE := mcp|openai|transformers
+$(BRIDGES)/.done: EXTRAS := cli,inspect,office,openenv,trl
+$(BRIDGES)/.done: FREE := mcp|pillow
+.%-venv/.done: pyproject.toml constraints.txt
 	$(PYTHON) .ci/preflight.py 4
-	rm -rf $(ADAPTERS)
-	$(PYTHON) -m venv $(ADAPTERS)
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
 ifdef LOCKED
-	$(ADAPTERS)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
-	$(ADAPTERS)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/adapters-$(PLATFORM).txt
-	$(ADAPTERS)/bin/python $(LOCKED_PIP) --no-deps --editable .
+	$(@D)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
+	$(@D)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/$*-$(PLATFORM).txt
+	$(@D)/bin/python $(LOCKED_PIP) --no-deps --editable .
 else
-	grep -vE '^(mcp|openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
-	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
-		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-timeout pytest-xdist hypothesis
+	grep -vE '^($(FREE))==' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
+		--editable '.[$(EXTRAS)]' pytest pytest-timeout pytest-xdist hypothesis
 endif
-	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
+	rm -rf $(@D)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@
 
 exhaustive: $(VENV)/.dev

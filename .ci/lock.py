@@ -25,13 +25,14 @@ PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_pl
 # downloads nothing during a build.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 ADAPTERS = "cli,endpoint,export,office,train,verifiers,verl"
+BRIDGES = "cli,inspect,office,openenv,trl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
 # For each environment: its packages, and the constraints that do not apply to it.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
-    # The libraries of other trainers need older releases of these.
-    # The libraries of other trainers want older releases of these.
+    # Other libraries need older releases of these.
     "adapters": ((f".[{ADAPTERS}]", *TESTS, *BUILD), ("mcp", "openai", "transformers")),
+    "bridges": ((f".[{BRIDGES}]", *TESTS, *BUILD), ("mcp", "pillow")),
 }
 
 

@@ -25,6 +25,7 @@ from agentgym.cli.doctor import doctor
 from agentgym.cli.episodes import list_worlds, rollout
 from agentgym.cli.export import export
 from agentgym.cli.new_world import new_world
+from agentgym.cli.package import package
 from agentgym.cli.play import play
 from agentgym.cli.serve import serve
 from agentgym.cli.train import train
@@ -158,7 +159,7 @@ app.command("list", cls=AppCommand)(list_worlds)
 for _command in (play, rollout, view, ablate, train, score, compare, doctor, export):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
-for _tool in (serve, audit, fuzz, check, new_world):
+for _tool in (serve, package, audit, fuzz, check, new_world):
     app.command(cls=AppCommand)(_tool)
 
 

@@ -25,6 +25,10 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The packages of each extra that envs declare, by import name."""
 
 
+DISTRIBUTION = "agentgym-suite"
+"""The name on PyPI, where `agentgym` is another project."""
+
+
 class MissingRequirement(ImportError, RuntimeError, ValueError):
     """Error: the host lacks something that an env needs.
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / ".ci" / "locks").glob("*.txt"))
 LINE = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+) --hash=sha256:[0-9a-f]{64}")
 # Packages that an environment uses in a version other than the pinned one.
-FREE = {"adapters": {"mcp", "openai", "transformers"}}
+FREE = {"adapters": {"mcp", "openai", "transformers"}, "bridges": {"mcp", "pillow"}}
 
 
 def versions(lock: Path) -> dict[str, str]:
@@ -29,7 +29,12 @@ def pins() -> dict[str, str]:
 
 
 def test_there_are_locks_for_each_environment() -> None:
-    assert {lock.name.partition("-")[0] for lock in LOCKS} == {"build", "dev", "adapters"}
+    assert {lock.name.partition("-")[0] for lock in LOCKS} == {
+        "build",
+        "dev",
+        "adapters",
+        "bridges",
+    }
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)

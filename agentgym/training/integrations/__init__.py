@@ -1,5 +1,5 @@
-"""Adapters for other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and datasets of training
-rows.
+"""Adapters for other trainers and tools: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, and
+datasets of training rows.
 
 Each adapter is a separate module with its own extra, imported on first use.
 """
@@ -21,7 +21,15 @@ from agentgym.training.integrations.datasets import (
 )
 
 if TYPE_CHECKING:
-    from agentgym.training.integrations import mcp, skyrl, trl, verifiers, verl
+    from agentgym.training.integrations import (
+        inspect_tasks,
+        mcp,
+        openenv,
+        skyrl,
+        trl,
+        verifiers,
+        verl,
+    )
 
 __all__ = [
     "ChatRow",
@@ -30,7 +38,9 @@ __all__ = [
     "demonstrations",
     "export",
     "group_id",
+    "inspect_tasks",
     "mcp",
+    "openenv",
     "skyrl",
     "to_chat_rows",
     "to_training_dict",
@@ -41,6 +51,7 @@ __all__ = [
     "write_rows",
 ]
 
-__getattr__ = lazy_exports(
-    __name__, {name: (name, name) for name in ("mcp", "skyrl", "trl", "verifiers", "verl")}
-)
+_EXTRAS = {name: name for name in ("mcp", "openenv", "skyrl", "trl", "verifiers", "verl")}
+_EXTRAS["inspect_tasks"] = "inspect"
+
+__getattr__ = lazy_exports(__name__, {name: (extra, name) for name, extra in _EXTRAS.items()})

@@ -6,11 +6,13 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym.assemble import registry
 from agentgym.assemble import wrapper_stack as stacks
 from agentgym.assemble.context_options import split_context
+from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
 from agentgym.text.token_ids import TokenIds
@@ -46,6 +48,20 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
             f"{otherwise}"
         )
     return registry.spec(env_id, **options)
+
+
+def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
+    """Refuse an env whose observations contain images, for a bridge that carries only text.
+
+    Raises:
+        ValueError: The env's world draws images.
+    """
+    inner = tool_env(env)
+    if "images" in inner.world_class.requirements(inner.config):
+        raise ValueError(
+            f"{bridge} carries only text, and {inner.world_class.__name__} shows images; use "
+            "TRL's environment_factory, verifiers, OpenEnv or Inspect, or render='scene'"
+        )
 
 
 def seed_of(row: Mapping[str, Any]) -> int:

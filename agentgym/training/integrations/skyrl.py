@@ -24,7 +24,7 @@ from agentgym.assemble.registry import make
 from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat
 from agentgym.text.validation import check_int
-from agentgym.training.integrations.common import added, growing_spec, seed_of
+from agentgym.training.integrations.common import added, growing_spec, refuse_images, seed_of
 from agentgym.training.rollout.models.plain_chat import plain_messages
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
@@ -34,8 +34,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
-    metrics report it. Images are omitted; MultimodalWorld can describe them in words with
-    `render="scene"`.
+    metrics report it. Worlds with images are refused.
 
     Args:
         env_config: Unused; `register` takes the env's options.
@@ -46,7 +45,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         options: Keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: The row has no seed, or an option is invalid.
+        ValueError: The row has no seed, an option is invalid, or the world shows images.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         if self.max_turns is not None:
             check_int("max_turns", self.max_turns, 1, 1_000_000)
         self._env = gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options))
+        refuse_images("SkyRL", self._env)
         self._chat = Chat()
         self._outcome: dict[str, Any] = {}
 
@@ -119,10 +119,11 @@ def register(name: str, env_id: str, **options: Any) -> None:
         **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
-        ValueError: The id or an option is invalid, or an option edits the context.
+        ValueError: The id or an option is invalid, an option edits the context, or the world shows
+            images.
         skyrl_gym.error.RegistrationError: The name is taken.
     """
-    growing_spec("SkyRL", _OTHERWISE, env_id, options)
+    refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(
         name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options}
     )

@@ -21,6 +21,7 @@ import json
 import keyword
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from typing import Any, ClassVar, Literal, Union
 
 import datasets  # type: ignore[import-untyped]
@@ -30,12 +31,18 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym.assemble.registry as registry
 from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
-from agentgym.text.messages import SYSTEM_ID, Chat, ToolCall
+from agentgym.text.messages import SYSTEM_ID, Chat, Message, ToolCall, pillow
 from agentgym.text.parsing import render
 from agentgym.text.prompts import document_tools
 from agentgym.text.tools import Tool
 from agentgym.text.validation import check_int
-from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
+from agentgym.training.integrations.common import (
+    added,
+    growing_spec,
+    refuse_images,
+    sampled_reply,
+    seed_of,
+)
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
 from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
@@ -45,6 +52,7 @@ __all__ = [
     "env_reward",
     "environment_factory",
     "prompts",
+    "remote_environment",
     "rollout_func",
     "with_tool_template",
 ]
@@ -69,13 +77,13 @@ class ToolEnvironment:
     the other text of a reply. So each call takes a turn, failed calls count, results include the
     wrappers' hints and notes, and the episode ends as in any other run; later calls return an
     error. Errors are results with the usual wording, so TRL's `tools/failure_frequency` stays 0.
-    Images are omitted; MultimodalWorld can describe them in words with `render="scene"`.
+    Images in results reach the model's processor as content blocks.
     """
 
-    _spec: ClassVar[EnvSpec]
+    _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
 
     def __init__(self) -> None:
-        self._env = gymnasium.make(self._spec)
+        self._env: Any = type(self)._make()
         self._chat = Chat()
         self._over = True
         self._reward = 0.0
@@ -104,19 +112,34 @@ class ToolEnvironment:
         A running episode ends now with its current score, because the policy has stopped calling.
         """
         if not self._over:
-            _, self._reward, *_, info = tool_env(self._env).truncate("stopped")
-            self._over, self._invalid = True, bool(info["detail"].invalid)
+            self._take(self._env.unwrapped.truncate("stopped"))
         return None if self._invalid else self._reward
 
-    def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> str | list[dict[str, Any]]:
         if self._over:
             return _ENDED
-        call = render(ToolCall(name, arguments), tool_env(self._env).dialect)
         before = self._chat
-        self._chat, reward, terminated, truncated, info = self._env.step(call)
+        self._take(self._env.step(render(ToolCall(name, arguments), self._env.unwrapped.dialect)))
+        return _content(added(before, self._chat))
+
+    def _take(self, outcome: tuple[Chat, float, bool, bool, Mapping[str, Any]]) -> None:
+        self._chat, reward, terminated, truncated, info = outcome
         self._reward += float(reward)
         self._over, self._invalid = terminated or truncated, bool(info["detail"].invalid)
-        return "\n\n".join(message.text for message in added(before, self._chat))
+
+
+def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
+    """Return messages as a tool result: text, or content blocks if there are images."""
+    text = "\n\n".join(message.text for message in messages)
+    images = [image for message in messages for image in message.images]
+    if not images:
+        return text
+    open_image = pillow("PIL.Image").open
+    blocks = [
+        {"type": "image", "image": open_image(BytesIO(image.png)).convert("RGB")}
+        for image in images
+    ]
+    return [*blocks, {"type": "text", "text": text}]
 
 
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
@@ -137,18 +160,48 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
             name that TRL reserves.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
-    tools = tool_env(gymnasium.make(spec)).tools
+    name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
+    return _environment(name, tool_env(gymnasium.make(spec)).tools, lambda: gymnasium.make(spec))
+
+
+def remote_environment(
+    base_url: str, token: str = "", **reset_options: Any
+) -> type[ToolEnvironment]:
+    """Return an `environment_factory` for a stack on an OpenEnv server; each environment is one of
+    its sessions.
+
+    Args:
+        base_url: The address of the server.
+        token: The server's token; empty for none.
+        **reset_options: Further arguments of each reset, such as `split`.
+
+    Raises:
+        ValueError: A tool has a name that TRL reserves.
+    """
+    from agentgym.training.integrations.openenv import RemoteEnv  # noqa: PLC0415 - an extra
+
+    def make() -> RemoteEnv:
+        return RemoteEnv(base_url, token, reset_options)
+
+    env = make()
+    chat, _ = env.reset(seed=0)
+    env.close()
+    return _environment("OpenEnvEnvironment", chat.tools, make)
+
+
+def _environment(
+    name: str, tools: Sequence[Tool], make: Callable[[], gymnasium.Env[Chat, str]]
+) -> type[ToolEnvironment]:
+    """Return the class of an env's environments, with a method per tool."""
     for tool in tools:
         if tool.name in ("reset", "get_reward") or tool.name.startswith("_"):
             raise ValueError(
                 f"TRL cannot call a tool named {tool.name!r}: give it another name with "
                 "@tool(name=...)"
             )
-    name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
     methods = {tool.name: _method(tool) for tool in tools}
-    return type(
-        name, (ToolEnvironment,), {"__doc__": ToolEnvironment.__doc__, "_spec": spec, **methods}
-    )
+    attributes = {"__doc__": ToolEnvironment.__doc__, "_make": staticmethod(make), **methods}
+    return type(name, (ToolEnvironment,), attributes)
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
@@ -217,10 +270,11 @@ def rollout_func(
         rows_per_episode: The number of TRL generations that hold one episode, at most 1,000.
 
     Raises:
-        ValueError: The number is out of range. The returned function also raises it if the prompts
+        ValueError: The number is out of range, or the world shows images. The returned function also raises it if the prompts
             of a process are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
+    refuse_images("TRL's rollout_func", gymnasium.make(spec))
     draw = random.Random(seed)
     envs: list[gymnasium.Env[Any, Any]] = []
 
@@ -298,7 +352,7 @@ def _masked(row: TokenRow) -> TokenRow:
     return {**row, "loss_mask": [0] * len(row["loss_mask"])}
 
 
-def _method(tool: Tool) -> Callable[..., str]:
+def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
     """Return a method for a tool, from which transformers' `get_json_schema` derives the tool's
     schema.
     """
@@ -306,7 +360,7 @@ def _method(tool: Tool) -> Callable[..., str]:
     # Python keywords get a trailing underscore.
     names = {name + "_" * keyword.iskeyword(name): name for name in properties}
 
-    def method(self: ToolEnvironment, /, **arguments: Any) -> str:
+    def method(self: ToolEnvironment, /, **arguments: Any) -> str | list[dict[str, Any]]:
         return self._call(
             tool.name, {names.get(key, key): value for key, value in arguments.items()}
         )

@@ -29,6 +29,7 @@ from pydantic import Field
 from verifiers.v1.utils.aio import run_shielded  # type: ignore[import-not-found,unused-ignore]
 
 import agentgym.assemble.registry as registry
+from agentgym.oracles import OraclePolicy
 from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat, Message
 from agentgym.training.integrations.datasets import group_of
@@ -60,20 +61,34 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         """The key shared by all episodes of a group, in every process."""
         return str(self.data.id)
 
+    async def validate(self, runtime: vf.Runtime) -> bool:
+        """Return whether the oracle policy solves the instance, without hints or context limits."""
+        return await asyncio.to_thread(_is_solvable, self.data)
+
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the reward of the episode."""
-        return float(_played(trace)["reward"])
+        """Return the reward of the episode; of an untouched trace, that of doing nothing."""
+        return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
         """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
         of replies.
         """
-        return {
-            name: float(_played(trace)[name])
-            for name in ("success", "terminated", "truncated", "turns")
-        }
+        played = await self._played(trace)
+        names = ("success", "terminated", "truncated", "turns")
+        return {name: float(played[name]) for name in names}
+
+    async def _played(self, trace: vf.Trace) -> dict[str, Any]:
+        """Return the outcome of the harness's episode, or of doing nothing."""
+        if "agentgym" not in trace.info:
+            if trace.nodes:
+                raise ValueError(
+                    f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it "
+                    "to that"
+                )
+            trace.info["agentgym"] = await asyncio.to_thread(_do_nothing, self.data)
+        return dict(trace.info["agentgym"])
 
 
 class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
@@ -92,8 +107,10 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     stop: int = 1_000
 
 
-class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[misc]
-    """One task per seed."""
+class WorldTasks:
+    """Mixin of tasksets that make one task per seed."""
+
+    config: WorldTasksetConfig
 
     def load(self) -> Iterator[WorldTask]:
         """Make the tasks lazily.
@@ -117,6 +134,10 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
                 ),
                 config.task,
             )
+
+
+class WorldTaskset(WorldTasks, vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[misc]
+    """One task per seed."""
 
 
 class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
@@ -293,12 +314,26 @@ class _History:
         return as_text([message]).to_openai()[0]
 
 
-def _played(trace: vf.Trace) -> dict[str, Any]:
-    if "agentgym" not in trace.info:
-        raise ValueError(
-            f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it to that"
-        )
-    return dict(trace.info["agentgym"])
+def _is_solvable(data: WorldData) -> bool:
+    wrappers = registry.spec.__kwdefaults__ or {}
+    options = {name: value for name, value in data.options.items() if name not in wrappers}
+    env = registry.make(data.world, **options)
+    try:
+        episode = Episode(env, data.seed)
+        policy = OraclePolicy(data.world)
+        while not episode.over:
+            episode.play(policy([episode.chat])[0])
+        return episode.trajectory().reward == 1.0
+    finally:
+        env.close()
+
+
+def _do_nothing(data: WorldData) -> dict[str, Any]:
+    env = registry.make(data.world, **data.options)
+    try:
+        return _outcome(Episode(env, data.seed), "untouched")
+    finally:
+        env.close()
 
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
@@ -334,9 +369,13 @@ class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
 
 
 def load_environment(
-    env_id: str, seeds: range, *, tools: Literal["text", "native"] = "text", **options: Any
+    env_id: str = "ListWorld",
+    seeds: range = range(1_000),
+    *,
+    tools: Literal["text", "native"] = "text",
+    **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment.
+    """Return a world as a verifiers environment; without arguments, the smallest one.
 
     Args:
         env_id: The id of a world.

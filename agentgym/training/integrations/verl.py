@@ -31,7 +31,7 @@ from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,un
 
 from agentgym.assemble.registry import make, resolve
 from agentgym.play.env import tool_env
-from agentgym.training.integrations.common import sampled_reply, seed_of
+from agentgym.training.integrations.common import refuse_images, sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
 from agentgym.training.rollout.models.plain_chat import plain_messages
@@ -42,8 +42,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
     An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
     the rest of a row `rollout.response_length`. verl has no other truncation signal;
-    `reward_extra_info` reports it. Images are omitted; MultimodalWorld can describe them in words
-    with `render="scene"`.
+    `reward_extra_info` reports it. Worlds with images are refused.
 
     Args:
         *args: verl's arguments of all agent loops.
@@ -52,7 +51,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         **kwargs: verl's arguments of all agent loops.
 
     Raises:
-        ValueError: verl's config requests a chat template with arguments.
+        ValueError: verl's config requests a chat template with arguments, or the world shows images.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             if isinstance(options, DictConfig)
             else dict(options or {})
         )
+        refuse_images("verl", make(env_id, **self.options))
         self.renderer = Renderer(self.tokenizer)
 
     async def run(
@@ -203,6 +203,7 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
         ValueError: The id or an option is invalid.
     """
     env = make(env_id, **options)
+    refuse_images("verl", env)
     fixed = {
         "data_source": resolve(env_id),
         "agent_name": agent_name,

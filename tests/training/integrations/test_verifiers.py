@@ -15,6 +15,7 @@ import pytest
 
 import agentgym
 from agentgym import Reply, render, tool_env
+from agentgym.assemble.registry import worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import group_id
 from agentgym.training.rollout import rollout
@@ -27,7 +28,9 @@ pytest.importorskip(
 import verifiers.v1 as vf
 from renderers import Qwen3RendererConfig
 from verifiers.v1.cli.eval.runner import run_eval
+from verifiers.v1.cli.validate import run_validate
 from verifiers.v1.configs.cli.eval import EvalConfig
+from verifiers.v1.configs.cli.validate import ValidateConfig
 
 from agentgym.training.integrations.verifiers import (
     PLUGIN,
@@ -38,6 +41,7 @@ from agentgym.training.integrations.verifiers import (
 )
 from agentgym.training.rollout import make_tokenizer
 
+IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 
@@ -368,7 +372,20 @@ def test_a_pairing_with_something_else_is_an_error() -> None:
         ValueError,
         match=r"a world is played by the harness 'agentgym_verifiers'; leave harness\.id out",
     ):
-        asyncio.run(task.world_score(SimpleNamespace(info={})))
+        asyncio.run(task.world_score(SimpleNamespace(info={}, nodes=["a message"])))
+
+
+@pytest.mark.family(world=IDS)
+def test_verifiers_own_validation_passes_in_every_world(world: str, tmp_path: Path) -> None:
+    """The oracle policy solves each task, and an untouched trace does not."""
+    taskset = {"id": PLUGIN, "world": world, "stop": 2}
+    config = {"taskset": taskset, "runtime": {"type": "subprocess"}, "output_dir": tmp_path}
+    rows = asyncio.run(run_validate(ValidateConfig.model_validate({**config, "rich": False})))
+    assert [(row["gold"]["valid"], row["noop"]["reward"]) for row in rows] == [(True, 0.0)] * 2
+
+
+def test_load_environment_works_without_arguments() -> None:
+    assert len(list(load_environment().taskset.take(3))) == 3
 
 
 def test_options_are_checked() -> None:

@@ -1,0 +1,82 @@
+"""The command `package`: write an installable package of a stack for a hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from pprint import pformat
+from string import Template
+from typing import Annotated, Literal
+
+import typer
+
+import agentgym.assemble.registry as registry
+from agentgym.cli.common import WorldId, exit_on_user_error, parse_options
+from agentgym.text.requirements import DISTRIBUTION, PACKAGES
+from agentgym.text.tools import first_paragraph
+from agentgym.training.rollout.storage import write_text
+from agentgym.world.config import make_config
+from agentgym.world.world import load_world
+
+_TEMPLATES = Path(__file__).parent / "package_files"
+_FILES = {
+    "openenv": {
+        "README.md": "README.md",
+        "openenv.yaml": "openenv.yaml",
+        "pyproject.toml": "pyproject.toml",
+        "Dockerfile": "Dockerfile",
+        "app.py": "server/app.py",
+    },
+    "verifiers": {
+        "README.md": "README.md",
+        "pyproject.toml": "pyproject.toml",
+        "module.py": "$module.py",
+    },
+}
+
+
+def package(
+    env_id: WorldId,
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder for the package.")],
+    target: Annotated[
+        Literal["openenv", "verifiers"],
+        typer.Option("--for", help="openenv for a server and its image, verifiers for its hub."),
+    ],
+    options: Annotated[
+        list[str],
+        typer.Option("--set", help="an option of the stack as name=value; may be repeated."),
+    ] = [],  # noqa: B006
+    name: Annotated[str, typer.Option(help="Name of the package; by default the world's.")] = "",
+) -> None:
+    """Write a package of a world, with its oracles and context, for OpenEnv or the verifiers hub."""
+    with exit_on_user_error():
+        given = parse_options(options)
+        spec = registry.spec(env_id, **given)
+        if registry.is_team(env_id):
+            raise ValueError(f"{env_id} is a team; name its world, which one agent plays")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ValueError(f"{folder} already exists; choose another or an empty folder")
+        short = spec.name.lower()
+        name = name or f"agentgym-{short}"
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+            raise ValueError(f"--name must be lower-case letters, digits and -, got {name!r}")
+        world = load_world(spec.kwargs["world"])
+        own = {key: given[key] for key in given if key in world.Config.__dataclass_fields__}
+        needed = [each for each in world.requirements(make_config(world, own)) if each in PACKAGES]
+        words = {
+            "name": name,
+            "module": name.replace("-", "_"),
+            "world": spec.id,
+            "options": pformat(given, width=80),
+            "summary": first_paragraph(world.__doc__),
+            "distribution": DISTRIBUTION,
+            "extras": ",".join([target, *needed]),
+        }
+        for source, place in _FILES[target].items():
+            path = folder / Template(place).substitute(words)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = (_TEMPLATES / target / f"{source}.template").read_text(encoding="utf-8")
+            write_text(path, Template(text).substitute(words))
+        if target == "openenv":
+            write_text(folder / "server" / "__init__.py", "")
+    typer.echo(f"wrote {folder}; next: pip install {folder}")

@@ -1,0 +1,272 @@
+"""Inspect: any stack as an `inspect_ai` task, and trajectories as Inspect logs.
+
+Inspect's providers, cache, batches, limits and viewer apply. The solver plays the whole stack in
+this process, so oracles and context strategies work, and each sample's metadata contains the
+trajectory, which `agentgym compare` and `score` read.
+
+    inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import (
+    EvalConfig,
+    EvalDataset,
+    EvalLog,
+    EvalMetric,
+    EvalResults,
+    EvalSample,
+    EvalScore,
+    EvalSpec,
+    read_eval_log,
+    write_eval_log,
+)
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    Content,
+    ContentImage,
+    ContentReasoning,
+    ContentText,
+    ModelOutput,
+    get_model,
+)
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.tool import ToolCall as InspectCall
+from inspect_ai.tool import ToolInfo, ToolParams
+
+import agentgym
+import agentgym.assemble.registry as registry
+from agentgym.play.env import tool_env
+from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat, Message, ToolCall
+from agentgym.text.parsing import Dialect, render
+from agentgym.training.rollout import Episode, Trajectory
+from agentgym.training.rollout.models.plain_chat import as_text
+
+KEY = "agentgym"
+"""The entry of a sample's metadata that contains the trajectory."""
+
+
+@task
+def world(
+    world: str = "ListWorld",
+    seeds: int = 100,
+    start: int = 0,
+    tools: Literal["text", "native"] = "text",
+    **options: Any,
+) -> Task:
+    """Return the task of a stack.
+
+    Args:
+        world: The id of a world.
+        seeds: The number of instances.
+        start: The first seed.
+        tools: `text` explains calls in the prompt; `native` also sends the tool schemas.
+        **options: Keyword arguments of `agentgym.make`, such as `oracles` and `context`.
+
+    Raises:
+        ValueError: The id or an option is invalid, or the id is a team's.
+    """
+    if registry.is_team(world):
+        raise ValueError(f"an Inspect sample has one agent, and {world} is a team; name its world")
+    registry.spec(world, **options)
+    name = registry.resolve(world)
+    samples = [
+        Sample(input=f"{name}, seed {seed}", id=seed) for seed in range(start, start + seeds)
+    ]
+    return Task(
+        dataset=MemoryDataset(samples, name=name),
+        solver=play(world, tools, options),
+        scorer=world_score(),
+        version=0,
+        metadata={"world": name, "options": options, "version": agentgym.__version__},
+    )
+
+
+@solver
+def play(world: str, tools: str, options: dict[str, Any]) -> Solver:
+    """Return the solver that plays the instance of a sample."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        env = await asyncio.to_thread(registry.make, world, **options)
+        labels = {
+            "arm": options.get("oracles") or "none",
+            "context": options.get("context") or "none",
+        }
+        episode = await asyncio.to_thread(Episode, env, int(state.sample_id), labels)
+        native = tools == "native"
+        try:
+            while not episode.over:
+                state.messages = _messages(episode.chat, native)
+                schemas = [_tool_info(each) for each in episode.chat.tools] if native else []
+                state.output = await get_model().generate(state.messages, schemas)
+                reply = Reply(_reply_text(state.output, tool_env(env).dialect))
+                await asyncio.to_thread(episode.play, reply)
+            state.messages = _messages(episode.chat, native)
+        finally:  # also after one of Inspect's limits, which then scores the sample
+            if not episode.over:
+                episode.leave()
+            state.metadata[KEY] = json.loads(episode.trajectory().to_json())
+            env.close()
+        state.completed = True
+        return state
+
+    return solve
+
+
+@scorer(metrics=[mean(), stderr()])
+def world_score() -> Scorer:
+    """Return the scorer that reads the episode's reward."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        return _score(_trajectory(state.metadata[KEY]))
+
+    return score
+
+
+def _score(trajectory: Trajectory) -> Score:
+    last = trajectory.steps[-1].info["detail"] if trajectory.steps else {}
+    explanation = trajectory.failure or f"ended by {last.get('ended') or 'its player'}"
+    if trajectory.failure:  # the episode does not measure the policy
+        return Score.unscored(explanation=explanation)
+    return Score(value=trajectory.reward, explanation=explanation)
+
+
+def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
+    """Return a model's output as a reply: thinking, text and calls."""
+    message = output.message
+    parts = [message.content] if isinstance(message.content, str) else []
+    for part in [] if parts else message.content:
+        if isinstance(part, ContentReasoning):
+            parts.append(f"<think>\n{part.reasoning}\n</think>")
+        elif isinstance(part, ContentText):
+            parts.append(part.text)
+    calls = [ToolCall(call.function, call.arguments) for call in message.tool_calls or ()]
+    return "\n".join(filter(None, [*parts, *(render(call, dialect) for call in calls)]))
+
+
+def _messages(chat: Chat, native: bool) -> list[ChatMessage]:
+    """Return a chat in Inspect's form; without native calls all messages are plain text."""
+    shown = chat if native else as_text(chat.messages)
+    return [_message(message) for message in shown.messages]
+
+
+def _message(message: Message) -> ChatMessage:
+    images: list[Content] = [ContentImage(image=image.to_data_url()) for image in message.images]
+    content: str | list[Content] = message.text
+    if images:
+        content = [ContentText(text=message.text), *images]
+    if message.role == "system":
+        return ChatMessageSystem(content=content)
+    if message.role == "user":
+        return ChatMessageUser(content=content)
+    if message.role == "tool":
+        return ChatMessageTool(content=content, tool_call_id=message.call_id)
+    if message.thinking:
+        content = [ContentReasoning(reasoning=message.thinking), ContentText(text=message.text)]
+    calls = [
+        InspectCall(id=call.id, function=call.name, arguments=dict(call.arguments))
+        for call in message.calls
+    ]
+    return ChatMessageAssistant(content=content, tool_calls=calls or None)
+
+
+def _tool_info(tool: Any) -> ToolInfo:
+    parameters = {"properties": {}, "required": [], **tool.parameters}
+    return ToolInfo(
+        name=tool.name,
+        description=tool.description,
+        parameters=ToolParams.model_validate(
+            {name: parameters[name] for name in ("properties", "required")}
+        ),
+    )
+
+
+def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int:
+    """Write trajectories as a log for `inspect view`.
+
+    Args:
+        trajectories: The episodes of one run.
+        path: A file that ends in `.eval` or `.json`.
+        model: The name of the policy in the viewer.
+
+    Returns:
+        The number of episodes.
+
+    Raises:
+        ValueError: There is none.
+    """
+    played = list(trajectories)
+    if not played:
+        raise ValueError(f"there is no episode to write to {str(path)!r}")
+    samples = [_sample(number, each) for number, each in enumerate(played, 1)]
+    values = [each.reward for each in played if not each.failure]
+    metrics = {"mean": EvalMetric(name="mean", value=sum(values) / max(1, len(values)))}
+    results = EvalScore(name="world_score", scorer="world_score", metrics=metrics)
+    log = EvalLog(
+        status="success",
+        eval=EvalSpec(
+            created=datetime.now(UTC).isoformat(),
+            task="agentgym/world",
+            dataset=EvalDataset(name="agentgym", samples=len(samples)),
+            model=model,
+            config=EvalConfig(),
+        ),
+        results=EvalResults(
+            total_samples=len(samples), completed_samples=len(values), scores=[results]
+        ),
+        samples=samples,
+    )
+    write_eval_log(log, str(path))
+    return len(samples)
+
+
+def _sample(number: int, trajectory: Trajectory) -> EvalSample:
+    labels = ", ".join(f"{key}={value}" for key, value in trajectory.labels.items())
+    world = json.loads(trajectory.spec)["id"]
+    return EvalSample(
+        id=number,
+        epoch=1,
+        input=f"{world}, seed {trajectory.seed}, {labels}",
+        target="",
+        messages=_messages(trajectory.last, native=True),
+        output=ModelOutput.from_content(
+            "agentgym", trajectory.steps[-1].reply.text if trajectory.steps else ""
+        ),
+        scores={"world_score": _score(trajectory)},
+        metadata={KEY: json.loads(trajectory.to_json())},
+    )
+
+
+def read_log(path: Path) -> Iterator[Trajectory]:
+    """Yield the trajectories of an Inspect log, from `inspect eval` or `write_log`.
+
+    Raises:
+        ValueError: A sample has none; another task wrote the log.
+    """
+    samples: Sequence[EvalSample] = read_eval_log(str(path)).samples or []
+    for sample in samples:
+        if KEY not in sample.metadata:
+            raise ValueError(
+                f"{str(path)!r} contains sample {sample.id} without an agentgym trajectory; give a "
+                "log of the task agentgym/world"
+            )
+        yield _trajectory(sample.metadata[KEY])
+
+
+def _trajectory(data: dict[str, Any]) -> Trajectory:
+    return Trajectory.from_json(json.dumps(data))

@@ -1,0 +1,111 @@
+"""`agentgym package` writes packages that OpenEnv and verifiers accept."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli import app
+from agentgym.text.requirements import DISTRIBUTION
+from tests.helpers import PATIENCE
+
+
+def write(folder: Path, *words: str) -> str:
+    result = CliRunner().invoke(app, ["package", *words[:1], str(folder), *words[1:]])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("target", ["openenv", "verifiers"])
+@pytest.mark.parametrize(("world", "extra"), [("ListWorld", ""), ("NhlB2bAnalysis", ",office")])
+def test_a_package_names_the_distribution_with_the_extras_of_its_world(
+    tmp_path: Path, target: str, world: str, extra: str
+) -> None:
+    write(tmp_path / "it", world, "--for", target)
+    data = tomllib.loads((tmp_path / "it" / "pyproject.toml").read_text(encoding="utf-8"))
+    assert data["project"]["name"] == f"agentgym-{world.lower()}"
+    assert data["project"]["dependencies"][0] == f"{DISTRIBUTION}[{target}{extra}]"
+
+
+def test_a_server_has_the_stack(tmp_path: Path) -> None:
+    write(
+        tmp_path / "it", "ListWorld", "--for", "openenv", "--set", "oracles=SP", "--set", "items=6"
+    )
+    text = (tmp_path / "it" / "server" / "app.py").read_text(encoding="utf-8")
+    assert "Stack(\"agentgym/ListWorld-v0\", {'items': 6, 'oracles': 'SP'})" in text
+    compile(text, "app.py", "exec")
+
+
+def test_openenv_accepts_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openenv", reason="openenv has an environment of its own: make adapters")
+    folder = tmp_path / "it"
+    write(folder, "ListWorld", "--for", "openenv", "--set", "items=6")
+    report = subprocess.run(
+        [sys.executable, "-m", "openenv.cli", "validate", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert "PASS  static.manifest" in report.stdout, report.stdout + report.stderr
+    assert "FAIL" not in report.stdout
+    monkeypatch.syspath_prepend(str(folder))
+    server = importlib.import_module("server.app")
+    assert callable(server.app)
+    assert callable(server.main)
+
+
+def test_verifiers_validates_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "verifiers", reason="verifiers has an environment of its own: make adapters"
+    )
+    validate: Any = importlib.import_module("verifiers.v1.cli.validate")
+    configs: Any = importlib.import_module("verifiers.v1.configs.cli.validate")
+    write(
+        tmp_path / "it", "ListWorld", "--for", "verifiers", "--set", "items=6", "--name", "my-lists"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "it"))
+    config = configs.ValidateConfig.model_validate(
+        {
+            "taskset": {"id": "my-lists", "stop": 2},
+            "runtime": {"type": "subprocess"},
+            "output_dir": tmp_path,
+            "rich": False,
+        }
+    )
+    rows = asyncio.run(validate.run_validate(config))
+    assert [row["valid"] for row in rows] == [True, True]
+    module = sys.modules["my_lists"]
+    (task,) = module.load_environment(range(1), oracles="S").taskset
+    assert task.data.options == {"items": 6, "oracles": "S"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("ListWorld-team", "--for", "openenv"), "is a team; name its world"),
+        (("ListWorld", "--for", "openenv", "--set", "itmes=6"), "has no option 'itmes'"),
+        (("ListWorld", "--for", "verifiers", "--name", "My Env"), "--name must be lower-case"),
+    ],
+)
+def test_mistakes_get_one_sentence(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(app, ["package", words[0], str(tmp_path / "it"), *words[1:]])
+    assert result.exit_code != 0
+    assert message in result.output
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    result = CliRunner().invoke(app, ["package", "ListWorld", str(tmp_path), "--for", "openenv"])
+    assert result.exit_code != 0
+    assert "already exists" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

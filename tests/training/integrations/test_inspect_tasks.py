@@ -1,0 +1,166 @@
+"""Stacks as Inspect tasks, played by Inspect's own evaluation with its mock model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import make
+from agentgym.assemble.registry import worlds
+from agentgym.oracles import OraclePolicy
+from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Message, ToolCall
+from agentgym.text.parsing import parse
+
+pytest.importorskip("inspect_ai", reason="inspect-ai has an environment of its own: make adapters")
+
+from inspect_ai import eval as inspect_eval
+from inspect_ai.log import read_eval_log
+from inspect_ai.model import ContentImage, ModelOutput, ModelUsage, get_model
+
+from agentgym.training.integrations import inspect_tasks
+from agentgym.training.integrations.inspect_tasks import KEY, read_log, world, write_log
+
+# Inspect leaves streams and event loops to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+IDS = [entry.id for entry in worlds()]
+# A scripted policy cannot see pixels.
+OPTIONS = {"agentgym/MultimodalWorld-v0": {"render": "scene"}}
+ONE = ModelUsage(
+    input_tokens=1, output_tokens=1, total_tokens=2
+)  # otherwise Inspect downloads a tokenizer
+Answer = Callable[[list[Any]], ModelOutput]
+
+
+def run(task: Any, answer: Answer, folder: Path, **options: Any) -> Any:
+    def outputs(messages: list[Any], tools: Any, choice: Any, config: Any) -> ModelOutput:
+        output = answer(messages)
+        output.usage = ONE
+        return output
+
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (log,) = inspect_eval(task, model=model, log_dir=str(folder), display="none", **options)
+    assert log.status == "success", log.error
+    return log
+
+
+def to_chat(messages: list[Any]) -> Chat:
+    """Return Inspect's messages as an observation."""
+    read = []
+    for number, message in enumerate(messages):
+        calls = getattr(message, "tool_calls", None) or ()
+        read.append(
+            Message(
+                message.role,
+                message.text,
+                calls=tuple(ToolCall(call.function, call.arguments, call.id) for call in calls),
+                call_id=getattr(message, "tool_call_id", None) or "",
+                id={0: SYSTEM_ID, 1: TASK_ID}.get(number, f"m{number}"),
+            )
+        )
+    return Chat(tuple(read))
+
+
+def oracle(world_id: str) -> Answer:
+    policy = OraclePolicy(world_id)
+
+    def answer(messages: list[Any]) -> ModelOutput:
+        (call, *_) = parse(policy([to_chat(messages)])[0].text, "auto").calls
+        return ModelOutput.for_tool_call("mockllm", call.name, dict(call.arguments))
+
+    return answer
+
+
+@pytest.mark.family(world_id=IDS)
+def test_native_calls_solve_every_world(world_id: str, tmp_path: Path) -> None:
+    task = world(world_id, seeds=2, tools="native", **OPTIONS.get(world_id, {}))
+    log = run(task, oracle(world_id), tmp_path)
+    assert log.results.scores[0].metrics["mean"].value == 1.0
+
+
+def test_doing_nothing_scores_zero_and_the_trajectory_is_kept(tmp_path: Path) -> None:
+    task = world("ListWorld", seeds=3, oracles="SP", start=5)
+    log = run(task, lambda messages: ModelOutput.from_content("mockllm", "Let me think."), tmp_path)
+    assert log.results.scores[0].metrics["mean"].value == 0.0
+    played = list(read_log(Path(log.location)))
+    assert [each.seed for each in played] == [5, 6, 7]
+    assert {each.labels["arm"] for each in played} == {"SP"}
+    assert all(step.reply.text == "Let me think." for each in played for step in each.steps)
+
+
+def test_a_limit_of_inspect_truncates_the_episode(tmp_path: Path) -> None:
+    task = world("ListWorld", seeds=1)
+    answer: Answer = lambda messages: ModelOutput.from_content("mockllm", "Hm.")  # noqa: E731
+    log = run(task, answer, tmp_path, message_limit=6)
+    (played,) = read_log(Path(log.location))
+    assert (played.truncated, played.reward) == (True, 0.0)
+    assert len(played.steps) < 5
+
+
+def test_images_reach_the_model(tmp_path: Path) -> None:
+    seen: list[str] = []
+    policy = OraclePolicy("MultimodalWorld")
+    local = make("MultimodalWorld")  # shows the policy what a model with eyes would see
+    local.chat, _ = local.reset(seed=0)
+
+    def answer(messages: list[Any]) -> ModelOutput:
+        for message in messages:
+            content = message.content if isinstance(message.content, list) else []
+            seen.extend(part.image for part in content if isinstance(part, ContentImage))
+        text = policy([local.chat])[0].text
+        local.chat, *_ = local.step(text)
+        (call, *_) = parse(text, "auto").calls
+        return ModelOutput.for_tool_call("mockllm", call.name, dict(call.arguments))
+
+    run(world("MultimodalWorld", seeds=1, tools="native"), answer, tmp_path)
+    images = [image.to_data_url() for each in local.chat.messages for image in each.images]
+    assert images
+    assert set(images) == set(seen)
+
+
+def test_trajectories_survive_a_log(tmp_path: Path) -> None:
+    log = run(world("TreeWorld", seeds=2, tools="native"), oracle("TreeWorld"), tmp_path)
+    played = list(read_log(Path(log.location)))
+    path = tmp_path / "copy.eval"
+    assert write_log(played, path, "oracle") == 2
+    copied = read_eval_log(str(path))
+    assert copied.results is not None
+    assert copied.results.scores[0].metrics["mean"].value == 1.0
+    assert list(read_log(path)) == played
+
+
+def test_an_invalid_episode_is_not_scored(tmp_path: Path) -> None:
+    log = run(world("TreeWorld", seeds=2, tools="native"), oracle("TreeWorld"), tmp_path)
+    first, second = read_log(Path(log.location))
+    path = tmp_path / "copy.eval"
+    write_log([replace(first, failure="the scorer failed"), second], path, "oracle")
+    results = read_eval_log(str(path)).results
+    assert results is not None
+    assert (results.total_samples, results.completed_samples) == (2, 1)
+
+
+def test_a_log_of_another_task_is_refused(tmp_path: Path) -> None:
+    log = run(world("TreeWorld", seeds=1, tools="native"), oracle("TreeWorld"), tmp_path)
+    data = read_eval_log(log.location)
+    assert data.samples is not None
+    del data.samples[0].metadata[KEY]
+    path = tmp_path / "other.eval"
+    inspect_tasks.write_eval_log(data, str(path))
+    with pytest.raises(ValueError, match="without an agentgym trajectory; give a log of the task"):
+        list(read_log(path))
+    with pytest.raises(ValueError, match="there is no episode to write"):
+        write_log([], path, "none")
+
+
+def test_wrong_arguments_are_refused_before_anything_is_played() -> None:
+    with pytest.raises(ValueError, match="has no option 'itmes'"):
+        world("ListWorld", itmes=3)
+    with pytest.raises(ValueError, match="is a team; name its world"):
+        world("ListWorld-team")
