@@ -79,10 +79,6 @@ class Warehouse(ABC):
 
     # Hooks of a dialect.
 
-    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
-        """Return the handler of a statement specific to this dialect; None for any other."""
-        return None
-
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
         """Return the engine's name for a table, which need not exist."""
