@@ -44,6 +44,8 @@ _SPENT = {
     "long": "the statement makes more than {} long texts or arrays; ask for less",
     "compared": "the statement compares more than {} pairs of texts; ask for less",
     "huge": "the statement makes more than {} very long texts or arrays; ask for less",
+    "matched": "the statement matches patterns too often; match fewer or shorter texts",
+    "searched": "the statement matches long texts too often; match fewer or shorter texts",
     "steps": "Recursion exceeded max iteration count ({})",
 }
 

@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,7 +93,7 @@ class _Session:
         names = [item[0] for item in cursor.description]
         kinds = [item[1] for item in cursor.description]
         types = [str(kind) for kind in kinds]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, number in Counter(names).items() if number > 1):
             raise ValueError(
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
