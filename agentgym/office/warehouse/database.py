@@ -23,9 +23,9 @@ from agentgym.office.libraries import install_hint
 from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
-SECONDS = 60.0
-"""CPU seconds of a request, a hundred times what the work limits leave to most requests; those of
-tasks take milliseconds.
+SECONDS = 30.0
+"""CPU seconds of a request, several times what the work limits leave to it; those of tasks take
+milliseconds.
 """
 
 WALL_SECONDS = 600.0

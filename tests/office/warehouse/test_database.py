@@ -280,7 +280,7 @@ def test_an_episode_in_which_the_host_gave_out_is_invalid() -> None:
     account.kill()
     chat, *_, info = env.step(call)
     assert chat.messages[-1].text.startswith("error: limit exceeded")
-    assert info["detail"].invalid.startswith("bigquery_run_query exceeded a limit of the host")
+    assert info["detail"].invalid.startswith("bigquery_run_query was stopped by the host")
     chat, *_, info = env.step(call)
     assert not info["detail"].errors
     assert info["detail"].invalid
