@@ -138,10 +138,10 @@ class GoogleSQL(Warehouse):
     @override
     def parse_command(self, text: str) -> exp.Expression | None:
         match = re.fullmatch(
-            r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
-            # Without an end, each ALTER COLUMN would search for one.
-            text if text.endswith(")") else "",
-            re.S | re.I,
+            r"(ALTER\s++TABLE\s++(?:IF\s++EXISTS\s++)?(?:`[^`]*+`|[^\s`])++)\s++ALTER\s++COLUMN\s++"
+            r"(?:IF\s++EXISTS\s++)?`?(\w++)`?\s++SET\s++OPTIONS\s*+(\(.*\))",
+            text,
+            re.DOTALL | re.IGNORECASE,
         )
         if not match:
             return None
