@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import resource
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,35 +74,43 @@ def files() -> dict[str, bytes]:
 
 
 def calls(parameters: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield arguments for a tool's schema; each word is once in every place that takes text."""
+    """Yield arguments for a tool's schema, as long as a reply allows; each word is once in every
+    place that takes text.
+    """
     properties = parameters.get("properties", {})
-    definitions = parameters.get("$defs", {})
-    for number in range(len(WORDS)):
-        yield {name: _value(each, definitions, number) for name, each in properties.items()}
+    for number, word in enumerate(WORDS):
+        draw = _Draw(number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}))
+        yield {name: draw.value(schema) for name, schema in properties.items()}
 
 
-def _value(schema: Mapping[str, Any], definitions: Mapping[str, Any], number: int) -> Any:
-    if "$ref" in schema:
-        return _value(definitions[schema["$ref"].rpartition("/")[2]], definitions, number)
-    if "anyOf" in schema:
-        options = schema["anyOf"]
-        return _value(options[number % len(options)], definitions, number)
-    if "enum" in schema:
-        return schema["enum"][number % len(schema["enum"])]
-    kind = schema.get("type")
-    if kind == "array":
-        return [_value(schema.get("items", {}), definitions, number)] * (
-            5_000 if number % 5 == 0 else 2
-        )
-    if schema.get("properties"):
-        return {
-            name: _value(each, definitions, number) for name, each in schema["properties"].items()
-        }
-    if kind == "object":
-        return {f"k{k}": WORDS[number][:1_000] for k in range(500)}
-    if kind in ("integer", "number"):
-        return NUMBERS[number % len(NUMBERS)]
-    return number % 2 == 0 if kind == "boolean" else WORDS[number]
+@dataclass(frozen=True)
+class _Draw:
+    """The values of one call."""
+
+    number: int
+    word: str
+    definitions: Mapping[str, Any]
+
+    def value(self, schema: Mapping[str, Any]) -> Any:
+        """Return a value for a schema."""
+        if "$ref" in schema:
+            return self.value(self.definitions[schema["$ref"].rpartition("/")[2]])
+        if "anyOf" in schema:
+            return self.value(schema["anyOf"][self.number % len(schema["anyOf"])])
+        if "enum" in schema:
+            return schema["enum"][self.number % len(schema["enum"])]
+        kind = schema.get("type")
+        if kind == "array":
+            item = self.value(schema.get("items", {}))
+            return [item] * max(1, min(2_000, len(self.word) // len(json.dumps(item))))
+        if schema.get("properties"):
+            share = replace(self, word=self.word[: len(self.word) // len(schema["properties"])])
+            return {name: share.value(each) for name, each in schema["properties"].items()}
+        if kind == "object":
+            return {f"k{k}": self.word[:200] for k in range(200)}
+        if kind in ("integer", "number"):
+            return NUMBERS[self.number % len(NUMBERS)]
+        return self.number % 2 == 0 if kind == "boolean" else self.word
 
 
 def seconds() -> float:
