@@ -83,7 +83,7 @@ class Greedy(Toolset):
         Args:
             text: Anything.
         """
-        return sum(k % 7 for k in range(10_000 * len(text)))
+        return sum(k % 7 for k in range(3_000 * len(text)))
 
     @tool
     def stop(self, text: str) -> str:
