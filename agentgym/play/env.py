@@ -432,7 +432,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         try:
             return self._run(world, tools, name, arguments)
         except HostLimitError as error:
-            self.guard.record(name, error, f"{name} exceeded a limit of the host: {error}")
+            self.guard.record(name, error, f"{name} was stopped by the host: {error}")
             raise
         except ToolError:
             raise

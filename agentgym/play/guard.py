@@ -4,6 +4,7 @@ worlds are re-created from their calls.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import traceback
@@ -182,9 +183,25 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
 
 
+# A reply can cause any other `OSError`, for example with a path that is too long.
+_EXHAUSTED = {
+    *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
+}
+# Errors of a program that a reply can prevent from starting, with too long arguments.
+_OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
+
+
 def of_host(error: BaseException) -> bool:
-    """Report whether the host caused an exception: out of memory, disk or processes."""
-    return any(isinstance(each, (MemoryError, OSError)) for each in (error, error.__cause__))
+    """Report whether the host, and no reply, caused an exception: it is out of memory, disk or
+    processes, or cannot start a program.
+    """
+    if isinstance(error, OSError):
+        return error.errno in _EXHAUSTED
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return cause.errno not in _OF_REPLY
+    return isinstance(error, MemoryError) or isinstance(cause, MemoryError)
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:

@@ -51,7 +51,7 @@ class ToolError(Exception):
 
 
 class HostLimitError(ToolError):
-    """Error: a limit on memory or time stopped a call, which another host might have run.
+    """Error: the host stopped a call for a reason beyond any reply, such as a killed process.
 
     The call is rejected like any other, and the episode becomes invalid (`StepInfo.invalid`).
     """

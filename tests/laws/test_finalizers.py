@@ -81,7 +81,7 @@ class Bench(workbench.Workbench):
 
 
 def open_database() -> database.DuckDBProcess:
-    return database.DuckDBProcess("bigquery", database.Allowance())
+    return database.DuckDBProcess("bigquery")
 
 
 MAKERS: dict[ModuleType, Callable[[], object]] = {

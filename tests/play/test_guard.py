@@ -4,6 +4,7 @@ researcher is informed.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import pickle
@@ -36,9 +37,9 @@ class Unspeakable(Exception):
         raise RuntimeError("not even this")
 
 
-def cannot_start() -> None:
+def cannot_start(why: OSError) -> None:
     try:
-        raise_(FileNotFoundError("bwrap"))
+        raise_(why)
     except OSError as error:
         raise RuntimeError("programs cannot run on this host") from error
 
@@ -54,8 +55,10 @@ RAISES: dict[str, Any] = {
     "memory": lambda: bytearray(2**62),
     "panic": lambda: raise_(Panic("a panic")),
     "overflow": lambda: math.exp(10**6),
-    "disk": lambda: raise_(OSError(28, "no space")),
-    "process": cannot_start,
+    "disk": lambda: raise_(OSError(errno.ENOSPC, "no space")),
+    "long path": lambda: raise_(OSError(errno.ENAMETOOLONG, "a path of the policy")),
+    "long command": lambda: cannot_start(OSError(errno.E2BIG, "a command of the policy")),
+    "process": lambda: cannot_start(FileNotFoundError("bwrap")),
     "key": lambda: {}["secret"],
     "stop": lambda: next(iter(())),
     "assertion": lambda: raise_(AssertionError("secret")),
@@ -138,7 +141,7 @@ class Desk(World[DeskConfig]):
     @tool
     def be_slow(self) -> str:
         """Meet a limit of the host."""
-        raise HostLimitError("limit exceeded: it takes too long")
+        raise HostLimitError("limit exceeded: the process was killed")
 
     @tool(final=True)
     def finish(self, score: str) -> str:
@@ -286,9 +289,9 @@ def test_numbers_of_numpy_are_scores() -> None:
 def test_a_limit_of_the_host_makes_the_episode_invalid_and_it_goes_on() -> None:
     env = begun(on_fault="raise")
     text, _, over, detail = step(env, write("be_slow"))
-    assert (text, over) == ("error: limit exceeded: it takes too long", False)
+    assert (text, over) == ("error: limit exceeded: the process was killed", False)
     assert (
-        detail.invalid == "be_slow exceeded a limit of the host: limit exceeded: it takes too long"
+        detail.invalid == "be_slow was stopped by the host: limit exceeded: the process was killed"
     )
     copied = clone(env)
     for each in (env, copied):

@@ -102,10 +102,7 @@ def _engine_hashes(
         described.append((name, table.comment, table.view))
         if f"{server}.{'.'.join(name)}" not in mutable_tables:
             columns.append((name, table.columns))
-    named = []
-    for schema_name, schema in schemas.items():
-        functions = sorted(schema.functions.items())
-        named.append((schema_name, schema.comment, schema.notes, functions))
+    named = [(name, schema.comment, schema.notes) for name, schema in schemas.items()]
     return {
         f"{server}.schemas": hash_of(sorted(named)),
         f"{server}.tables": hash_of(sorted(described)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
 from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
-from agentgym.text.tools import HostLimitError, ToolError, echo, tool
+from agentgym.text.tools import ToolError, echo, tool
 
 MAX_MATCHES = 2_000  # matches are stored in every snapshot
 MAX_SEARCHES = 20  # the oldest search is dropped
@@ -18,7 +19,7 @@ MAX_SEARCHES = 20  # the oldest search is dropped
 MAX_PATTERN_CHARS = 1_000
 
 _CONTEXT_CHARS = 100  # characters of context on each side of a match, about one or two lines
-_SECONDS = 2.0  # time limit for searching one page, since a pattern may backtrack exponentially
+_SECONDS = 2.0  # time limit of a search, since a pattern may backtrack exponentially
 
 
 class PdfTools(Server):
@@ -287,9 +288,11 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
         regex = import_module("regex")
     matches = []
     try:
+        deadline = time.process_time() + _SECONDS
         compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
         for number, text in enumerate(pages, 1):
-            for match in compiled.finditer(text, timeout=_SECONDS):
+            left = deadline - time.process_time()
+            for match in compiled.finditer(text, timeout=max(left, 0.001)):
                 start, end = match.span()
                 before = text[max(0, start - _CONTEXT_CHARS) : start]
                 after = text[end : end + _CONTEXT_CHARS]
@@ -301,7 +304,5 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
             f"invalid argument: {echo(pattern)} is not a valid regular expression: {error}"
         ) from None
     except TimeoutError:
-        raise HostLimitError(
-            f"limit exceeded: the search for {echo(pattern)} takes too long"
-        ) from None
+        raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
     return matches

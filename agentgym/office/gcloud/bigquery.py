@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentgym.office.context import iso
-from agentgym.office.gcloud.bigquery_files import load_csv
+from agentgym.office.disabled import disabled_tool
 from agentgym.office.gcloud.cloud import PROJECT, details, listing
 from agentgym.office.gcloud.storage import Storage
 from agentgym.office.warehouse.database import sql_hint
@@ -44,7 +44,7 @@ class BigQuery:
 
     @tool
     def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> str:
-        """Run GoogleSQL: a query, DML, DDL or a script, which shows the result of its last statement.
+        """Run one GoogleSQL statement: a query, DML or DDL.
 
         Dates are ISO 8601 and timestamps in UTC; a NUMERIC that would lose digits as a number is text.
 
@@ -58,9 +58,9 @@ class BigQuery:
                 f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
             )
         if dry_run:
-            kind = self._warehouse().check_script(query)
+            kind = self._warehouse().check_statement(query)
             return f"{_head(0, 0)}\n\nNo rows: a dry run checks the statement ({kind}) and runs nothing."
-        outcome = self._warehouse().run_script(query, max_results)
+        outcome = self._warehouse().run(query, max_results)
         self._job("QUERY", outcome.kind, outcome.counts)
         return _response(outcome)
 
@@ -110,7 +110,7 @@ class BigQuery:
             ("Labels", ""),
         )
 
-    @tool
+    @disabled_tool("loading files into BigQuery is")
     def bigquery_load_csv_data(
         self,
         dataset_id: str,
@@ -118,7 +118,7 @@ class BigQuery:
         csv_file_path: str,
         skip_header: bool = True,
         write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
-    ) -> str:
+    ) -> None:
         """Load a CSV file into a table; a missing table is created, with types inferred from the data.
 
         Args:
@@ -128,17 +128,6 @@ class BigQuery:
             skip_header: Skip the first row; it names the columns of a new table.
             write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
-        self._check_dataset(dataset_id)
-        rows = load_csv(
-            self._server.engine,
-            (dataset_id, table_id),
-            self.read_uri(csv_file_path),
-            int(skip_header),
-            write_mode,
-            self._server.context.clock.now(),
-        )
-        self._job("LOAD", "LOAD", {"loaded": rows})
-        return f"Loaded {rows} rows from {csv_file_path} into {dataset_id}.{table_id}\nWrite mode: {write_mode}"
 
     @tool
     def bigquery_export_table(
@@ -161,7 +150,7 @@ class BigQuery:
         rows = self._server.read_all(self._check_table(dataset_id, table_id))
         destination = f"gs://{destination_bucket}/{destination_path}"
         text = rows.to_csv() if file_format == "CSV" else rows.to_json_lines()
-        self.write_uri(destination, text.encode())
+        self._storage.write_gs(destination, text.encode())
         self._job("EXTRACT", "EXTRACT", {"exported": rows.total})
         return f"Exported {dataset_id}.{table_id} to {destination}"
 
@@ -240,19 +229,6 @@ class BigQuery:
         found = self._server.engine.tables[self._check_table(dataset, table)]
         return {column.name: column.comment for column in found.columns}
 
-    def read_uri(self, uri: str) -> bytes:
-        """Read gs://bucket/object or a workspace file."""
-        if uri.startswith("gs://"):
-            return self._storage.read_gs(uri)
-        return self._server.context.files.read(_local(uri))
-
-    def write_uri(self, uri: str, data: bytes) -> None:
-        """Write gs://bucket/object or a workspace file."""
-        if uri.startswith("gs://"):
-            self._storage.write_gs(uri, data)
-        else:
-            self._server.context.files.write(_local(uri), data)
-
     def _warehouse(self) -> GoogleSQL:
         with sql_hint():
             from agentgym.office.warehouse.dialects.bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
@@ -280,14 +256,6 @@ class BigQuery:
             effect=f" ({_effect(counts)})" if counts else "",
             place=store.value("SELECT count(*) FROM bigquery_jobs"),
         )
-
-
-def _local(uri: str) -> str:
-    if "://" in uri:
-        raise ToolError(
-            f"invalid argument: {echo(uri)} is neither gs://bucket/object nor the path of a file in the workspace"
-        )
-    return uri
 
 
 def _head(total: int, milliseconds: int) -> str:

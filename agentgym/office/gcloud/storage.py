@@ -353,10 +353,6 @@ class Storage:
 
     # Shared by the tools and other services.
 
-    def read_gs(self, uri: str) -> bytes:
-        """Read the object gs://bucket/name."""
-        return self.read_object(*_parts(uri))
-
     def write_gs(self, uri: str, data: bytes) -> None:
         """Write the object gs://bucket/name at the current time."""
         self._write_object(*_parts(uri), data)

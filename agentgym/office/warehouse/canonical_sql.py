@@ -18,7 +18,7 @@ from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 _LONGEST = 100_000
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=256)
 def canonical_query(query: str, dialect: str) -> str:
     """Return a script as its dialect writes it, normalising letter case and optional words; an
     unparsable script stays unchanged.

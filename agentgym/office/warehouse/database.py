@@ -14,8 +14,6 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,13 +23,10 @@ from agentgym.office.libraries import install_hint
 from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
-SECONDS = 60.0
-"""CPU seconds of a request, a hundred times what the work limits leave to most requests; those of
-tasks take milliseconds.
+SECONDS = 30.0
+"""CPU seconds of a request, several times what the work limits leave to it; those of tasks take
+milliseconds.
 """
-
-SCRIPT_SECONDS = 120.0
-"""Total CPU seconds of a script's requests."""
 
 WALL_SECONDS = 600.0
 """Wall seconds after which a host counts as stuck; much longer, because others may use the same
@@ -49,8 +44,15 @@ _SPENT = {
     "long": "the statement makes more than {} long texts or arrays; ask for less",
     "compared": "the statement compares more than {} pairs of texts; ask for less",
     "huge": "the statement makes more than {} very long texts or arrays; ask for less",
+    "matched": "the statement matches patterns too often; match fewer or shorter texts",
+    "searched": "the statement matches long texts too often; match fewer or shorter texts",
     "steps": "Recursion exceeded max iteration count ({})",
 }
+
+_BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
+_KILLED = "the process that ran the statement was killed; run it again"
+# Signals that a statement cannot cause. The kernel sends SIGKILL if the host has no memory left.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 # Optimizers that use statistics, which a copy does not share; they could change the order of its
@@ -146,43 +148,21 @@ def _host_of(process: int) -> _Host:
     return _Host()
 
 
-@dataclass(slots=True)
-class Allowance:
-    """CPU time for several requests together.
-
-    Attributes:
-        left: The remaining seconds; None if each request has its own.
-    """
-
-    left: float | None = None
-
-    @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        """Context manager whose requests share the time of one script."""
-        self.left = SCRIPT_SECONDS
-        try:
-            yield
-        finally:
-            self.left = None
-
-
 class DuckDBProcess:
-    """DuckDB for one dialect. After a `HostLimitError` it has ended.
+    """DuckDB for one dialect. It ends if a request needs too much time or memory.
 
     Args:
         dialect: The dialect.
-        allowance: The time that its requests share.
 
     Attributes:
         pid: The id of its process.
     """
 
-    def __init__(self, dialect: str, allowance: Allowance) -> None:
+    def __init__(self, dialect: str) -> None:
         with sql_hint():
             if find_spec("duckdb") is None:  # only the other process imports it
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self._counters = COUNTERS[dialect]
-        self._allowance = allowance
         self._owner = os.getpid()
         self._host = _host_of(self._owner)
         try:
@@ -216,40 +196,34 @@ class DuckDBProcess:
         """Call a method of the other process's session and return its result.
 
         Raises:
-            ToolError: DuckDB refuses it.
-            HostLimitError: It takes too much time or memory.
+            ToolError: DuckDB refuses it, or it needs too much time or memory.
+            HostLimitError: The process was killed from outside.
         """
-        left = self._allowance.left
-        # A timer of 0 seconds would never expire.
-        return self._ask(
-            SECONDS if left is None else max(0.01, min(SECONDS, left)), method, arguments
-        )
+        return self._ask(method, arguments)
 
     def close(self) -> None:
         """End the process."""
         self._end()
 
-    def _ask(self, seconds: float, *message: Any) -> Any:
+    def _ask(self, *message: Any) -> Any:
         try:
-            self._connection.send((seconds, *message))
+            self._connection.send(message)
             if not self._answers.poll(1_000 * WALL_SECONDS):
                 raise EOFError
-            kind, value, used = self._connection.recv()
+            kind, value = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
         except BaseException:  # after an interrupt, the next request would receive this answer
             self._end()
             raise
-        if self._allowance.left is not None:
-            self._allowance.left -= used
         if kind == "memory":
-            self._end()  # parts of it may have failed
-            raise HostLimitError(
-                f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
-            )
-        if kind == "bytes":
-            self._end()  # the next statement starts with as much free memory as any other
+            # Parts of DuckDB may have failed, and the next statement should find as much free
+            # memory as any other.
+            self._end()
             raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
+        if kind == "broken":
+            self._end()
+            raise ToolError(_BROKEN)
         if kind == "work":
             spent = _SPENT[value.rstrip("0123456789")]
             raise ToolError(f"{_EXCEEDED}: {spent.format(f'{self._counters.get(value, 0):,}')}")
@@ -271,18 +245,21 @@ class DuckDBProcess:
             return self._host.end(self.pid)
         return None
 
-    def _ended(self) -> HostLimitError:
-        """Return the error of a process that has ended or must be killed."""
+    def _ended(self) -> ToolError:
+        """Return the error of a process that has ended or must be killed.
+
+        Only a kill from outside is not the statement's doing; a process ends by itself because of
+        its CPU timer or a failure in DuckDB.
+        """
         status = self._end()
-        if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
-            what = f"the statement ran for more than {SECONDS:g} seconds"
-            if self._allowance.left is not None and self._allowance.left < SECONDS:
-                what = f"the script ran for more than {SCRIPT_SECONDS:g} seconds"
-            return HostLimitError(f"limit exceeded: {what}; ask for less")
-        return HostLimitError(
-            f"limit exceeded: the statement needs more than {MEMORY} of memory or too much time; "
-            "ask for less"
-        )
+        cause = signal.SIGKILL if status is None else os.WTERMSIG(status)
+        if cause == signal.SIGPROF:
+            return ToolError(
+                f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less"
+            )
+        if cause in _FROM_OUTSIDE:
+            return HostLimitError(f"limit exceeded: {_KILLED}")
+        return ToolError(_BROKEN)
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:

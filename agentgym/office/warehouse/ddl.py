@@ -184,13 +184,12 @@ def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> 
     if not within and not tree.args.get("exists"):
         raise ToolError(f"not found: there is no {kind.lower()} {name}")
     tables = [table for table in engine.tables if table[0] in within]
-    functions = sum(len(engine.schemas[schema].functions) for schema in within)
-    if (tables or functions) and (
+    if tables and (
         tree.args.get("restrict") or not (warehouse.cascades or tree.args.get("cascade"))
     ):
-        parts = f"{len(tables)} tables{f' and {functions} functions' if functions else ''}"
         raise ToolError(
-            f"conflict: {name} is still in use: it has {parts}; drop them first or add CASCADE"
+            f"conflict: {name} is still in use: it has {len(tables)} tables; drop them first or add "
+            "CASCADE"
         )
     for table in tables:
         engine.drop(table)

@@ -3,7 +3,7 @@
 This file is run by its path and imports nothing from the package. The first process imports DuckDB
 once and forks one process per engine, which talks to its engine over a socket: it receives the name
 of a `_Session` method with arguments, and answers `ok` with the result, or the kind and text of an
-error, and the elapsed time. The kernel kills a process whose statement exceeds its CPU time.
+error. The kernel kills a process whose statement exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,7 +93,7 @@ class _Session:
         names = [item[0] for item in cursor.description]
         kinds = [item[1] for item in cursor.description]
         types = [str(kind) for kind in kinds]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, number in Counter(names).items() if number > 1):
             raise ValueError(
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
@@ -215,12 +216,12 @@ def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[s
         return "ok", getattr(session, method)(*arguments)
     except _Refusal as error:
         return "limit", str(error)
-    except duckdb.OutOfMemoryException:  # DuckDB's own limit on requested memory
-        return "bytes", ""
     except duckdb.SequenceException as error:
         return "work", str(error).partition('""')[2].partition('"')[0]
-    except MemoryError:
+    except (duckdb.OutOfMemoryException, MemoryError):
         return "memory", ""
+    except (duckdb.FatalException, duckdb.InternalException):  # every later statement would fail
+        return "broken", ""
     except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
         text = str(error)
         return ("memory" if "bad_alloc" in text else "refused"), text
@@ -235,17 +236,17 @@ def serve_engine(connection: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seconds, *opening = connection.recv()
     session = _Session(*opening)
-    connection.send(("ok", None, 0.0))
+    connection.send(("ok", None))
     while True:
-        seconds, method, arguments = connection.recv()
+        method, arguments = connection.recv()
         # The kernel kills the process if the answer exceeds its CPU time.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         reply = _answer(session, method, arguments)
-        left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         try:
-            connection.send((*reply, seconds - left))
+            connection.send(reply)
         except MemoryError:
-            connection.send(("memory", "", seconds - left))
+            connection.send(("memory", ""))
 
 
 def serve_host(control: socket.socket) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from agentgym.office.warehouse.database import Allowance, DuckDBProcess
+from agentgym.office.warehouse.database import DuckDBProcess
 from agentgym.office.warehouse.tables import (
     Column,
     Schema,
@@ -76,7 +76,6 @@ class SQLEngine:
         dialect: The dialect of its statements, `bigquery` or `snowflake`.
 
     Attributes:
-        allowance: The CPU time shared by a script's requests.
         schemas: The schemas by name.
         tables: The tables by name. Only `load`, `write` and `set_schema` change it.
     """
@@ -94,7 +93,6 @@ class SQLEngine:
         self._journal: _Journal | None = None
         self._version = 0
         self._committed: _Image | None = None  # before the running transaction
-        self.allowance = Allowance()
 
     def load(
         self,
@@ -113,36 +111,6 @@ class SQLEngine:
         data = tuple(_pack_columns(rows, len(columns)))
         self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
-
-    def append_rows(
-        self,
-        name: TableName,
-        columns: Sequence[Column],
-        rows: Sequence[Sequence[Any]],
-        now: datetime,
-        replace_rows: bool = False,
-    ) -> None:
-        """Append records to a table, or create one with them.
-
-        Raises:
-            ToolError: A value does not fit its column's type; nothing has changed.
-        """
-        is_new = name not in self.tables
-        if is_new:
-            start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"]
-        else:
-            start = [f"DELETE FROM {path(name)}"] * replace_rows
-        self.write(
-            [*start, insertion(name, columns)],
-            [name],
-            now,
-            targets=[] if is_new else [name],
-            schema=name[0],
-            values=_pack_columns(rows, len(columns)),
-            new=[name] if is_new else [],
-        )
-        if is_new:
-            self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
         """Load several tables into DuckDB as one, with the ends of their names in the column
@@ -447,7 +415,7 @@ class SQLEngine:
 
     def _open(self) -> DuckDBProcess:
         if self._live is None or not self._live.usable:
-            self._live = DuckDBProcess(self.dialect, self.allowance)
+            self._live = DuckDBProcess(self.dialect)
             self._restore()
         return self._live
 

@@ -16,7 +16,6 @@ from agentgym.text.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.snowflake import SnowSQL
-    from agentgym.office.warehouse.stages import Stages
 
 MAX_NAME_CHARS = 1_000
 """Maximum characters of a qualified table name, each part at most 255."""
@@ -29,13 +28,7 @@ class Snowflake(EngineServer):
 
     name: ClassVar[str] = "snowflake"
     dialect: ClassVar[str] = "snowflake"
-    schema: ClassVar[str] = """
-        CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);
-        CREATE TABLE stages (id INTEGER PRIMARY KEY, name TEXT UNIQUE, created TEXT);
-        CREATE TABLE stage_files (
-            id INTEGER PRIMARY KEY, stage TEXT, path TEXT, data BLOB, size INTEGER, md5 TEXT, modified TEXT, UNIQUE (stage, path)
-        );
-    """
+    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
 
     @tool
     def list_databases(self) -> str:
@@ -101,15 +94,14 @@ class Snowflake(EngineServer):
 
     @tool
     def read_query(self, query: str) -> str:
-        """Run a query: SELECT, SHOW, DESCRIBE or LIST.
+        """Run a query: SELECT, SHOW or DESCRIBE.
 
         Args:
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
-        read = self._stages(warehouse).reader(tree)
-        rows = read() if read else warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
+        rows = warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
         if rows is None:
             raise ToolError(
                 "invalid argument: this statement gives no rows; run it with write_query"
@@ -120,20 +112,18 @@ class Snowflake(EngineServer):
     @tool
     def write_query(self, query: str) -> str:
         """Run a statement that changes data or objects: INSERT, UPDATE, DELETE, MERGE, ALTER,
-        COMMENT, CREATE, DROP, TRUNCATE, USE, COPY.
+        COMMENT, CREATE, DROP, TRUNCATE, USE.
 
         Args:
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
-        stages = self._stages(warehouse)
-        if warehouse.reads(tree) or stages.reader(tree):
+        if warehouse.reads(tree):
             raise ToolError(
                 "invalid argument: this statement changes nothing; run it with read_query"
             )
-        write = stages.writer(tree)
-        outcome = write() if write else warehouse.run(tree, writes=True, limit=MAX_ROWS)
+        outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
         count = sum(outcome.counts.values())
         parts = [f"{number} {action}" for action, number in outcome.counts.items()]
         effect = ", ".join(parts) or outcome.message.rstrip(".") or outcome.kind.replace("_", " ")
@@ -227,11 +217,6 @@ class Snowflake(EngineServer):
             from agentgym.office.warehouse.dialects.snowflake import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
-
-    def _stages(self, warehouse: SnowSQL) -> Stages:
-        from agentgym.office.warehouse.stages import Stages  # noqa: PLC0415 - as above
-
-        return Stages(self, warehouse)
 
     def _known(self, name: str, kind: str) -> str:
         """Return a database or schema name, in upper case if the exact name does not exist."""

@@ -40,7 +40,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
                 "permission denied: only SELECT, SHOW and DESCRIBE can be run here, not "
                 f"{warehouse.kind(tree)}"
             )
-        action = warehouse.own_action(tree) or _ACTIONS.get(type(tree))
+        action = _ACTIONS.get(type(tree))
         if action is None:
             kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
             instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
@@ -127,11 +127,10 @@ _SUPPORTED = (
 )
 # Alternatives to unsupported statements, by their first word.
 _INSTEAD = {
-    "CALL": "send the statements of the procedure",
     "EXPLAIN": "run the query itself",
     "EXPORT": "use bigquery_export_table",
     "GRANT": "there is one user, who may do everything",
-    "LOADDATA": "use bigquery_load_csv_data",
+    "LOADDATA": "use INSERT",
     "REVOKE": "there is one user, who may do everything",
     "SET": "write the value itself",
     "UNDROP": "what was dropped is gone",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 TableName: TypeAlias = tuple[str, str]
@@ -50,14 +50,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its description, its creation time, notes of its server, and the texts of its
-    functions by name.
-    """
+    """A schema: its description, its creation time, and notes of its server."""
 
     comment: str = ""
     created: str = ""
     notes: str = ""
-    functions: Mapping[str, str] = field(default_factory=dict)
 
 
 def declare(column: Column) -> str:

@@ -58,11 +58,11 @@ class Rows:
         """Return the records as dicts by column name."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
-    def to_csv(self, delimiter: str = ",", header: bool = True) -> str:
+    def to_csv(self) -> str:
         """Return the records as CSV."""
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        writer.writerows([self.names] * header)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.names)
         writer.writerows(map(_csv_cell, record) for record in self.records)
         return text.getvalue()
 

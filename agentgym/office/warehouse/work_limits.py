@@ -30,7 +30,7 @@ about ten thousand per second, and nested calls multiply.
 """
 
 # Sources whose number of rows is not a table's.
-_MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample)
+_MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample, exp.TableFromRows)
 
 # Window functions whose time per row hardly depends on the frame's length.
 _PLAIN_WINDOWS = (
@@ -95,9 +95,15 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
             for part in nodes_of(node)
             if isinstance(part, (exp.Table, *_MAKERS)) and _belongs(part, node)
         ]
-        size = math.prod(1 + size_of_source(part) for part in own if isinstance(part, exp.Table))
-        made = sum(isinstance(part, _MAKERS) for part in own)
-        return float(size * _GENERATED_ROWS**made) if made < 50 else math.inf
+        size = 1.0
+        for part in own:
+            if isinstance(part, exp.Table):
+                size *= 1 + size_of_source(part)
+            elif isinstance(part, exp.TableFromRows):
+                size *= math.inf  # a generator's rows may be an expression
+            else:
+                size *= _GENERATED_ROWS
+        return size
 
     def size_of_source(source: Any) -> float:
         if not is_cte(source):

@@ -36,7 +36,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "google_cloud": [
         ("bigquery_create_dataset", {"dataset_id": "scratch"}),
         ("bigquery_run_query", {"query": "CREATE TABLE {dataset}.scratch AS SELECT 1 AS one"}),
-        ("bigquery_run_query", {"query": "CREATE FUNCTION {dataset}.scratch() AS (1)"}),
         ("storage_create_bucket", {"bucket_name": "scratch-of-mine"}),
         ("logging_write_log", {"log_name": "scratch", "message": "x"}),
         ("logging_create_log_bucket", {"bucket_id": "scratch"}),

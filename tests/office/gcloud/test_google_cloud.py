@@ -35,22 +35,6 @@ def fields(text: str) -> dict[str, str]:
     return dict(line.strip().split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
 
 
-def test_uris(cloud: GoogleCloud) -> None:
-    cloud.bigquery.write_uri("gs://box/t.csv", b"name,number\na,1\n")
-    cloud.bigquery.write_uri("t.csv", b"x")
-    assert (cloud.bigquery.read_uri("gs://box/t.csv"), cloud.bigquery.read_uri("t.csv")) == (
-        b"name,number\na,1\n",
-        b"x",
-    )
-    assert (cloud.storage.objects("box"), cloud.context.files.names()) == (["t.csv"], ["t.csv"])
-    for uri in ("gs://none/x", "gs://box/missing", "gs://box", "gs://", "s3://box/x"):
-        with pytest.raises(ToolError, match=r"not found|invalid argument"):
-            cloud.bigquery.read_uri(uri)
-    for uri in ("gs://none/x", "gs://box", "gs://box/", "s3://box/x"):
-        with pytest.raises(ToolError, match=r"not found|invalid argument"):
-            cloud.bigquery.write_uri(uri, b"x")
-
-
 def test_services_share_a_project(cloud: GoogleCloud) -> None:
     cloud.bigquery.load("d", "t", {"n": "INT64"}, [(1,)])
     [dataset] = listed_items(cloud.bigquery.bigquery_list_datasets())

@@ -321,34 +321,6 @@ def test_datasets(server: GoogleCloud) -> None:
         server.bigquery.bigquery_get_dataset_info("nope")
 
 
-def test_files_are_loaded_and_exported(server: GoogleCloud) -> None:
-    server.context.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
-    assert (
-        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")
-        == "Loaded 2 rows from in.csv into shop.t\nWrite mode: WRITE_TRUNCATE"
-    )
-    expected = [
-        {"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5},
-        {"id": 2, "day": None, "note": "", "x": None},
-    ]
-    assert server.bigquery.rows("shop", "t") == expected
-    server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")
-    assert len(server.bigquery.rows("shop", "t")) == 4
-    server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")
-    assert len(server.bigquery.rows("shop", "t")) == 2
-    with pytest.raises(ToolError, match="conflict: Already Exists"):
-        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
-    with pytest.raises(ToolError):
-        server.bigquery.bigquery_export_table("shop", "t", "box", "t.csv")
-    server.context.files.write("bad.csv", "id,day,note,x\nx,2025-01-01,,1\n")
-    server.context.files.write("short.csv", "id\n1\n")
-    before = pickle.dumps(server)
-    for wrong in ("bad.csv", "short.csv", "nope.csv", "gs://bucket/x.csv", "../x.csv"):
-        with pytest.raises(ToolError):
-            server.bigquery.bigquery_load_csv_data("shop", "t", wrong)
-        assert pickle.dumps(server) == before
-
-
 def test_tables_are_exported_to_buckets() -> None:
     cloud = GoogleCloud()
     cloud.storage.add_bucket("box")
@@ -371,10 +343,33 @@ def test_tables_are_exported_to_buckets() -> None:
     assert [
         json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()
     ] == rows
-    cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")
-    assert len(cloud.bigquery.rows("shop", "again")) == 2
     with pytest.raises(ToolError, match="not found"):
         cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DECLARE x INT64 DEFAULT 1",
+        "-- a comment\n/* another */ begin transaction; SELECT 1",
+        "SET x = 1",
+        "IF TRUE THEN SELECT 1; END IF",
+        "FOR r IN (SELECT 1) DO SELECT 1; END FOR",
+        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "CALL shop.f()",
+        "CREATE FUNCTION f(x) AS x",
+        "CREATE OR REPLACE TABLE FUNCTION shop.f() AS SELECT 1",
+        "CREATE PROCEDURE shop.f() BEGIN SELECT 1; END",
+        "DROP FUNCTION shop.f",
+        "CREATE TEMP TABLE x AS SELECT 1 AS x",
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_procedural_language_is_not_enabled(
+    server: GoogleCloud, statement: str, dry_run: bool
+) -> None:
+    with pytest.raises(ToolError, match="not enabled for this project"):
+        server.bigquery.bigquery_run_query(statement, dry_run)
 
 
 def test_jobs_are_listed(server: GoogleCloud) -> None:

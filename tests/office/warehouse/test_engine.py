@@ -17,7 +17,6 @@ import pytest
 from agentgym.envs.loca.plan import data_rows, query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.store import Store
-from agentgym.office.warehouse import database
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.office.warehouse.values import (
     bigquery_type,
@@ -149,7 +148,7 @@ def test_a_statement_that_fails_changes_nothing() -> None:
         assert pickle.dumps(server) == before, query
 
 
-def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_bytes_are_limited() -> None:
     server = bigquery()
     shown = server.bigquery.bigquery_run_query(
         "SELECT x FROM UNNEST(GENERATE_ARRAY(1, 5000)) AS x ORDER BY x"
@@ -165,14 +164,6 @@ def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert len(shown) < 1.2 * 2**20
     assert "a result holds at most 1048576 bytes" in shown
-    monkeypatch.setattr(database, "SECONDS", 0.2)
-    many = "UNNEST(GENERATE_ARRAY(1, 100000))"
-    with pytest.raises(
-        ToolError, match=r"limit exceeded: the statement ran for more than 0.2 seconds"
-    ):
-        server.bigquery.bigquery_run_query(
-            f"SELECT COUNT(*) FROM {many} a, {many} b, {many} c WHERE MOD(a + b + c, 7) = 3"
-        )
     for query in (
         "SELECT REPEAT('x', 2000000000)",
         "SELECT LPAD('x', 2000000000, 'y')",
@@ -184,7 +175,6 @@ def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
         server.bigquery.bigquery_run_query("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
     with pytest.raises(ToolError, match="at most 100000 are allowed"):
         server.bigquery.bigquery_run_query("SELECT '" + "x" * 100_000 + "'")
-    monkeypatch.undo()
     assert ask(server, "SELECT COUNT(*) AS n FROM ds.staff") == [{"n": 4}]
 
 

@@ -142,16 +142,6 @@ def test_columns_may_have_the_names_of_functions() -> None:
         assert query_rows(google(query)) == [{name: 5}]
 
 
-def test_a_value_of_a_script_has_no_name() -> None:
-    script = "BEGIN SELECT 1 / 0; EXCEPTION WHEN ERROR THEN SELECT @@error.message; END"
-    (row,) = query_rows(GOOGLE.bigquery.bigquery_run_query(script))
-    assert list(row) == ["f0_"]
-    (row,) = query_rows(
-        GOOGLE.bigquery.bigquery_run_query("EXECUTE IMMEDIATE 'SELECT ?, @b' USING 1, 2 AS b")
-    )
-    assert row == {"f0_": 1, "f1_": 2}
-
-
 def test_an_object_is_made_of_rows() -> None:
     query = (
         "SELECT OBJECT_AGG(K, V) AS X FROM (VALUES ('a', 1), ('b', NULL), ('c', 'x')) AS T(K, V)"

@@ -35,6 +35,13 @@ def nested(call: str, start: str, levels: int) -> str:
 
 
 N = "{n} a, {n} b, {n} c"  # a thousand million rows
+GENERATED = {
+    "snowflake": ["SELECT SUM(SEQ4()) AS c FROM TABLE(GENERATOR(ROWCOUNT => 20000000000))"],
+    "bigquery": [
+        "SELECT COUNT(*) AS c FROM UNNEST(GENERATE_ARRAY(1, 1000000)) a, UNNEST(GENERATE_ARRAY(1, 1000000)) b",
+        "SELECT COUNT(*) AS c FROM UNNEST(GENERATE_DATE_ARRAY('2000-01-01', '2900-01-01')) a, UNNEST(GENERATE_ARRAY(1, 1000000)) b",
+    ],
+}
 # Statements by a word of the limit that ends them.
 HEAVY = {
     "rows": [
@@ -48,7 +55,6 @@ HEAVY = {
         "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one JOIN {n} c ON b.one = c.one",
         "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one AND a.x > b.x + 5000",
         "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x = b.x OR a.x = b.x + 5000",
-        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE CAST(a.x AS STRING) LIKE CONCAT('%', CAST(b.x AS STRING), 'y')",
         "SELECT COUNT(*) AS c FROM {n} a WHERE EXISTS (SELECT 1 FROM {n} b WHERE b.x > a.x + 5000)",
         "SELECT COUNT(*) AS c FROM {n} a WHERE NOT EXISTS (SELECT 1 FROM {n} b WHERE b.x + a.x = -1)",
         "SELECT (SELECT COUNT(*) FROM {n} b, {n} c WHERE b.x <> c.x) AS c FROM {t} a",
@@ -77,7 +83,20 @@ HEAVY = {
     "long texts": [
         "SELECT SUM(LENGTH(REPEAT('x', a.x + 2000 + b.x))) AS c FROM {n} a, {n} b",
         "SELECT SUM(LENGTH(RPAD('x', a.x + 200000))) AS c FROM {n} a, {n} b",
+    ],
+    "matches long texts": [
         "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 500000) AS s FROM {t} WHERE x = 1) q, {n} a, {n} b WHERE REGEXP_LIKE(q.s, CONCAT('(x|y)*', CAST(a.x AS STRING)))",
+        "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 50000) AS s FROM {t} WHERE x = 1) q, {n} a WHERE q.s LIKE CONCAT('%', REPEAT('x', 900), CAST(a.x AS STRING), '_b')",
+    ],
+    "matches patterns": [
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE CAST(a.x AS STRING) LIKE CONCAT('%', CAST(b.x AS STRING), 'y')",
+        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE REGEXP_LIKE(CAST(a.x AS STRING), CONCAT('(1|2){9}', CAST(b.x AS STRING)))",
+    ],
+    "too long to match": [
+        "SELECT REGEXP_LIKE(REPEAT('a', 900000), '(a?){900}a{900}') AS c",
+        "SELECT REGEXP_REPLACE(REPEAT('a', 900000), 'a*b|a', '') AS c",
+        "SELECT REGEXP_SUBSTR(REPEAT('a', 900000), CONCAT('a', REPEAT('*b|a', 9))) AS c",
+        "SELECT REPEAT('a', 900000) LIKE CONCAT('%', REPEAT('a', 90000), '_b') AS c",
     ],
     "very long": [
         "SELECT SUM(ARRAY_SIZE({upto}(1, 70000 + a.x + b.x))) AS c FROM {n} a, {t} b",
@@ -118,7 +137,11 @@ def filled(dialect: str) -> Account:
 def in_place(account: Account, sql: str) -> str:
     """Return a statement in a warehouse's dialect."""
     if account.table == "ds.t":
-        sql = sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS").replace("{near}", "EDIT_DISTANCE")
+        sql = (
+            sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS")
+            .replace("REGEXP_SUBSTR", "REGEXP_EXTRACT")
+            .replace("{near}", "EDIT_DISTANCE")
+        )
         sql = sql.replace("{upto}", "GENERATE_ARRAY").replace("ARRAY_SIZE", "ARRAY_LENGTH")
         return sql.replace("{n}", "ds.n")
     return (
@@ -142,7 +165,15 @@ def check(account: Account, word: str, sql: str) -> None:
 
 def test_heavy_statements_end_by_a_limit_on_work(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {
-        d: {**c, "rows": 100_000, "long": 50, "huge": 20, "compared": 300}
+        d: {
+            **c,
+            "rows": 100_000,
+            "long": 50,
+            "huge": 20,
+            "compared": 300,
+            "matched": 9_000,
+            "searched": 90,
+        }
         for d, c in COUNTERS.items()
     }
     monkeypatch.setattr(database, "COUNTERS", few)
@@ -150,7 +181,8 @@ def test_heavy_statements_end_by_a_limit_on_work(monkeypatch: pytest.MonkeyPatch
     for dialect in DIALECTS:
         account = filled(dialect)
         for word, statements in HEAVY.items():
-            for sql in statements:
+            more = GENERATED[dialect] if word == "rows" else []
+            for sql in [*statements, *more]:
                 check(account, word, sql)
         assert account.sum() == 10
         account.server.engine.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sqlglot import exp
 from typing_extensions import override
@@ -14,20 +14,25 @@ from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWR
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
 from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.scripting.interpreter import Script, check_lasting
-from agentgym.office.warehouse.scripting.parser import Sql, parse_script, statements_of
-from agentgym.office.warehouse.scripting.scope import (
-    TEMPORARY,
-    Binding,
-    Scope,
-    create_function,
-    drop_function,
-    expand_stored_functions,
-)
 from agentgym.office.warehouse.statements import run
 from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import ConversionResult, View, bigquery_type
 from agentgym.text.tools import ToolError, echo
+
+NOT_ENABLED = (
+    "permission denied: scripts, transactions, functions of your own and temporary tables are not "
+    "enabled for this project; send one ordinary statement"
+)
+"""The refusal of everything that needs GoogleSQL's procedural language."""
+
+# Comments, then the start of a statement that needs it.
+_SCRIPT = re.compile(
+    r"(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?:(?!\*/).)*+\*/)*+"
+    r"(?:DECLARE|SET|BEGIN|COMMIT|ROLLBACK|IF|CASE|LOOP|REPEAT|WHILE|FOR|RAISE|CALL|EXECUTE\s+IMMEDIATE"
+    r"|(?:CREATE|DROP)\s+(?:OR\s+REPLACE\s+)?"
+    r"(?:TEMP|TEMPORARY|PROCEDURE|(?:TABLE\s+|AGGREGATE\s+)?FUNCTION))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class GoogleSQL(Warehouse):
@@ -37,7 +42,6 @@ class GoogleSQL(Warehouse):
         engine: The tables.
         now: The current time.
         project: The project that may prefix names.
-        scope: The names of the surrounding script.
     """
 
     dialect: ClassVar[str] = "bigquery"
@@ -45,50 +49,34 @@ class GoogleSQL(Warehouse):
     rewrites = REWRITES
     cascades: ClassVar[bool] = False
 
-    def __init__(
-        self, engine: SQLEngine, now: datetime, project: str, scope: Scope | None = None
-    ) -> None:
+    def __init__(self, engine: SQLEngine, now: datetime, project: str) -> None:
         super().__init__(engine, now)
         self.project = project
-        self.scope = Scope() if scope is None else scope
-        self._binding: Binding | None = None
-
-    def run_script(self, sql: str, limit: int) -> ConversionResult:
-        """Execute the statements of a script; the result is the last one's.
-
-        Raises:
-            ToolError: It is malformed, or a statement is refused; earlier ones have been executed.
-        """
-        body = parse_script(sql)
-        if len(body) == 1 and isinstance(body[0], Sql):
-            tree = self.parse(body[0].text)
-            check_lasting(tree)
-            return run(self, tree, writes=True, limit=limit)
-        return Script(self, limit).run(body)
-
-    def in_scope(self, scope: Scope) -> GoogleSQL:
-        """Return the same dialect for a statement with the names of a script."""
-        return GoogleSQL(self.engine, self.now, self.project, scope)
 
     @override
-    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
-        actions = {"CREATE FUNCTION": create_function, "DROP FUNCTION": drop_function}
-        return actions.get(self.kind(tree))
+    def parse(self, sql: str) -> exp.Expression:
+        if _SCRIPT.match(sql):
+            raise ToolError(NOT_ENABLED)
+        return super().parse(sql)
 
-    def check_script(self, sql: str) -> str:
-        """Return the kind of a script's effect without running it. For a single query, names and
-        types are checked too.
+    def run(self, sql: str, limit: int) -> ConversionResult:
+        """Execute a statement.
 
         Raises:
-            ToolError: It is malformed, a statement cannot be parsed, or the query cannot run.
+            ToolError: It is refused; nothing has changed.
         """
-        body = parse_script(sql)
-        trees = [self.parse(each.text) for each in statements_of(body)]
-        if len(body) != 1 or len(trees) != 1:
-            return "SCRIPT"
-        kind = self.kind(trees[0])
-        if self.reads(trees[0]):
-            sql, needed, _ = self.translate(trees[0])
+        return run(self, self.parse(sql), writes=True, limit=limit)
+
+    def check_statement(self, sql: str) -> str:
+        """Return the kind of a statement without running it; check the names and types of a query.
+
+        Raises:
+            ToolError: It cannot be parsed, or the query cannot run.
+        """
+        tree = self.parse(sql)
+        kind = self.kind(tree)
+        if self.reads(tree):
+            sql, needed, _ = self.translate(tree)
             self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
         return kind
 
@@ -98,8 +86,6 @@ class GoogleSQL(Warehouse):
             raise ToolError(
                 f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
             )
-        if not table.db and (TEMPORARY, table.name) in self.engine.tables:
-            return TEMPORARY, table.name
         if not table.db:
             raise ToolError(
                 f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
@@ -152,10 +138,10 @@ class GoogleSQL(Warehouse):
     @override
     def parse_command(self, text: str) -> exp.Expression | None:
         match = re.fullmatch(
-            r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
-            # Without an end, each ALTER COLUMN would search for one.
-            text if text.endswith(")") else "",
-            re.S | re.I,
+            r"(ALTER\s++TABLE\s++(?:IF\s++EXISTS\s++)?(?:`[^`]*+`|[^\s`])++)\s++ALTER\s++COLUMN\s++"
+            r"(?:IF\s++EXISTS\s++)?`?(\w++)`?\s++SET\s++OPTIONS\s*+(\(.*\))",
+            text,
+            re.DOTALL | re.IGNORECASE,
         )
         if not match:
             return None
@@ -227,7 +213,6 @@ class GoogleSQL(Warehouse):
         return ("catalog_name", "schema_name", "creation_time", "location"), [
             (self.project, name, schema.created, schema.notes or "US")
             for name, schema in sorted(self.engine.schemas.items())
-            if name != TEMPORARY
         ]
 
     def _views(self, within: str | None) -> View:
@@ -238,23 +223,9 @@ class GoogleSQL(Warehouse):
         ]
 
     @override
-    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        expand_stored_functions(self, tree)
-        if not self.scope.is_empty:
-            # An INSERT cannot qualify the columns of its target.
-            within = tree.expression if isinstance(tree, exp.Insert) else tree
-            names = [(table.db or TEMPORARY, table.name) for table in within.find_all(exp.Table)]
-            visible = [self.engine.tables[name] for name in names if name in self.engine.tables]
-            self._binding = Binding(self.scope, tree, visible)
-        needed, seed = super().prepare(tree)
-        return needed, f"{seed} {self.scope.steps}" if seed and self.scope.steps else seed
-
-    @override
     def transpile(self, tree: exp.Expression) -> None:
         if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
             raise ToolError(
                 f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"
             )
         super().transpile(tree)
-        if self._binding is not None:
-            self._binding.fill(tree)

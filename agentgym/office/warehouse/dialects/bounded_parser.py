@@ -1,4 +1,4 @@
-"""SQLGlot's parser with a bound on repeated parsing, and errors in a fixed order.
+"""SQLGlot's parser with bounds on the work of a statement, and errors in a fixed order.
 
 Where a text may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
 for each, which doubles the work with each level of nesting.
@@ -9,7 +9,20 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from sqlglot import Dialect, Parser
+from sqlglot import Dialect, Parser, TokenType, exp
+
+MAX_TOKENS = 50_000
+"""Maximum tokens of a text, half as many as its characters; each takes some 20 microseconds."""
+MAX_DEPTH = 1_000
+"""Maximum nodes from the root of a tree to a leaf, as in DuckDB. A chain of operators is as deep as
+it is long, and some work grows with depth.
+"""
+MAX_BRACKETS = 40
+"""Maximum nested brackets and CASE expressions, for which the parser calls itself."""
+MAX_QUERIES = 1_000
+"""Maximum queries in a statement, such as those of a UNION; DuckDB's time is quadratic."""
+MAX_JOINS = 100
+"""Maximum joined sources and nested queries, for the same reason."""
 
 # Maximum average re-reads per token; ordinary statements need less than one.
 _REREADS = 16
@@ -17,16 +30,66 @@ _REREADS = 16
 _FEW_TOKENS = 2_000
 
 
+class TooLargeError(RecursionError):
+    """A statement has too many parts."""
+
+
 def parse_sql(sql: str, dialect: str) -> list[Any]:
     """Return the trees of the statements in a text, None for an empty one.
 
     Raises:
         SqlglotError: The text is not valid in the dialect.
-        RecursionError: It is nested too deeply.
+        RecursionError: It is nested too deeply or has too many parts.
     """
     language = Dialect.get_or_raise(dialect)
+    tokens = language.tokenize(sql)
+    _check_tokens(tokens)
     parser = _parser_class(language.parser_class)(dialect=language)
-    return parser.parse(language.tokenize(sql), sql)
+    trees = parser.parse(tokens, sql)
+    for tree in trees:
+        if tree is not None:
+            _check_tree(tree)
+    return trees
+
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+
+
+def _check_tokens(tokens: list[Any]) -> None:
+    if len(tokens) > MAX_TOKENS:
+        raise TooLargeError(f"the statement has more than {MAX_TOKENS} words and signs")
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+            if depth > MAX_BRACKETS:
+                raise TooLargeError("the statement is nested too deeply")
+        elif token.token_type in _CLOSING:
+            depth -= 1
+
+
+def _check_tree(tree: Any) -> None:
+    """Refuse a tree for which later steps would take long."""
+    level, depth, queries, joins = [tree], 0, 0, 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise TooLargeError("the statement is nested too deeply")
+        below: list[Any] = []
+        for node in level:
+            queries += isinstance(node, exp.Select)
+            joins += isinstance(node, _JOINED)
+            below += node.iter_expressions()
+        level = below
+    if queries > MAX_QUERIES or joins > MAX_JOINS:
+        raise TooLargeError(
+            f"the statement has more than {MAX_QUERIES} queries or {MAX_JOINS} joins and nested queries"
+        )
+
+
+# Nodes that DuckDB plans as joins.
+_JOINED = (exp.Join, exp.Subquery, exp.Exists)
 
 
 @functools.cache
@@ -41,7 +104,7 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
         def _retreat(self, index: int) -> None:
             self._rereads -= self._index - index
             if self._rereads < 0:  # the parser's own errors would make it try alternatives
-                raise RecursionError("the statement is nested too deeply")
+                raise TooLargeError("the statement is nested too deeply")
             super()._retreat(index)
 
         def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:

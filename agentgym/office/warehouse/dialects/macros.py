@@ -14,16 +14,19 @@ from itertools import zip_longest
 RECURSIONS = 4
 """Sequences that count recursion rounds; from the fifth on, a statement's recursions share one."""
 
-# Maximum work of a statement: rows visited or created (nanoseconds each), rows of windows that
-# visit all rows for each, texts and arrays of more than a thousand characters or items created (or
-# pairs of letters compared), the same beyond 65,536, and compared pairs of short texts (a
-# microsecond each).
+# Maximum work of a statement: rows visited or created (20 ns each), rows of windows that visit all
+# rows for each, texts and arrays of more than a thousand characters or items created (or pairs of
+# letters compared), the same beyond 65,536, compared pairs of short texts (a microsecond each), and
+# pattern matching in units of 256 steps (for short texts and patterns) or 65,536 steps. A step, one
+# instruction of the pattern at one character, takes up to 15 ns.
 _COUNTED = {
     "rows": 50_000_000,
     "framed": 20_000,
     "long": 20_000,
     "huge": 1_000,
     "compared": 4_000_000,
+    "matched": 2_000_000,
+    "searched": 5_000,
 }
 
 COUNTERS: Mapping[str, Mapping[str, int]] = {
@@ -82,9 +85,42 @@ _COMMON = (
         "length(replace(x, old, ''))) // greatest(length(old), 1) * length(new) > 1000000 THEN "
         "error('the result is too long') ELSE x END)[1]"
     ),
+    # Count the steps of a match before it happens.
     (
-        "matched(a, new) AS list_transform([lib.weighed_text(a)], lambda x: CASE WHEN (length(x) + 1) * length(new) > "
-        "10000000 THEN error('the result is too long') ELSE x END)[1]"
+        "spend(k) AS CASE WHEN k IS NULL THEN true WHEN k < 65536 THEN list_max(list_transform(range(1 + k // "
+        "256), lambda i: nextval('lib.matched'))) > 0 WHEN k > 5000 * 65536 THEN error('the text or the "
+        "pattern is too long to match') ELSE list_max(list_transform(range(k // 65536), lambda i: "
+        "nextval('lib.searched'))) > 0 END"
+    ),
+    (
+        r"repeats(y) AS list_transform(regexp_extract_all(y, '(\d{1,4})\s*[,}]', 1), lambda n: CAST(n AS "
+        r"DOUBLE)) || [1.0]"
+    ),
+    # An upper estimate of the instructions of a regular expression, in which a counted repetition
+    # repeats those of its item.
+    (
+        r"instructions(p) AS list_transform([p], lambda y: (length(y) + 1) * CASE WHEN regexp_matches(y, "
+        r"'\[pP]|\[\^|\(\?') THEN 8 ELSE 1 END + CASE WHEN NOT contains(y, '{') THEN 0 WHEN "
+        r"regexp_matches(y, '\)[*+?]*\{') THEN length(y) * least(1000, list_product(lib.repeats(y))) ELSE 10 * "
+        r"list_sum(lib.repeats(y)) END)[1]"
+    ),
+    (
+        "matching(a, p) AS list_transform([a], lambda x: CASE WHEN lib.spend((length(x) + 20) * "
+        "CAST(lib.instructions(p) AS BIGINT)) THEN x END)[1]"
+    ),
+    # Each match may search the rest of the text.
+    (
+        "matching_all(a, p) AS list_transform([a], lambda x: CASE WHEN lib.spend((length(x) + 20) * "
+        "CAST(lib.instructions(p) AS BIGINT) + length(x) * length(x) // 8) THEN x END)[1]"
+    ),
+    # LIKE compares with the pattern at each place.
+    (
+        "like_text(a, p) AS list_transform([a], lambda x: CASE WHEN lib.spend(length(x) * length(p) // 16) "
+        "THEN x END)[1]"
+    ),
+    (
+        "replacing(a, p, new) AS list_transform([lib.matching_all(a, p)], lambda x: CASE WHEN (length(x) + 1) * "
+        "length(new) > 10000000 THEN error('the result is too long') ELSE x END)[1]"
     ),
     (
         r"style(a) AS CASE WHEN regexp_matches(a, '%[-+ #0-9.'']*([0-9]{4}|\*)') THEN error('a "

@@ -30,6 +30,13 @@ from agentgym.office.warehouse.values import (
 )
 from agentgym.text.tools import ToolError, echo
 
+NO_STAGES = (
+    "permission denied: stages and file formats are not enabled for this account; write rows with "
+    "INSERT"
+)
+"""The refusal of every statement about a stage."""
+_STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTSTAGE")
+
 
 class SnowSQL(Warehouse):
     """Snowflake's dialect; an engine schema is named `DATABASE.SCHEMA`, and a database also exists
@@ -72,10 +79,7 @@ class SnowSQL(Warehouse):
     @override
     def check(self, tree: exp.Expression) -> None:
         if any(table.name.startswith("@") for table in tree.find_all(exp.Table)):
-            raise ToolError(
-                "invalid argument: files of a stage cannot be queried; load them with COPY INTO a "
-                "table"
-            )
+            raise ToolError(NO_STAGES)
         super().check(tree)
 
     @override
@@ -125,6 +129,8 @@ class SnowSQL(Warehouse):
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """Execute a statement; a definition commits the transaction."""
+        if self._concerns_stages(tree):
+            raise ToolError(NO_STAGES)
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
         if writes and type(tree) in _TRANSACTIONS:
@@ -133,6 +139,13 @@ class SnowSQL(Warehouse):
         if writes and isinstance(tree, _COMMITTING):
             self.engine.commit()
         return run(self, tree, writes, limit)
+
+    def _concerns_stages(self, tree: exp.Expression) -> bool:
+        words = self.kind(tree).split()
+        if isinstance(tree, exp.Show):
+            words = ["SHOW", *str(tree.this).upper().split()]
+        named = words[-1] in ("STAGE", "STAGES") or words[1:] == ["FORMAT"]
+        return named or words[0] in _STAGE_STATEMENTS
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
         """Parse a name.

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
-from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
+from agentgym.office.warehouse.dialects.bounded_parser import TooLargeError, parse_sql
 from agentgym.office.warehouse.dialects.trees import (
     Growth,
     Node,
@@ -27,6 +27,7 @@ from agentgym.office.warehouse.dialects.trees import (
     is_cte,
     nodes_of,
     set_name,
+    swap,
 )
 from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import Column, Schema, TableName
@@ -48,11 +49,11 @@ READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
 """Statements that return records."""
 
 
-# Maximum length of cached statements, which bounds the memory of their trees.
-_CACHED_CHARACTERS = 10_000
+# Maximum length of cached statements, which bounds the memory of their trees to 100 MB.
+_CACHED_CHARACTERS = 1_000
 
 
-_parse_cached = functools.lru_cache(maxsize=256)(parse_sql)
+_parse_cached = functools.lru_cache(maxsize=128)(parse_sql)
 """Cached trees of statements, which must not be changed."""
 
 
@@ -78,10 +79,6 @@ class Warehouse(ABC):
         self.virtual_tables: list[str] = []
 
     # Hooks of a dialect.
-
-    def own_action(self, tree: exp.Expression) -> Callable[[Any, Any], ConversionResult] | None:
-        """Return the handler of a statement specific to this dialect; None for any other."""
-        return None
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
@@ -145,11 +142,13 @@ class Warehouse(ABC):
             # Children precede their parents, whose rewrites copy them.
             growth = Growth()
             for node in nodes_of(tree)[::-1]:
-                rewrite = self.rewrites.get(type(node))
-                growth.check(node, rewrite is not None)
+                rewrite, parent = self.rewrites.get(type(node)), node.parent
+                before = list(map(id, node.args.values())) if rewrite else []
                 new = rewrite(node) if rewrite else node
+                changed = rewrite is not None and before != list(map(id, new.args.values()))
+                growth.record(node, parent, new if changed else None)
                 if new is not node:
-                    node.replace(new)
+                    swap(node, new)
         except _PARSER_ERRORS:
             raise ToolError(
                 "invalid argument: the statement has a part that cannot be understood"
@@ -177,6 +176,8 @@ class Warehouse(ABC):
                 f"invalid argument: syntax error: {what} at "
                 f"[{problem[0]['line']}:{problem[0]['col']}]"
             ) from None
+        except TooLargeError as error:
+            raise ToolError(f"limit exceeded: {error}; write it more simply") from None
         except RecursionError:
             raise ToolError(
                 "invalid argument: syntax error: the statement is nested too deeply"
@@ -275,7 +276,7 @@ class Warehouse(ABC):
                 if isinstance(item, exp.Dot)
                 else self.default_column_name(item, number)
             )
-            item.replace(exp.alias_(item.copy(), name, quoted=True))
+            swap(item, exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Replace every table by the engine's name; return the distinct tables."""

@@ -31,8 +31,21 @@ def nodes_of(tree: exp.Expression) -> list[Any]:
     return nodes
 
 
+def swap(node: Node, new: Node) -> None:
+    """Replace a node in its tree. SQLGlot's `replace` visits all siblings."""
+    parent, key, place = node.parent, node.arg_key, node.index
+    if place is None or not isinstance(parent.args[key], list):
+        node.replace(new)
+        return
+    parent.args[key][place] = new
+    new.parent, new.arg_key, new.index = parent, key, place
+    node.parent, node.arg_key, node.index = None, None, None
+
+
 # Nested rewrites and nodes that are always allowed, and the maximum growth of a part.
 _FEW_LEVELS, _FEW_NODES, _TIMES = 4, 5_000, 8
+# Maximum nested rewrites. Each may copy its arguments, which would otherwise take quadratic time.
+_MOST_LEVELS = 60
 
 
 class Growth:
@@ -44,22 +57,24 @@ class Growth:
     def __init__(self) -> None:
         self._sizes, self._levels = Counter[int](), Counter[int]()
 
-    def check(self, node: Any, rewritten: bool) -> None:
-        """Record the next node.
+    def record(self, node: Node, parent: Node, new: Node | None) -> None:
+        """Record the rewriting of the next node.
+
+        Args:
+            node: The node.
+            parent: The part that contained it before.
+            new: Its replacement, or itself if it was changed; None if it stays as it was.
 
         Raises:
             ToolError: Rewrites have multiplied its size beyond the limit.
         """
         size = 1 + self._sizes.pop(id(node), 0)
-        level = self._levels.pop(id(node), 0) + rewritten
-        parent = id(node.parent)
-        self._sizes[parent] += size
-        self._levels[parent] = max(self._levels[parent], level)
-        if (
-            rewritten
-            and level > _FEW_LEVELS
-            and len(nodes_of(node)) > max(_FEW_NODES, _TIMES * size)
-        ):
+        level = self._levels.pop(id(node), 0) + (new is not None)
+        self._sizes[id(parent)] += size
+        self._levels[id(parent)] = max(self._levels[id(parent)], level)
+        if new is None or level <= _FEW_LEVELS:
+            return
+        if level > _MOST_LEVELS or len(nodes_of(new)) > max(_FEW_NODES, _TIMES * size):
             raise ToolError("invalid argument: the functions are nested too deeply")
 
 
@@ -201,11 +216,11 @@ def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
     """
 
     def rewrite(node: Node) -> Node:
-        parts = [
-            (node.args.get(part) or exp.Literal.string("")) if isinstance(part, str) else part
-            for part in ("this", *others)
-        ]
-        node.set("this", library(check, *(part.copy() for part in parts)))
+        arguments = [node.this]
+        for part in others:
+            other = node.args.get(part) if isinstance(part, str) else part
+            arguments.append(other.copy() if other else exp.Literal.string(""))
+        node.set("this", library(check, *arguments))
         return node
 
     return rewrite
@@ -213,16 +228,31 @@ def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
 
 def _weighed(node: Node) -> Node:
     """Bound the result of concatenating texts or arrays."""
-    outer = node.find_ancestor(exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat)
-    return node if outer is not None and outer is node.parent else library("weighed", node.copy())
+    outer = isinstance(node.parent, (exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat))
+    return node if outer else library("weighed", node.copy())
+
+
+def _like(node: Node) -> Node:
+    many = isinstance(node.expression, (exp.Any, exp.All, exp.Tuple))
+    return node if many else _count_like(node)
+
+
+_count_like = _checked("like_text", "expression")
 
 
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
-    # Long texts to search are bounded.
+    exp.RegexpLike: _checked("matching", "expression"),
     **dict.fromkeys(
-        (exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpCount),
-        _checked("weighed"),
+        (
+            exp.RegexpExtract,
+            exp.RegexpExtractAll,
+            exp.RegexpCount,
+            exp.RegexpInstr,
+            exp.RegexpSplit,
+        ),
+        _checked("matching_all", "expression"),
     ),
+    **dict.fromkeys((exp.Like, exp.ILike), _like),
     **dict.fromkeys((exp.Concat, exp.ConcatWs, exp.DPipe, exp.ArrayConcat), _weighed),
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
@@ -232,7 +262,7 @@ COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Levenshtein: _checked("near", "expression"),
     exp.JarowinklerSimilarity: _checked("near", "expression"),
     exp.Replace: _checked("room", "expression", "replacement"),
-    exp.RegexpReplace: _checked("matched", "replacement"),
+    exp.RegexpReplace: _checked("replacing", "expression", "replacement"),
     exp.ByteLength: lambda node: library("bytes_in", node.this),
     # Lengths are bounded in units of a size.
     exp.Space: _checked("few", exp.Literal.number(1)),

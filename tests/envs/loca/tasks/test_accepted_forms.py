@@ -243,9 +243,6 @@ CLOUD: dict[str, Change] = {
     "a look at the jobs": call("bigquery_list_jobs"),
     "a look at the buckets": call("storage_list_buckets"),
     "a look at the logs": call("logging_read_logs"),
-    "a transaction that is taken back": call(
-        "bigquery_run_query", query="BEGIN TRANSACTION; ROLLBACK TRANSACTION;"
-    ),
 }
 SHOP: dict[str, Change] = {
     "a look at the orders": call("woo_orders_list"),

@@ -102,7 +102,6 @@ STATEMENTS = {
         "CREATE VIEW {table}_MUTATED AS SELECT * FROM {table}",
         "CREATE SCHEMA PURCHASE_INVOICE.MUTATED",
         "CREATE DATABASE MUTATED",
-        "CREATE STAGE MUTATED",
         "DROP TABLE {table}",
         "TRUNCATE TABLE {table}",
     ),

@@ -1,1 +1,0 @@
-"""GoogleSQL scripts: variables, control flow and several statements in one query."""

@@ -1,0 +1,140 @@
+"""Arguments that make tools work hard, drawn from a tool's schema, and the work of all processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+LONG = 200_000
+WORDS = (
+    "a" * LONG,
+    "\u0130" * 60_000,
+    "[" * 60_000,
+    '{"a":' * 20_000,
+    "(" * 30_000 + ")" * 30_000,
+    "(a?){900}a{900}",
+    "(a*)*" * 100 + "b",
+    "((a{90}){90}){90}",
+    "(?:" * 300 + "a" + ")*" * 300,
+    "*" * 500 + "b",
+    "**/" * 2_000 + "*",
+    "a OR " * 20_000 + "a",
+    "NOT " * 20_000 + "a",
+    "=" + "1+" * 20_000 + "1",
+    '=REPT("a",30000)&' * 500 + '"a"',
+    "=" + "SUM(" * 2_000 + "A1:ZZ100000" + ")" * 2_000,
+    "A1:XFD1048576",
+    "SELECT " + "1+" * 20_000 + "1",
+    "SELECT SUM(SEQ4()) FROM TABLE(GENERATOR(ROWCOUNT=>20000000000))",
+    "SELECT REGEXP_EXTRACT(REPEAT('a',900000),'(a?){900}a{900}') AS x",
+    "SELECT COUNT(*) AS c FROM UNNEST(GENERATE_ARRAY(1,1000000)) a, UNNEST(GENERATE_ARRAY(1,1000000)) b",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
+    "from:" * 10_000,
+    "RRULE:FREQ=SECONDLY;COUNT=100000000",
+    "9" * 5_000,
+    "1e999999999",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "x@" * 30_000,
+    "<div>" * 30_000,
+    "a," * 60_000,
+    "bomb.zip",
+    "bomb.xlsx",
+    "bomb.pdf",
+    "deep.json",
+    "/workspace",
+)  # fmt: skip
+NUMBERS = (10**18, -(10**18), 2**31, 10**6, 0)
+"""Values of schemas, by type."""
+
+
+def files() -> dict[str, bytes]:
+    """Return files that are small and large when read."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in ("xl/workbook.xml", "[Content_Types].xml", "zeros"):
+            packed.writestr(name, bytes(60_000_000))
+    stream = zlib.compress(bytes(100_000_000), 9)
+    pdf = b"%%PDF-1.4\n1 0 obj<</Length %d/Filter/FlateDecode>>stream\n" % len(stream) + stream
+    pdf += b"\nendstream endobj\ntrailer<</Root 1 0 R>>"
+    return {
+        "bomb.zip": archive.getvalue(),
+        "bomb.xlsx": archive.getvalue(),
+        "bomb.pdf": pdf,
+        "deep.json": b"[" * 100_000,
+    }
+
+
+def calls(parameters: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield arguments for a tool's schema, as long as a reply allows; each word is once in every
+    place that takes text.
+    """
+    properties = parameters.get("properties", {})
+    for number, word in enumerate(WORDS):
+        draw = _Draw(number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}))
+        yield {name: draw.value(schema) for name, schema in properties.items()}
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """The values of one call."""
+
+    number: int
+    word: str
+    definitions: Mapping[str, Any]
+
+    def value(self, schema: Mapping[str, Any]) -> Any:
+        """Return a value for a schema."""
+        if "$ref" in schema:
+            return self.value(self.definitions[schema["$ref"].rpartition("/")[2]])
+        if "anyOf" in schema:
+            return self.value(schema["anyOf"][self.number % len(schema["anyOf"])])
+        if "enum" in schema:
+            return schema["enum"][self.number % len(schema["enum"])]
+        kind = schema.get("type")
+        if kind == "array":
+            item = self.value(schema.get("items", {}))
+            return [item] * max(1, min(2_000, len(self.word) // len(json.dumps(item))))
+        if schema.get("properties"):
+            share = replace(self, word=self.word[: len(self.word) // len(schema["properties"])])
+            return {name: share.value(each) for name, each in schema["properties"].items()}
+        if kind == "object":
+            return {f"k{k}": self.word[:200] for k in range(200)}
+        if kind in ("integer", "number"):
+            return NUMBERS[self.number % len(NUMBERS)]
+        return self.number % 2 == 0 if kind == "boolean" else self.word
+
+
+def seconds() -> float:
+    """Return the CPU time of this process and its descendants, including those that have ended."""
+    parents: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        used[int(folder.name)] = sum(map(int, fields[11:15]))
+    mine, total = os.getpid(), 0
+    for process, ticks in used.items():
+        above = process
+        while above not in (mine, 0, 1):
+            above = parents.get(above, 0)
+        total += ticks if above == mine else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def megabytes() -> float:
+    """Return the maximum memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
