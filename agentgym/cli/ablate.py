@@ -19,6 +19,7 @@ from agentgym.cli.common import (
     BatchSize,
     Device,
     DTypeName,
+    EndpointOptions,
     MaxNewTokens,
     PolicyNames,
     Temperature,
@@ -29,6 +30,7 @@ from agentgym.cli.common import (
     complete_oracles,
     complete_worlds,
     console,
+    endpoint_options,
     exit_on_user_error,
     model_options,
     parse_arms,
@@ -48,6 +50,7 @@ from agentgym.cli.spending import (
     MaxTokens,
     Prices,
     ReplyTokens,
+    limit_endpoint,
     parse_limits,
     plan_budgets,
 )
@@ -69,7 +72,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
-from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
+from agentgym.training.rollout import BudgetError, PolicyConfig, RunLock, TrajectoryLog
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
@@ -124,10 +127,11 @@ def ablate(
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     max_new_tokens: MaxNewTokens = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
+    endpoint: EndpointOptions = [],  # noqa: B006
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     keep_last_error: KeepLastError = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
@@ -154,19 +158,26 @@ def ablate(
         limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
+        transport = endpoint_options(endpoint)
+        policies = [
+            limit_endpoint(
+                PolicyConfig(name, model=model, label=label, transport=transport), limit, out
+            )
+            for (label, name), limit in zip(map(split_label, policy), limits, strict=True)
+        ]
         ablations = [
             Ablation(
                 **settings,
-                policy=PolicyConfig(name, model=model, label=label),
+                policy=each,
                 hint_scope=hint_scope,
                 oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
                 shots=shots,
                 contexts=split(context),
                 samples=samples,
             )
-            for label, name in map(split_label, policy)
+            for each in policies
         ]
-        columns = [each.policy.column for each in ablations]
+        columns = [each.column for each in policies]
         if len(set(columns)) != len(columns):
             raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
@@ -187,14 +198,18 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
         for ablation, budget in zip(ablations, budgets, strict=True):
-            results = run_ablation(
-                ablation,
-                out,
-                workers,
-                lambda episodes: progress.advance(task, episodes),
-                lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
-                budget=budget,
-            )
+            try:
+                results = run_ablation(
+                    ablation,
+                    out,
+                    workers,
+                    lambda episodes: progress.advance(task, episodes),
+                    lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
+                    budget=budget,
+                )
+            except BudgetError:
+                budget.stopped = True
+                results = load_results(out)
         if results:
             _report(results, out)
     stopped = any(budget.stopped for budget in budgets)

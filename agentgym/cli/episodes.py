@@ -14,6 +14,7 @@ from agentgym.cli.common import (
     BatchSize,
     Device,
     DTypeName,
+    EndpointOptions,
     MaxNewTokens,
     Options,
     PolicyName,
@@ -25,6 +26,7 @@ from agentgym.cli.common import (
     complete_context,
     complete_oracles,
     console,
+    endpoint_options,
     exit_on_user_error,
     fail,
     model_options,
@@ -100,10 +102,11 @@ def rollout(
     options: Options = [],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     max_new_tokens: MaxNewTokens = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
+    endpoint: EndpointOptions = [],  # noqa: B006
     num_envs: Annotated[int, typer.Option(help="Maximum concurrent episodes.")] = 1,
     engine: Annotated[
         str,
@@ -127,6 +130,7 @@ def rollout(
         config = PolicyConfig(
             policy,
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
+            transport=endpoint_options(endpoint),
         )
         player = config.make(resolve(env_id))
         collector = Collector(
@@ -202,9 +206,11 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
 def _summary(trajectory: Trajectory) -> str:
     if trajectory.failure:
         return f"seed {trajectory.seed}: {trajectory.failure}"
+    ended = trajectory.steps[-1].info["detail"]["ended"]
     faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
     return (
         f"seed {trajectory.seed}: score {trajectory.reward}, "
         f"{trajectory.steps[-1].info['turn']} turns"
+        + ("; over the model's context window" if ended == "over_window" else "")
         + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")
     )

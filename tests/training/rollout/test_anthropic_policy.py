@@ -24,7 +24,6 @@ from agentgym.training.rollout import (
     PolicyConfig,
     collect,
 )
-from agentgym.training.rollout.endpoints.anthropic_messages import MAX_SIGNED, SignedThinking
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 
@@ -53,7 +52,7 @@ def refused(status: int, kind: str, message: str, **headers: str) -> Answer:
 def playing(
     script: Script | Answer, **options: Any
 ) -> Iterator[tuple[AnthropicPolicy, ScriptedServer]]:
-    options = {"backoff": 0.001, "timeout": 20.0} | options
+    options = {"timeout": 20.0} | options
     with serving(script, "/v1/messages") as server:
         config = AnthropicConfig("m", server.url.removesuffix("/v1"), **options)
         with closing(AnthropicPolicy(config)) as policy:

@@ -34,7 +34,6 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.endpoints.endpoint import (
     ContextLengthError,
     EndpointError,
-    retry_after,
 )
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import (
@@ -403,7 +402,7 @@ def test_a_refused_connection_names_the_address() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         told = pytest.raises(EndpointError, match=f"{url}.*cannot be reached: .*start the server")
         with (
-            closing(EndpointPolicy(EndpointConfig("m", url, retries=1, backoff=0.001))) as policy,
+            closing(EndpointPolicy(EndpointConfig("m", url, retries=1))) as policy,
             told,
         ):
             policy([ASK])
