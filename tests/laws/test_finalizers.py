@@ -52,23 +52,21 @@ class EagerThreading(ModuleType):
 
 
 class IdleClient:
-    """An endpoint client without requests."""
-
-    async def ask(self, question: str) -> tuple[str, None]:
-        raise NotImplementedError
+    """An SDK client without requests."""
 
     async def close(self) -> None:
         pass
 
 
 class Endpoint(endpoint.HttpClient[Any, Any, Any]):
-    """An endpoint with an open lane."""
+    """An endpoint with an open connection."""
 
     def __init__(self) -> None:
         super().__init__(endpoint.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
-        self._open()
+        self.connection.open()
 
-    def connect(self) -> Any:
+    @classmethod
+    def connect(cls, config: Any) -> Any:
         return IdleClient()
 
 

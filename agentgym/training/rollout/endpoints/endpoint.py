@@ -382,7 +382,7 @@ class Connection:
 
     def __init__(self, connect: Callable[[], Any], config: RequestConfig) -> None:
         self._connect, self._concurrency = connect, config.concurrency
-        self.budget = Budget.of(config)
+        self.budget = Budget(config)
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: Lane | None = None
 
