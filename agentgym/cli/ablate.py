@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from agentgym.cli.common import (
     Temperature,
     Template,
     Window,
+    check_window,
     complete,
     complete_context,
     complete_oracles,
@@ -143,7 +144,9 @@ def ablate(
     out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path(
         "runs/ablation"
     ),
-    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1_024, help="Number of processes.")
+    ] = os.cpu_count() or 1,
     max_cells: MaxCells = None,
     max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
@@ -177,6 +180,11 @@ def ablate(
             )
             for each in policies
         ]
+        first = ablations[0]
+        for name, strategies in product(first.worlds, first.contexts):
+            if window is not None or "window=" in strategies:
+                smallest = first.spec(name, first.arms[0], strategies, min(first.horizons))
+                check_window(smallest, 0)
         columns = [each.column for each in policies]
         if len(set(columns)) != len(columns):
             raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")

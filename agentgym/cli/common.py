@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import gymnasium
 import typer
+from gymnasium.envs.registration import EnvSpec
 from rich import table as rich_table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,6 +24,7 @@ from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
+from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names, parse_count
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout import (
@@ -240,6 +242,27 @@ def parse_tokens(name: str, text: str | None) -> int | None:
         ValueError: The text is not a number of tokens.
     """
     return None if text is None else parse_count(name, text)
+
+
+def check_window(env_spec: EnvSpec, seed: int) -> None:
+    """Raise `ValueError` if the first prompt of an instance exceeds the context window.
+
+    Args:
+        env_spec: The env.
+        seed: The instance.
+    """
+    env = gymnasium.make(env_spec, disable_env_checker=True)
+    try:
+        chat, _ = env.reset(seed=seed)
+        info = env.step("")[-1]
+    finally:
+        env.close()
+    if info["detail"].ended == "context_overflow":
+        size = counter("cl100k_base").count_chat(chat)
+        raise ValueError(
+            f"the first prompt of {short_id(env_spec.id)} has about {size} tokens and does not fit "
+            "the window; raise --window"
+        )
 
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:

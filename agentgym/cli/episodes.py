@@ -22,6 +22,7 @@ from agentgym.cli.common import (
     Template,
     Window,
     WorldId,
+    check_window,
     complete,
     complete_context,
     complete_oracles,
@@ -91,7 +92,7 @@ def shorten(line: str, width: int) -> str:
 def rollout(
     env_id: WorldId,
     policy: PolicyName = "oracle",
-    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
+    episodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
     context: Annotated[
@@ -133,15 +134,18 @@ def rollout(
             transport=endpoint_options(endpoint),
         )
         player = config.make(resolve(env_id))
+        env_spec = spec(
+            env_id,
+            oracles=oracles,
+            labels=True,
+            context=context,
+            window=parse_tokens("window", window),
+            **parse_options(options),
+        )
+        if window is not None or "window=" in context:
+            check_window(env_spec, seed)
         collector = Collector(
-            spec(
-                env_id,
-                oracles=oracles,
-                labels=True,
-                context=context,
-                window=parse_tokens("window", window),
-                **parse_options(options),
-            ),
+            env_spec,
             num_envs,
             engine=engine,
             timeout=timeout,
