@@ -34,7 +34,7 @@ from agentgym.training.rollout import (
     OtherRunError,
     RunLockedError,
 )
-from agentgym.training.rollout.endpoints.endpoint import TRANSPORT
+from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world.world import MissingHook
 

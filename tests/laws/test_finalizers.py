@@ -21,7 +21,7 @@ from agentgym.office import store
 from agentgym.office.warehouse import database
 from agentgym.play import shared_chats
 from agentgym.sandboxes import workbench
-from agentgym.training.rollout.endpoints import endpoint
+from agentgym.training.rollout.endpoints import config, connection, endpoint
 
 
 class EagerLock:
@@ -62,7 +62,7 @@ class Endpoint(endpoint.HttpClient[Any, Any, Any]):
     """An endpoint with an open connection."""
 
     def __init__(self) -> None:
-        super().__init__(endpoint.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
+        super().__init__(config.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
         self.connection.open()
 
     @classmethod
@@ -84,7 +84,7 @@ def open_database() -> database.DuckDBProcess:
 
 MAKERS: dict[ModuleType, Callable[[], object]] = {
     database: open_database,
-    endpoint: Endpoint,
+    connection: Endpoint,
     shared_chats: lambda: shared_chats.SharedChats(2),
     store: lambda: store.Store("CREATE TABLE t (id INTEGER PRIMARY KEY)"),
     workbench: Bench,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
 import anthropic
@@ -12,12 +14,9 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints.anthropic_messages import to_prompt, to_reply, to_usage
-from agentgym.training.rollout.endpoints.endpoint import (
-    Connection,
-    HttpPolicy,
-    PolicyEndpointConfig,
-    RequestConfig,
-)
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.training.rollout.endpoints.connection import Connection
+from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
 from agentgym.training.rollout.endpoints.environment import FromEnvironment
 from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
 from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
@@ -64,12 +63,12 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
     server caches the prompt.
     """
 
-    sdk = anthropic
-    remedies: ClassVar = {
+    sdk: ClassVar[ModuleType] = anthropic
+    remedies: ClassVar[Mapping[int, str]] = {
         404: "check model and base_url, which ends before /v1",
         413: "play with a context strategy and a window",
     }
-    answer = "message"
+    answer: ClassVar[str] = "message"
 
     def __init__(self, config: AnthropicConfig, connection: Connection | None = None) -> None:
         super().__init__(config, connection)

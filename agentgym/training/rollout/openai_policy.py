@@ -5,7 +5,9 @@ APIs.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import openai
@@ -13,12 +15,9 @@ import openai
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints import chat_completions, responses
-from agentgym.training.rollout.endpoints.endpoint import (
-    Connection,
-    HttpPolicy,
-    PolicyEndpointConfig,
-    RequestConfig,
-)
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.training.rollout.endpoints.connection import Connection
+from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
 from agentgym.training.rollout.endpoints.environment import FromEnvironment
 from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
 from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
@@ -60,12 +59,12 @@ class EndpointConfig(PolicyEndpointConfig):
 class EndpointPolicy(HttpPolicy[EndpointConfig]):
     """Policy that calls a Chat Completions or Responses endpoint; see `HttpPolicy`."""
 
-    sdk = openai
-    remedies: ClassVar = {
+    sdk: ClassVar[ModuleType] = openai
+    remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; a server without tool calling needs tools='text'",
         404: "check model and base_url, which mostly ends in /v1",
     }
-    answer = "chat completion"
+    answer: ClassVar[str] = "chat completion"
 
     def __init__(self, config: EndpointConfig, connection: Connection | None = None) -> None:
         super().__init__(config, connection)

@@ -6,14 +6,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
-from agentgym.training.rollout import (
-    AnthropicConfig,
-    AnthropicPolicy,
-    EndpointConfig,
-    EndpointPolicy,
-)
+from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 
 Call = tuple[str, Any]
@@ -126,6 +122,8 @@ class Kind:
     def policy(self, url: str, **options: Any) -> Any:
         options = {"timeout": 20.0} | dict(self.given) | options
         if self.path == "/v1/messages":
+            from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy  # noqa: PLC0415 - an extra
+
             return AnthropicPolicy(AnthropicConfig("m", url, **options))
         return EndpointPolicy(EndpointConfig("m", url, **options))
 
@@ -169,6 +167,9 @@ KINDS = {
         "agentgym.training.rollout.anthropic_policy:from_environment",
     ),
 }
+
+if find_spec("anthropic") is None:
+    del KINDS["messages"]
 
 
 @contextmanager

@@ -13,15 +13,12 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import (
-    AnthropicConfig,
-    AnthropicPolicy,
-    Episode,
-    PolicyConfig,
-    collect,
-)
+from agentgym.training.rollout import Episode, PolicyConfig, collect
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
+
+pytest.importorskip("anthropic")
+from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy
 
 ASK = Chat((Message("system", "Be brief."), Message("user", "hi", id="0:1")))
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2lnbmVk"}

@@ -20,7 +20,6 @@ import pytest
 import agentgym
 from agentgym import Chat, Message
 from agentgym.training.rollout import (
-    AnthropicConfig,
     BudgetError,
     EndpointConfig,
     EndpointError,
@@ -30,14 +29,13 @@ from agentgym.training.rollout import (
     replay,
     rollout,
 )
-from agentgym.training.rollout.endpoints.endpoint import TRANSPORT
+from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.endpoints.kept_replies import MAX_REPLIES, KeptReplies
 from agentgym.training.rollout.policies import provenance
 from agentgym.training.rollout.trajectory import Trajectory
 from tests.training.rollout.endpoint_kinds import KINDS, Kind, playing
 from tests.training.rollout.endpoint_server import Answer, serving
 
-pytest.importorskip("anthropic")
 ASK = Chat((Message("user", "hello", id="0:1"),))
 HARD = {"items": 4, "removals": 2, "max_failed_rounds": 1}
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -121,10 +119,10 @@ SAMPLES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("config", [EndpointConfig, AnthropicConfig])
-def test_every_option_can_follow_the_policy_s_name(config: Any) -> None:
-    factory = KINDS["chat" if config is EndpointConfig else "messages"].factory
-    names = [option.name for option in fields(config)]
+@kinds
+def test_every_option_can_follow_the_policy_s_name(kind: Kind) -> None:
+    factory = kind.factory.removesuffix(":api=responses")
+    names = [option.name for option in fields(type(kind.policy("http://h").config))]
     assert set(TRANSPORT) <= set(names) <= SAMPLES.keys()
     for name in names:
         value = SAMPLES[name]
@@ -562,7 +560,7 @@ REASONING: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REASONING)
+@pytest.mark.parametrize("name", [name for name in REASONING if name in KINDS])
 def test_reasoning_is_sent_back_across_tool_calls(name: str, tmp_path: Path) -> None:
     kind, items = KINDS[name], REASONING[name]
     field = "output" if name == "responses" else "content"

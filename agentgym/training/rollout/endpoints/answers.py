@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from agentgym.text.parsing import Dialect, parse, render
+from agentgym.training.rollout.token_usage import EndpointUsage
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 """Errors from reading an answer with missing or wrong parts."""
@@ -80,19 +80,35 @@ def join_parts(thought: str, *parts: str) -> str:
     return _SURROGATES.sub("\ufffd", "\n".join(filter(None, (thinking, *parts))))
 
 
-def token_counts(usage: Any, names: Iterable[str]) -> list[int | None]:
-    """Return the token counts of an answer's usage; None for a missing or impossible one.
+def read_usage(
+    usage: Any, prompt: Iterable[str], reply: str, cached: str, reasoning: str = "", *, cut: bool
+) -> EndpointUsage:
+    """Return the usage of one reply; unreadable counts are 0 and set `unmetered`.
 
     Args:
-        usage: The usage, as an object or anything else.
-        names: The fields; a dot separates an inner field.
+        usage: The usage in the answer, as an object or anything else.
+        prompt: The fields that add up to the prompt tokens; the first is required.
+        reply: The field with the reply tokens.
+        cached: The field with the prompt tokens from the server's cache; `.` leads to inner fields.
+        reasoning: The field with the reasoning tokens.
+        cut: Whether the server cut the reply short.
     """
-    counts: list[int | None] = []
-    for name in names:
-        value = usage
-        for step in name.split("."):
-            value = value.get(step) if isinstance(value, dict) else None
-        is_count = isinstance(value, (int, float)) and not isinstance(value, bool)
-        is_count = is_count and math.isfinite(value) and 0 <= value <= MAX_TOKENS
-        counts.append(int(value) if is_count and value == int(value) else None)
-    return counts
+    prompts = [_count(usage, name) for name in prompt]
+    written = _count(usage, reply)
+    return EndpointUsage(
+        replies=1,
+        cut=int(cut),
+        prompt_tokens=sum(filter(None, prompts)),
+        cached_tokens=_count(usage, cached) or 0,
+        completion_tokens=written or 0,
+        reasoning_tokens=_count(usage, reasoning) or 0,
+        unmetered=int(prompts[0] is None or written is None),
+    )
+
+
+def _count(usage: Any, name: str) -> int | None:
+    for step in name.split("."):
+        usage = usage.get(step) if isinstance(usage, dict) else None
+    if not isinstance(usage, (int, float)) or isinstance(usage, bool):
+        return None
+    return int(usage) if 0 <= usage <= MAX_TOKENS and usage == int(usage) else None

@@ -16,7 +16,7 @@ from agentgym.training.rollout.endpoints.answers import (
     call_text,
     join_parts,
     quote,
-    token_counts,
+    read_usage,
 )
 from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
@@ -150,21 +150,12 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage; unreadable counts are 0 and set `unmetered`."""
-    fresh, cached, stored, written = token_counts(
+    """Return an answer's usage. The API counts cached prompt tokens separately."""
+    return read_usage(
         answer.get("usage"),
-        (
-            "input_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-            "output_tokens",
-        ),
-    )
-    return EndpointUsage(
-        replies=1,
-        cut=int(answer.get("stop_reason") in _CUT),
-        prompt_tokens=(fresh or 0) + (cached or 0) + (stored or 0),
-        cached_tokens=cached or 0,
-        completion_tokens=written or 0,
-        unmetered=int(fresh is None or written is None),
+        ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],
+        "output_tokens",
+        "cache_read_input_tokens",
+        "output_tokens_details.thinking_tokens",
+        cut=answer.get("stop_reason") in _CUT,
     )

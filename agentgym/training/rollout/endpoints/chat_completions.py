@@ -15,8 +15,8 @@ from agentgym.training.rollout.endpoints.answers import (
     call_text,
     join_parts,
     quote,
+    read_usage,
     text_of,
-    token_counts,
 )
 from agentgym.training.rollout.token_usage import EndpointUsage
 
@@ -67,25 +67,14 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage; unreadable counts are 0 and set `unmetered`."""
-    prompt, completion, cached, reasoning = token_counts(
+    """Return an answer's usage."""
+    return read_usage(
         answer.get("usage"),
-        (
-            "prompt_tokens",
-            "completion_tokens",
-            "prompt_tokens_details.cached_tokens",
-            "completion_tokens_details.reasoning_tokens",
-        ),
-    )
-    ending = answer["choices"][0].get("finish_reason")
-    return EndpointUsage(
-        replies=1,
-        cut=int(ending in ("length", "content_filter")),
-        prompt_tokens=prompt or 0,
-        cached_tokens=cached or 0,
-        completion_tokens=completion or 0,
-        reasoning_tokens=reasoning or 0,
-        unmetered=int(prompt is None or completion is None),
+        ["prompt_tokens"],
+        "completion_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "completion_tokens_details.reasoning_tokens",
+        cut=answer["choices"][0].get("finish_reason") in ("length", "content_filter"),
     )
 
 

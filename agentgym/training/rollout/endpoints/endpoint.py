@@ -10,30 +10,33 @@ import asyncio
 import copy
 import functools
 import json
-import os
 import re
-import threading
 import time
-import weakref
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import Field
-
-from agentgym.play.policy import PolicyError, Reply
+from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
-from agentgym.training.rollout.endpoints.budget import Budget
+from agentgym.training.rollout.endpoints.config import (
+    TRANSPORT,
+    PolicyEndpointConfig,
+    RequestConfig,
+)
+from agentgym.training.rollout.endpoints.connection import (
+    CLOSED,
+    Connection,
+    ContextLengthError,
+    EndpointError,
+    Lane,
+)
 from agentgym.training.rollout.endpoints.reply_cache import ReplyCache
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world.config import Config, TokenCount
 from agentgym.world.digests import digest
 
 # The SDKs wait at most this long if a server asks for it.
@@ -42,105 +45,6 @@ _MAX_RETRY_AFTER_S = 120.0
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
 )
-_CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
-TRANSPORT = (
-    "api_key_env", "concurrency", "timeout", "retries", "cache", "sample", "max_cost",
-    "prompt_price", "reply_price", "ledger",
-)  # fmt: skip
-"""Options that do not affect the replies to a request, so no record contains them."""
-
-
-class EndpointError(PolicyError):
-    """The endpoint did not return a reply."""
-
-    status: int | None = None
-    """HTTP status; None if there was no answer."""
-
-
-class ContextLengthError(EndpointError):
-    """The chat exceeds the model's context window."""
-
-
-@dataclass(frozen=True)
-class RequestConfig(Config):
-    """Options common to all APIs.
-
-    Attributes:
-        model: The model's name on the server.
-        base_url: The API's URL.
-        api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum requests in flight, over all threads and chats.
-        timeout: Seconds before a request is given up.
-        retries: Maximum retries after temporary failures.
-
-    Raises:
-        ValueError: An option is out of range.
-    """
-
-    model: str
-    base_url: str = ""
-    api_key_env: str = ""
-    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
-    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
-    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        host = None
-        with suppress(ValueError):
-            host = urlsplit(self.base_url).hostname
-        if not host or not re.match("https?://", self.base_url):
-            raise ValueError(
-                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
-            )
-
-
-@dataclass(frozen=True)
-class PolicyEndpointConfig(RequestConfig):
-    """Options common to policies. None leaves an option to the server.
-
-    Attributes:
-        temperature: Sampling temperature.
-        top_p: Nucleus sampling probability.
-        max_tokens: Maximum reply tokens, including reasoning.
-        tools: `native` sends tool schemas and structured calls, and removes the instructions for
-            written calls from the system message; `text` sends plain user and assistant messages.
-        extra_body: Additional request fields.
-        cache: Folder that stores answers; a request that it contains is not sent. Empty for none.
-        sample: Name of the draw. The cache answers equal requests of different draws differently.
-        max_cost: Maximum cost of the requests, by the prices; None for no limit.
-        prompt_price: Price per million prompt tokens.
-        reply_price: Price per million reply tokens.
-        ledger: File that sums the cost over processes and runs; empty to count in memory.
-    """
-
-    temperature: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
-    top_p: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
-    tools: Literal["native", "text"] = "native"
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    cache: str = ""
-    sample: str = ""
-    max_cost: Annotated[float, Field(ge=0.0, le=1e12)] | None = None
-    prompt_price: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
-    reply_price: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
-    ledger: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        own = {option.name for option in fields(self)} | {"max_output_tokens", "stream"}
-        if doubled := sorted(own & self.extra_body.keys()):
-            raise ValueError(
-                f"extra_body sets {doubled[0]!r}, which is an option of its own or not supported; "
-                "remove it from extra_body"
-            )
-        if self.max_cost is not None and not self.prompt_price + self.reply_price:
-            raise ValueError(
-                f"max_cost {self.max_cost:g} requires prices; set prompt_price and reply_price"
-            )
-
-
-T = TypeVar("T")
 QuestionT = TypeVar("QuestionT")
 AnswerT = TypeVar("AnswerT")
 ConfigT = TypeVar("ConfigT", bound=RequestConfig)
@@ -222,7 +126,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         try:
             return future.result()
         except CancelledError:
-            raise EndpointError(_CLOSED) from None
+            raise EndpointError(CLOSED) from None
         finally:
             future.cancel()  # cancel the requests if this thread is interrupted
 
@@ -364,113 +268,12 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
             return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
         except asyncio.CancelledError:
             if lane.closed:
-                raise EndpointError(_CLOSED) from None
+                raise EndpointError(CLOSED) from None
             raise
 
     def over_window(self, error: ContextLengthError) -> Reply:
         """Return the reply that ends the episode."""
         return Reply("", ended="over_window")
-
-
-class Connection:
-    """Lane to an API, opened on demand, with the budget of all its clients.
-
-    Args:
-        connect: Returns the SDK's client.
-        config: The request options.
-    """
-
-    def __init__(self, connect: Callable[[], Any], config: RequestConfig) -> None:
-        self._connect, self._concurrency = connect, config.concurrency
-        self.budget = Budget(config)
-        self._pid, self._lock = os.getpid(), threading.Lock()
-        self._lane: Lane | None = None
-
-    def open(self) -> Lane:
-        """Return the lane."""
-        self._follow_fork()
-        with self._lock:
-            if self._lane is None:
-                self._lane = Lane(self._connect(), self._concurrency)
-                weakref.finalize(self, self._lane.close)
-            return self._lane
-
-    def close(self) -> None:
-        """Close the lane, if it is open."""
-        self._follow_fork()
-        with self._lock:
-            lane, self._lane = self._lane, None
-        if lane is not None:
-            lane.close()
-
-    def _follow_fork(self) -> None:
-        """Start afresh in a forked process.
-
-        There, the lane has no thread, its sockets belong to the parent, and the lock may be held
-        for ever.
-        """
-        if self._pid != os.getpid():
-            self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
-
-
-_orphans: list[Lane] = []
-
-
-class Lane:
-    """Event loop in a thread, with its client and semaphore; holds no reference to its owner."""
-
-    def __init__(self, client: Any, concurrency: int) -> None:
-        self.client = client
-        self.slots = asyncio.Semaphore(concurrency)
-        self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()
-        self._work: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="agentgym-endpoint", daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the loop."""
-        # After the stop, a coroutine would never run and its future never resolve.
-        with self._lock:
-            if self.closed:
-                work.close()
-                raise EndpointError(_CLOSED)
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            self._work.add(future)
-            return future
-
-    def close(self) -> None:
-        """Cancel all work and end the thread."""
-        if self._pid != os.getpid():
-            # Keep the loop alive: freeing it in a forked process would warn that it is open.
-            _orphans.append(self)
-            return
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                for future in list(self._work):
-                    future.cancel()
-                self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in the lane's own thread. The timeout guards against a
-        # hanging name lookup.
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5.0)
-
-    def _run(self) -> None:
-        # Not `asyncio.Runner`: it starts a thread when it ends, which Python 3.12 forbids during
-        # interpreter shutdown.
-        try:
-            self._loop.run_until_complete(self._serve())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        await self._stop.wait()
-        await asyncio.gather(
-            *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
-        )
-        await self.client.close()
 
 
 def _requests_of(error: Any) -> int:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Generic
 
-from agentgym.training.rollout.endpoints.endpoint import (
-    Connection,
-    HttpPolicy,
-    PolicyConfigT,
-)
+from agentgym.training.rollout.endpoints.connection import Connection
+from agentgym.training.rollout.endpoints.endpoint import HttpPolicy, PolicyConfigT
 
 
 class FromEnvironment(Generic[PolicyConfigT]):
@@ -53,9 +49,8 @@ class FromEnvironment(Generic[PolicyConfigT]):
             )
         config = self.config(**options)
         given = {**asdict(config), "extra_body": None, "sample": ""}
-        return self.policy(config, self._connection(json.dumps(given), config.__class__))
+        return self.policy(config, self._connection(json.dumps(given)))
 
-    def _connect(self, config: str, kind: type[PolicyConfigT]) -> Connection:
-        values: Mapping[str, Any] = {**json.loads(config), "extra_body": {}}
-        made = kind(**values)
+    def _connect(self, options: str) -> Connection:
+        made = self.config(**{**json.loads(options), "extra_body": {}})
         return Connection(functools.partial(self.policy.connect, made), made)

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
 from agentgym.text.prompts import read_dialect, without_written_calls
-from agentgym.training.rollout.endpoints.endpoint import PolicyEndpointConfig
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
 from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 
 

@@ -14,7 +14,7 @@ from agentgym.training.rollout.endpoints.answers import (
     call_text,
     join_parts,
     quote,
-    token_counts,
+    read_usage,
 )
 from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
@@ -110,22 +110,12 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage; unreadable counts are 0 and set `unmetered`."""
-    prompt, completion, cached, reasoning = token_counts(
+    """Return an answer's usage."""
+    return read_usage(
         answer.get("usage"),
-        (
-            "input_tokens",
-            "output_tokens",
-            "input_tokens_details.cached_tokens",
-            "output_tokens_details.reasoning_tokens",
-        ),
-    )
-    return EndpointUsage(
-        replies=1,
-        cut=int(answer.get("status") == "incomplete"),
-        prompt_tokens=prompt or 0,
-        cached_tokens=cached or 0,
-        completion_tokens=completion or 0,
-        reasoning_tokens=reasoning or 0,
-        unmetered=int(prompt is None or completion is None),
+        ["input_tokens"],
+        "output_tokens",
+        "input_tokens_details.cached_tokens",
+        "output_tokens_details.reasoning_tokens",
+        cut=answer.get("status") == "incomplete",
     )

@@ -202,8 +202,8 @@ def describe(error: BaseException) -> str:
 
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error raised in a slot."""
-    by_policy = isinstance(error, PolicyError)
-    return Failure(describe(error), by_policy, by_policy and error.fatal)
+    fatal = isinstance(error, PolicyError) and error.fatal
+    return Failure(describe(error), isinstance(error, PolicyError), fatal)
 
 
 class RareGarbageCollection:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, cast
 
 import openai
@@ -14,7 +15,9 @@ from pydantic import Field
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.endpoints.answers import AnswerError, quote
 from agentgym.training.rollout.endpoints.chat_completions import to_usage
-from agentgym.training.rollout.endpoints.endpoint import EndpointError, HttpClient, RequestConfig
+from agentgym.training.rollout.endpoints.config import RequestConfig
+from agentgym.training.rollout.endpoints.connection import EndpointError
+from agentgym.training.rollout.endpoints.endpoint import HttpClient
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
 from agentgym.training.rollout.openai_policy import connect_openai, openai_options
 from agentgym.training.rollout.token_usage import EndpointUsage
@@ -96,13 +99,13 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
         version: Number of weight updates.
     """
 
-    sdk = openai
-    remedies: ClassVar = {
+    sdk: ClassVar[ModuleType] = openai
+    remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
         404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
         "only with VLLM_SERVER_DEV_MODE=1",
     }
-    answer = "completion with token ids"
+    answer: ClassVar[str] = "completion with token ids"
 
     def __init__(
         self, config: SamplingServerConfig, folder: Path | None = None, seed: int = 0
