@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import agentgym
 from agentgym import Chat, Message
+from agentgym.cli import app
 from agentgym.training.rollout import (
     BudgetError,
     EndpointConfig,
@@ -343,6 +345,8 @@ def numbered(kind: Kind) -> Any:
 @kinds
 def test_a_second_run_sends_no_request_and_gives_the_same_bytes(kind: Kind, tmp_path: Path) -> None:
     def script(request: dict[str, Any], number: int) -> Answer:
+        if kind.turns(request) > 1 and number % 3 == 0:
+            return kind.refused(*LONG[0])
         return kind.said(f"step {number}", ("pop", {"id": number % 7}), usage=(number, 5))
 
     runs = []
@@ -353,10 +357,12 @@ def test_a_second_run_sends_no_request_and_gives_the_same_bytes(kind: Kind, tmp_
                 played = collect(policy, "ListWorld", range(4), 4, engine=engine)
                 runs.append(sorted(trajectory.to_json() for trajectory in played))
             runs.append(policy.usage)  # type: ignore[arg-type]
-        sent = len(server.requests)
+            sent = len(server.requests)
+            assert sent == runs[1].requests  # type: ignore[attr-defined]
     first, paid, again, free = runs
     assert first == again
-    assert sent == paid.requests == paid.replies == free.cached_replies  # type: ignore[attr-defined]
+    assert any("over_window" in line for line in first)
+    assert paid.replies == free.cached_replies < sent  # type: ignore[attr-defined]
     assert (free.requests, free.seconds, paid.cached_replies) == (0, 0.0, 0)  # type: ignore[attr-defined]
     assert free.prompt_tokens == paid.prompt_tokens  # type: ignore[attr-defined]
 
@@ -535,6 +541,37 @@ def test_a_spent_budget_stops_the_run_and_a_larger_one_resumes(engine: str, tmp_
             played = list(collect(policy, spec, range(6), 2, **options))
     assert sorted(trajectory.seed for trajectory in played) == list(range(6))
     assert not any(trajectory.failure for trajectory in played)
+
+
+@pytest.mark.rotation
+@kinds
+def test_the_command_line_sends_records_and_stops(kind: Kind, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    line = ["ablate", "--world", "ListWorld", "--oracles", "none,P", "--horizons", "2"]
+    line += ["--episodes", "2", "--workers", "1", "--out", str(out), "--price", "1000,0"]
+    line += ["--temperature", "0.7", "--max-new-tokens", "64"]
+    with serving(kind.said("what?", usage=(5_000, 5)), kind.path) as server:
+        name = f"{kind.factory}:model=m:base_url={kind.url(server)}"
+        line += ["--policy", f"m={name}", "--endpoint", f"cache={tmp_path / 'cache'}"]
+        stopped = CliRunner().invoke(app, [*line, "--max-cost", "12"])
+        assert (stopped.exit_code, len(server.requests)) == (1, 2), stopped.output
+        assert stopped.stderr.startswith("the budget is exhausted; rerun with a larger one")
+        done = CliRunner().invoke(app, [*line, "--max-cost", "1000", "--endpoint", "timeout=9"])
+        assert done.exit_code == 0, done.output
+        total = len(server.requests)
+        again = [str(tmp_path / "again") if part == str(out) else part for part in line]
+        assert CliRunner().invoke(app, again).exit_code == 0
+        assert len(server.requests) == total
+        logs = [(folder / "results.jsonl").read_bytes() for folder in (out, tmp_path / "again")]
+    assert logs[0] == logs[1]
+    study = json.loads((out / "ablation.json").read_text())
+    assert study["runs"][0]["policy"]["model"]["temperature"] == 0.7
+    record = study["policies"]["m"]
+    for sent in server.requests:
+        for option, place in kind.names.items():
+            default = False if option == "logprobs" else None
+            assert sent.get(place, default) == record[option]
+    assert (record["temperature"], record["max_tokens"]) == (0.7, 64)
 
 
 # Reasoning.

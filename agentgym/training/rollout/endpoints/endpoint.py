@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -41,6 +40,8 @@ from agentgym.world.digests import digest
 
 # The SDKs wait at most this long if a server asks for it.
 _MAX_RETRY_AFTER_S = 120.0
+# The field of a cache entry for a chat that exceeds the context window, with the error.
+_REFUSED = "over the context window"
 # How servers report that a chat exceeds the context window.
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
@@ -79,8 +80,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         # `usage` and `last` are replaced, never mutated, and only by the lane's thread.
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
-        folder = getattr(config, "cache", "")
-        self._cache = ReplyCache(Path(folder)) if folder else None
+        self._cache = ReplyCache(getattr(config, "cache", ""))
         self._asked: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,10 +153,28 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     async def _answer(self, lane: Lane, question: QuestionT) -> AnswerT:
         body = self.request(question)
-        key = self._key(body) if self._cache else ""
-        if self._cache and (stored := self._cache.get(key)) is not None:
-            answer, used = self.read(question, stored)
-            return self._count(answer, replace(used, cached_replies=1))
+        key = self._key(body)
+        data = self._cache.get(key)
+        try:
+            if data is None:
+                data, answer, used = await self._send(lane, question, body)
+                self._cache.put(key, data)
+            elif _REFUSED in data:
+                raise ContextLengthError(data[_REFUSED])
+            else:
+                answer, used = self.read(question, data)
+                used = replace(used, cached_replies=1)
+        except ContextLengthError as error:
+            self._cache.put(key, {_REFUSED: str(error)})
+            return self.over_window(error)
+        self.last, self.usage = used, self.usage + used
+        return answer
+
+    async def _send(
+        self, lane: Lane, question: QuestionT, body: dict[str, Any]
+    ) -> tuple[Any, AnswerT, EndpointUsage]:
+        """Send a request and return the data of its answer, the answer and its usage."""
+        sent = 1
         async with lane.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
             # Beyond the SDK's own timeout, because that one restarts with each byte received.
@@ -164,41 +182,29 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
                     response = await self.post(lane.client, body)
-                sent = 1 + response.retries_taken
+                sent += response.retries_taken
                 data = json.loads(response.http_response.content)
                 answer, used = self.read(question, data)
-            except ContextLengthError as error:
-                return self.over_window(error)
             except (self.sdk.APIError, TimeoutError, *MALFORMED) as error:
                 if isinstance(error, self.sdk.APIError):
                     sent = _requests_of(error)
-                elif isinstance(error, TimeoutError):
-                    sent = 1 + self.config.retries
                 self.usage += EndpointUsage(requests=sent, retries=sent - 1)
-                explained = self.explain(error, sent)
-                if isinstance(explained, ContextLengthError):
-                    return self.over_window(explained)
-                raise explained from error
+                raise self.explain(error, sent) from error
             seconds = time.monotonic() - began
             used = replace(used, requests=sent, retries=sent - 1, seconds=seconds)
             pay(used)
-        if self._cache:
-            self._cache.put(key, data)
-        return self._count(answer, used)
+        return data, answer, used
 
     def _key(self, body: Mapping[str, Any]) -> str:
         """Return the cache key of a request, which counts equal requests of this client."""
-        config = self.config
-        sample = getattr(config, "sample", "")
-        # Not the digest of the body itself, which takes long for long chats.
+        if not self._cache.folder:
+            return ""
+        sample = getattr(self.config, "sample", "")
+        # As text, because the digest of a long nested body takes long.
         text = json.dumps(body, sort_keys=True)
-        place = digest([type(self).__name__, config.base_url, sample, text])
+        place = digest([type(self).__name__, self.config.base_url, sample, text])
         self._asked[place] += 1
         return digest([place, self._asked[place]])
-
-    def _count(self, answer: AnswerT, used: EndpointUsage) -> AnswerT:
-        self.last, self.usage = used, self.usage + used
-        return answer
 
     def explain(self, failure: Exception, sent: int) -> EndpointError:
         """Return the error for a failure after some requests, with a remedy."""

@@ -17,14 +17,16 @@ class ReplyCache:
     file counts as missing.
 
     Args:
-        folder: The folder, created on the first write.
+        folder: The folder, created on the first write; empty to store nothing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
 
     def get(self, key: str) -> Any | None:
         """Return the answer for a key, or None."""
+        if not self.folder:
+            return None
         try:
             entry = json.loads(self._file(key).read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -35,6 +37,8 @@ class ReplyCache:
 
     def put(self, key: str, answer: Any) -> None:
         """Store an answer."""
+        if not self.folder:
+            return
         entry = json.dumps({"digest": _digest(key, answer), "answer": answer})
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +48,7 @@ class ReplyCache:
         Path(part.name).replace(file)
 
     def _file(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key[2:]}.json"
+        return Path(self.folder) / key[:2] / f"{key[2:]}.json"
 
 
 def _digest(key: str, answer: Any) -> str:
