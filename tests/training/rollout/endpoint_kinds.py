@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+import pytest
+
+from agentgym import Chat, Message
 from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 
@@ -170,6 +173,23 @@ KINDS = {
 
 if find_spec("anthropic") is None:
     del KINDS["messages"]
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+ASK = Chat((Message("user", "hello", id="0:1"),))
+LONG = [
+    (400, "This model's maximum context length is 4096 tokens.", "context_length_exceeded"),
+    (400, "the request exceeds the available context size", "exceed_context_size_error"),
+    (400, "prompt is too long: 210000 tokens > 200000 maximum", "invalid_request_error"),
+    (413, "Input is too long for requested model", "request_too_large"),
+]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", "sk-test")
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+        monkeypatch.delenv(f"{name}_MODEL", raising=False)
 
 
 @contextmanager

@@ -12,10 +12,9 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Message, ToolCall, parse
-from agentgym.training.rollout import collect
+from agentgym.training.rollout import EndpointError, collect
 from agentgym.training.rollout.endpoints.answers import MALFORMED
 from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
-from agentgym.training.rollout.endpoints.endpoint import EndpointError
 from tests.training.rollout.endpoint_server import Answer, call, playing
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'

@@ -23,13 +23,11 @@ import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
 from agentgym.training.rollout import (
     EndpointConfig,
+    EndpointError,
     EndpointPolicy,
     EndpointUsage,
     PolicyConfig,
     rollout,
-)
-from agentgym.training.rollout.endpoints.endpoint import (
-    EndpointError,
 )
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import (
