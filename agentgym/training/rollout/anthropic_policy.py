@@ -29,7 +29,7 @@ _MAX_TOKENS = 16_000
 
 @dataclass(frozen=True)
 class AnthropicConfig(PolicyEndpointConfig):
-    """Options of `AnthropicPolicy`, in addition to those of `PolicyEndpointConfig`.
+    """Options of `AnthropicPolicy` and `PolicyEndpointConfig`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/v1/messages`.

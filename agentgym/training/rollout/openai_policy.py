@@ -26,7 +26,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 @dataclass(frozen=True)
 class EndpointConfig(PolicyEndpointConfig):
-    """Options of `EndpointPolicy`, in addition to those of `PolicyEndpointConfig`.
+    """Options of `EndpointPolicy` and `PolicyEndpointConfig`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/chat/completions` or `/responses`.

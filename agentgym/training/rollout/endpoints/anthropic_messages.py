@@ -120,7 +120,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
     Args:
         answer: The parsed message.
-        dialect: Dialect in which native calls are written.
+        dialect: The dialect of native calls.
         kept: The replies with thinking.
     """
     if answer.get("type") != "message" or not isinstance(answer["content"], list):

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.token_usage import EndpointUsage
 
-# How often a request checks whether those in flight have left it room.
+# Seconds between two checks of a waiting request.
 _POLL_S = 0.02
 # Whole records only: a killed writer may leave a part.
 _RECORD = struct.Struct("<d")
@@ -31,7 +31,7 @@ class Budget:
     because nothing is known about its cost.
 
     Args:
-        config: The options of an endpoint; there is no limit if they have none.
+        config: The options of an endpoint; `max_cost` is the limit.
     """
 
     def __init__(self, config: Any) -> None:

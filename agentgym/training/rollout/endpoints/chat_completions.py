@@ -41,7 +41,7 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
 
     Args:
         answer: The parsed chat completion.
-        dialect: Dialect in which native calls are written.
+        dialect: The dialect of native calls.
         logprobs: Read the log-probabilities and require them.
     """
     choice = answer["choices"][0]

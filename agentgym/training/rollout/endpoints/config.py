@@ -29,7 +29,7 @@ class RequestConfig(Config):
         base_url: The API's URL.
         api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
         concurrency: Maximum requests in flight, over all threads and chats.
-        timeout: Seconds before a request is given up.
+        timeout: Request timeout in seconds.
         retries: Maximum retries after temporary failures.
 
     Raises:

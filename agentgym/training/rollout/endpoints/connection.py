@@ -1,4 +1,4 @@
-"""Connections to APIs: an SDK's client in an event loop of its own, for any number of callers."""
+"""Connections to APIs: an SDK client with its event loop, for any number of callers."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Connection:
     def _follow_fork(self) -> None:
         """Start afresh in a forked process.
 
-        There, the lane has no thread, its sockets belong to the parent, and the lock may be held
-        for ever.
+        There, the lane has no thread, its sockets belong to the parent, and the lock may stay
+        locked.
         """
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None

@@ -42,7 +42,7 @@ from agentgym.world.digests import digest
 _MAX_RETRY_AFTER_S = 120.0
 # The field of a cache entry for a chat that exceeds the context window, with the error.
 _REFUSED = "over the context window"
-# How servers report that a chat exceeds the context window.
+# Messages of servers about a chat that exceeds the context window.
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
 )

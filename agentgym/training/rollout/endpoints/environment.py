@@ -36,7 +36,7 @@ class FromEnvironment(Generic[PolicyConfigT]):
             **options: The fields of the config.
 
         Raises:
-            ValueError: No model is given, or an option is invalid.
+            ValueError: The model is missing, or an option is invalid.
         """
         for name in ("model", "base_url"):
             variable = f"{self.prefix}_{name.upper()}"

@@ -32,7 +32,7 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Keep the items of a reply's text."""
-        # The first reply of a text wins, so that a repeated run sends the same requests.
+        # The first reply of a text wins; otherwise a repeated run would send other requests.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]

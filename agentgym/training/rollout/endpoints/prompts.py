@@ -33,7 +33,7 @@ def to_wire(chat: Chat, tools: str) -> Chat:
 
 
 def dialect_of(chat: Chat) -> Dialect:
-    """Return the dialect in which the env expects calls."""
+    """Return the env's dialect of calls, as its system message states."""
     first = chat.messages[0] if chat.messages else None
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 
@@ -50,5 +50,5 @@ def set_fields(
     """
     given = {name: value for name, value in options.items() if value is not None}
     body = {"model": config.model, **prompt, **given, **config.extra_body}
-    # The cache key and the request must be made from the same text.
+    # The cache key and the SDK must see the same values.
     return dict(to_encodable(json.loads(json.dumps(body))))

@@ -1,4 +1,4 @@
-"""Answers on disk, so that a repeated run sends no request."""
+"""Answers on disk for repeated runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReplyCache:
         entry = json.dumps({"digest": _digest(key, answer), "answer": answer})
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own, because another process may be writing the same key.
+        # A unique name, because another process may be writing the same key.
         with NamedTemporaryFile("w", dir=file.parent, suffix=".new", delete=False) as part:
             part.write(entry)
         Path(part.name).replace(file)
@@ -52,5 +52,5 @@ class ReplyCache:
 
 
 def _digest(key: str, answer: Any) -> str:
-    # With the key, so that a file that was moved counts as damaged.
+    # The key is included, because a file may have been renamed.
     return digest([key, json.dumps(answer, sort_keys=True)])

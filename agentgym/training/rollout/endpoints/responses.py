@@ -83,7 +83,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
     Args:
         answer: The parsed response.
-        dialect: Dialect in which native calls are written.
+        dialect: The dialect of native calls.
         kept: The replies with reasoning.
     """
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):

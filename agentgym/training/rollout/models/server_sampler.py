@@ -44,7 +44,7 @@ Otherwise the server would apply the model's `generation_config`.
 
 @dataclass(frozen=True)
 class SamplingServerConfig(RequestConfig):
-    """Options of `ServerSampler`, in addition to those of `RequestConfig`.
+    """Options of `ServerSampler` and `RequestConfig`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/completions`.
@@ -85,7 +85,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     only its episode. Untested on a GPU.
 
     The server must report log-probabilities of the distribution that it samples from (vLLM:
-    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and tells
+    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and asks
     the server to load them. For this, vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
     `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
 
