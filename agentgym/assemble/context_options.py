@@ -180,7 +180,7 @@ def _read(name: str, hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
         return text == "true"
-    if any(get_origin(kind) is Mapping for kind in kinds):
+    if all(get_origin(kind) is Mapping for kind in kinds):
         try:
             return json.loads(text)
         except ValueError:

@@ -61,6 +61,7 @@ from agentgym.training.evaluation import (
     Ablation,
     Budget,
     Result,
+    SpendingLimits,
     ablation_tables,
     load_folders,
     load_results,
@@ -73,7 +74,13 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
-from agentgym.training.rollout import BudgetError, PolicyConfig, RunLock, TrajectoryLog
+from agentgym.training.rollout import (
+    BudgetError,
+    ModelOptions,
+    PolicyConfig,
+    RunLock,
+    TrajectoryLog,
+)
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
@@ -161,13 +168,7 @@ def ablate(
         limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
-        transport = endpoint_options(endpoint)
-        policies = [
-            limit_endpoint(
-                PolicyConfig(name, model=model, label=label, transport=transport), limit, out
-            )
-            for (label, name), limit in zip(map(split_label, policy), limits, strict=True)
-        ]
+        policies = _policies(policy, model, endpoint, limits, out)
         ablations = [
             Ablation(
                 **settings,
@@ -180,14 +181,7 @@ def ablate(
             )
             for each in policies
         ]
-        first = ablations[0]
-        for name, strategies in product(first.worlds, first.contexts):
-            if window is not None or "window=" in strategies:
-                smallest = first.spec(name, first.arms[0], strategies, min(first.horizons))
-                check_window(smallest, 0)
-        columns = [each.column for each in policies]
-        if len(set(columns)) != len(columns):
-            raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
+        _check_windows(ablations[0], window)
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:
             return
@@ -228,6 +222,33 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
         typer.echo("\n".join([*losses, f"{count}; rerun the command to play them again"]), err=True)
     if losses or stopped:
         raise typer.Exit(1)
+
+
+def _policies(
+    names: list[str],
+    model: ModelOptions,
+    endpoint: list[str],
+    limits: list[SpendingLimits],
+    out: Path,
+) -> list[PolicyConfig]:
+    """Return the policies, each with its limit."""
+    transport = endpoint_options(endpoint)
+    policies = []
+    for (label, name), limit in zip(map(split_label, names), limits, strict=True):
+        config = PolicyConfig(name, model=model, label=label, transport=transport)
+        policies.append(limit_endpoint(config, limit, out))
+    columns = [each.column for each in policies]
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
+    return policies
+
+
+def _check_windows(ablation: Ablation, window: str | None) -> None:
+    """Raise `ValueError` if a given window is below the first prompt of a world's smallest size."""
+    for name, strategies in product(ablation.worlds, ablation.contexts):
+        if window is not None or "window=" in strategies:
+            smallest = min(ablation.horizons)
+            check_window(ablation.spec(name, ablation.arms[0], strategies, smallest), 0)
 
 
 def _from_preset(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from gymnasium.envs.registration import EnvSpec
 
 from agentgym.assemble.registry import load_plugins, resolve, spec, teams, worlds
 from agentgym.cli.common import (
@@ -142,18 +143,13 @@ def rollout(
             window=parse_tokens("window", window),
             **parse_options(options),
         )
-        if window is not None or "window=" in context:
-            check_window(env_spec, seed)
+        _check(env_spec, seed, out, window, context)
         collector = Collector(
             env_spec,
             num_envs,
             engine=engine,
             timeout=timeout,
         )
-        if out is not None and out.is_dir():
-            raise ValueError(
-                f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}"
-            )
         trajectories = collector.collect(
             player, range(seed, seed + episodes), out, {"policy": config.name}
         )
@@ -174,6 +170,16 @@ def rollout(
     )
     if broken == episodes:
         raise typer.Exit(1)
+
+
+def _check(
+    env_spec: EnvSpec, seed: int, out: Path | None, window: str | None, context: str
+) -> None:
+    """Raise `ValueError` if the log is a folder or the window is below the first prompt."""
+    if window is not None or "window=" in context:
+        check_window(env_spec, seed)
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}")
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:

@@ -24,7 +24,7 @@ class BudgetError(PolicyError):
     fatal = True
 
 
-class Budget:
+class RequestBudget:
     """Budget that admits a request only if it is expected to fit.
 
     A request is expected to cost as much as the dearest so far. The first one is sent alone,

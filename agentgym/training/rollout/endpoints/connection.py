@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from agentgym.play.policy import PolicyError
-from agentgym.training.rollout.endpoints.budget import Budget
+from agentgym.training.rollout.endpoints.budget import RequestBudget
 from agentgym.training.rollout.endpoints.config import RequestConfig
 
 CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
@@ -40,7 +40,7 @@ class Connection:
 
     def __init__(self, connect: Callable[[], Any], config: RequestConfig) -> None:
         self._connect, self._concurrency = connect, config.concurrency
-        self.budget = Budget(config)
+        self.budget = RequestBudget(config)
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: Lane | None = None
 
