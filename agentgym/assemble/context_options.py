@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from agentgym.text.validation import list_names, parse_count
@@ -120,7 +122,9 @@ def read_arguments(
         ValueError: An argument is unknown or invalid.
     """
     check_arguments(owner, factory, texts, more)
-    function = cast(Any, factory).__init__ if isinstance(factory, type) else factory
+    function = cast(Any, factory)
+    if isinstance(factory, type) and not is_dataclass(factory):
+        function = function.__init__
     hints = get_type_hints(function) if texts else {}
     return {name: _read(name, hints.get(name, str), text) for name, text in texts.items()}
 
@@ -176,6 +180,11 @@ def _read(name: str, hint: Any, text: str) -> Any:
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {text!r}")
         return text == "true"
+    if all(get_origin(kind) is Mapping for kind in kinds):
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise ValueError(f"{name} must be a JSON object, got {text!r}") from None
     if any(get_origin(kind) in (Sequence, list, tuple) for kind in kinds):
         return [part for part in text.split("|") if part]
     return _read_number(name, kinds, text) if {int, float} & set(kinds) else text

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,16 +19,19 @@ from agentgym.cli.common import (
     BatchSize,
     Device,
     DTypeName,
+    EndpointOptions,
     MaxNewTokens,
     PolicyNames,
     Temperature,
     Template,
     Window,
+    check_window,
     complete,
     complete_context,
     complete_oracles,
     complete_worlds,
     console,
+    endpoint_options,
     exit_on_user_error,
     model_options,
     parse_arms,
@@ -48,6 +51,7 @@ from agentgym.cli.spending import (
     MaxTokens,
     Prices,
     ReplyTokens,
+    limit_endpoint,
     parse_limits,
     plan_budgets,
 )
@@ -57,6 +61,7 @@ from agentgym.training.evaluation import (
     Ablation,
     Budget,
     Result,
+    SpendingLimits,
     ablation_tables,
     load_folders,
     load_results,
@@ -69,7 +74,13 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
-from agentgym.training.rollout import PolicyConfig, RunLock, TrajectoryLog
+from agentgym.training.rollout import (
+    BudgetError,
+    ModelOptions,
+    PolicyConfig,
+    RunLock,
+    TrajectoryLog,
+)
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
@@ -124,10 +135,11 @@ def ablate(
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     max_new_tokens: MaxNewTokens = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
+    endpoint: EndpointOptions = [],  # noqa: B006
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     keep_last_error: KeepLastError = False,
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
@@ -139,7 +151,9 @@ def ablate(
     out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path(
         "runs/ablation"
     ),
-    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1_024, help="Number of processes.")
+    ] = os.cpu_count() or 1,
     max_cells: MaxCells = None,
     max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
@@ -154,21 +168,20 @@ def ablate(
         limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
+        policies = _policies(policy, model, endpoint, limits, out)
         ablations = [
             Ablation(
                 **settings,
-                policy=PolicyConfig(name, model=model, label=label),
+                policy=each,
                 hint_scope=hint_scope,
                 oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
                 shots=shots,
                 contexts=split(context),
                 samples=samples,
             )
-            for label, name in map(split_label, policy)
+            for each in policies
         ]
-        columns = [each.policy.column for each in ablations]
-        if len(set(columns)) != len(columns):
-            raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
+        _check_windows(ablations[0], window)
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:
             return
@@ -187,14 +200,18 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
         for ablation, budget in zip(ablations, budgets, strict=True):
-            results = run_ablation(
-                ablation,
-                out,
-                workers,
-                lambda episodes: progress.advance(task, episodes),
-                lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
-                budget=budget,
-            )
+            try:
+                results = run_ablation(
+                    ablation,
+                    out,
+                    workers,
+                    lambda episodes: progress.advance(task, episodes),
+                    lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
+                    budget=budget,
+                )
+            except BudgetError:
+                budget.stopped = True
+                results = load_results(out)
         if results:
             _report(results, out)
     stopped = any(budget.stopped for budget in budgets)
@@ -205,6 +222,33 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
         typer.echo("\n".join([*losses, f"{count}; rerun the command to play them again"]), err=True)
     if losses or stopped:
         raise typer.Exit(1)
+
+
+def _policies(
+    names: list[str],
+    model: ModelOptions,
+    endpoint: list[str],
+    limits: list[SpendingLimits],
+    out: Path,
+) -> list[PolicyConfig]:
+    """Return the policies, each with its limit."""
+    transport = endpoint_options(endpoint)
+    policies = []
+    for (label, name), limit in zip(map(split_label, names), limits, strict=True):
+        config = PolicyConfig(name, model=model, label=label, transport=transport)
+        policies.append(limit_endpoint(config, limit, out))
+    columns = [each.column for each in policies]
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
+    return policies
+
+
+def _check_windows(ablation: Ablation, window: str | None) -> None:
+    """Raise `ValueError` if a given window is below the first prompt of a world's smallest size."""
+    for name, strategies in product(ablation.worlds, ablation.contexts):
+        if window is not None or "window=" in strategies:
+            smallest = min(ablation.horizons)
+            check_window(ablation.spec(name, ablation.arms[0], strategies, smallest), 0)
 
 
 def _from_preset(

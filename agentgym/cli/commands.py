@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
@@ -50,11 +51,15 @@ class AppCommand(TyperCommand):
     """Command that suggests renamed options and rejects an unwritable `--out` early."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, or suggest the right option."""
+        """Parse the arguments, suggest the right option, and reject a doubled one."""
         own = {name for parameter in self.params for name in parameter.opts}
         for name in (arg.partition("=")[0] for arg in args):
             if name in RENAMED and name not in own:
                 ctx.fail(f"there is no option {name}; write {RENAMED[name]}")
+        given = Counter(self.make_parser(ctx).parse_args(list(args))[2])
+        for parameter, count in given.items():
+            if count > 1 and parameter.param_type_name == "option" and not parameter.multiple:
+                ctx.fail(f"{parameter.opts[-1]} is given {count} times; give it once")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import gymnasium
 import typer
+from gymnasium.envs.registration import EnvSpec
 from rich import table as rich_table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,7 +24,8 @@ from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
-from agentgym.text.validation import parse_count
+from agentgym.text.tokens import counter
+from agentgym.text.validation import list_names, parse_count
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout import (
     CollectionError,
@@ -32,6 +34,7 @@ from agentgym.training.rollout import (
     OtherRunError,
     RunLockedError,
 )
+from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world.world import MissingHook
 
@@ -114,7 +117,20 @@ Device = Annotated[
 DTypeName = Annotated[
     str | None, typer.Option(help="Model dtype: auto, float32, bfloat16 or float16.")
 ]
-Temperature = Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        help="Sampling temperature; default: 0 (greedy) for a local model, an endpoint's own."
+    ),
+]
+EndpointOptions = Annotated[
+    list[str],
+    typer.Option(
+        "--endpoint",
+        help=f"An endpoint's option as name=value, e.g. cache=runs/cache; may be repeated. Names: "
+        f"{', '.join(TRANSPORT)}. Other options follow the policy's name.",
+    ),
+]
 MaxNewTokens = Annotated[
     str | None,
     typer.Option(metavar="TOKENS", help="Maximum reply length in tokens, such as 2k."),
@@ -228,6 +244,27 @@ def parse_tokens(name: str, text: str | None) -> int | None:
     return None if text is None else parse_count(name, text)
 
 
+def check_window(env_spec: EnvSpec, seed: int) -> None:
+    """Raise `ValueError` if the first prompt of an instance exceeds the context window.
+
+    Args:
+        env_spec: The env.
+        seed: The instance.
+    """
+    env = gymnasium.make(env_spec, disable_env_checker=True)
+    try:
+        chat, _ = env.reset(seed=seed)
+        info = env.step("")[-1]
+    finally:
+        env.close()
+    if info["detail"].ended == "context_overflow":
+        size = counter("cl100k_base").count_chat(chat)
+        raise ValueError(
+            f"the first prompt of {short_id(env_spec.id)} has about {size} tokens and does not fit "
+            "the window; raise --window"
+        )
+
+
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
     """Parse comma-separated task sizes, such as 4 or 8k.
 
@@ -249,7 +286,7 @@ def _parse_size(text: str, name: str) -> int:
 def model_options(
     device: str | None,
     dtype: str | None,
-    temperature: float,
+    temperature: float | None,
     max_new_tokens: str | None,
     batch_size: int | None,
     template: list[str],
@@ -259,26 +296,48 @@ def model_options(
     Raises:
         ValueError: A value is out of bounds.
     """
-    given: dict[str, Any] = {"device": device, "dtype": dtype, "batch_size": batch_size}
+    given: dict[str, Any] = {
+        "device": device,
+        "dtype": dtype,
+        "temperature": temperature,
+        "batch_size": batch_size,
+    }
     return ModelOptions(
         **{name: value for name, value in given.items() if value is not None},
-        temperature=temperature,
         max_new_tokens=parse_tokens("max_new_tokens", max_new_tokens),
         template=parse_options(template, "--template"),
     )
+
+
+def endpoint_options(options: list[str]) -> dict[str, Any]:
+    """Parse the options of an endpoint that do not affect replies.
+
+    Raises:
+        ValueError: A name is unknown, or a text is not of the form name=value.
+    """
+    parsed = parse_options(options, "--endpoint")
+    for name in parsed:
+        if name not in TRANSPORT:
+            raise ValueError(
+                f"--endpoint has no option {name!r}; {list_names(name, TRANSPORT, 'options')}; "
+                "options that affect replies follow the policy's name, as in :top_p=0.9"
+            )
+    return parsed
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
     """Parse repeated name=value options.
 
     Raises:
-        ValueError: A text is not of the form name=value.
+        ValueError: A text is not of the form name=value, or a name occurs twice.
     """
     parsed: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name:
             raise ValueError(f"{flag} takes name=value, got {option!r}")
+        if name in parsed:
+            raise ValueError(f"{flag} sets {name} twice; set it once")
         parsed[name] = _parse_value(value)
     return parsed
 

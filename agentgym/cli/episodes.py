@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from gymnasium.envs.registration import EnvSpec
 
 from agentgym.assemble.registry import load_plugins, resolve, spec, teams, worlds
 from agentgym.cli.common import (
@@ -14,6 +15,7 @@ from agentgym.cli.common import (
     BatchSize,
     Device,
     DTypeName,
+    EndpointOptions,
     MaxNewTokens,
     Options,
     PolicyName,
@@ -21,10 +23,12 @@ from agentgym.cli.common import (
     Template,
     Window,
     WorldId,
+    check_window,
     complete,
     complete_context,
     complete_oracles,
     console,
+    endpoint_options,
     exit_on_user_error,
     fail,
     model_options,
@@ -89,7 +93,7 @@ def shorten(line: str, width: int) -> str:
 def rollout(
     env_id: WorldId,
     policy: PolicyName = "oracle",
-    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
+    episodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
     context: Annotated[
@@ -100,10 +104,11 @@ def rollout(
     options: Options = [],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     max_new_tokens: MaxNewTokens = None,
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
+    endpoint: EndpointOptions = [],  # noqa: B006
     num_envs: Annotated[int, typer.Option(help="Maximum concurrent episodes.")] = 1,
     engine: Annotated[
         str,
@@ -127,25 +132,24 @@ def rollout(
         config = PolicyConfig(
             policy,
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
+            transport=endpoint_options(endpoint),
         )
         player = config.make(resolve(env_id))
+        env_spec = spec(
+            env_id,
+            oracles=oracles,
+            labels=True,
+            context=context,
+            window=parse_tokens("window", window),
+            **parse_options(options),
+        )
+        _check(env_spec, seed, out, window, context)
         collector = Collector(
-            spec(
-                env_id,
-                oracles=oracles,
-                labels=True,
-                context=context,
-                window=parse_tokens("window", window),
-                **parse_options(options),
-            ),
+            env_spec,
             num_envs,
             engine=engine,
             timeout=timeout,
         )
-        if out is not None and out.is_dir():
-            raise ValueError(
-                f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}"
-            )
         trajectories = collector.collect(
             player, range(seed, seed + episodes), out, {"policy": config.name}
         )
@@ -166,6 +170,16 @@ def rollout(
     )
     if broken == episodes:
         raise typer.Exit(1)
+
+
+def _check(
+    env_spec: EnvSpec, seed: int, out: Path | None, window: str | None, context: str
+) -> None:
+    """Raise `ValueError` if the log is a folder or the window is below the first prompt."""
+    if window is not None or "window=" in context:
+        check_window(env_spec, seed)
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'run.jsonl'}")
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
@@ -202,9 +216,11 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
 def _summary(trajectory: Trajectory) -> str:
     if trajectory.failure:
         return f"seed {trajectory.seed}: {trajectory.failure}"
+    ended = trajectory.steps[-1].info["detail"]["ended"]
     faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
     return (
         f"seed {trajectory.seed}: score {trajectory.reward}, "
         f"{trajectory.steps[-1].info['turn']} turns"
+        + ("; over the model's context window" if ended == "over_window" else "")
         + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")
     )

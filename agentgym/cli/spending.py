@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS, Estimate
 from agentgym.training.evaluation.study import result_cell
+from agentgym.training.rollout import PolicyConfig
+from agentgym.world.digests import digest
 
 MaxCells = Annotated[
     int | None,
@@ -76,11 +79,24 @@ def _parse_price(text: str) -> Price:
     return Price(prompt, reply)
 
 
-def is_costly(ablation: Ablation) -> bool:
-    """Report whether a policy is behind an endpoint that counts its usage."""
-    return bool(ablation.policy.module) and hasattr(
-        ablation.policy.make(ablation.worlds[0]), "usage"
-    )
+def limit_endpoint(policy: PolicyConfig, limit: SpendingLimits, out: Path) -> PolicyConfig:
+    """Return a policy that sends no request beyond a limit on its cost, if it is behind an endpoint.
+
+    Args:
+        policy: The policy.
+        limit: Its limits.
+        out: The folder of the study, whose earlier runs count.
+    """
+    if limit.cost is None or not policy.is_endpoint:
+        return policy
+    ledger = out / f"spent-{digest(policy.column)[:8]}"
+    money = {
+        "max_cost": limit.cost,
+        "prompt_price": limit.price.prompt,
+        "reply_price": limit.price.reply,
+        "ledger": str(ledger.absolute()),
+    }
+    return replace(policy, transport={**money, **policy.transport})
 
 
 def plan_budgets(
@@ -95,7 +111,7 @@ def plan_budgets(
     limited ones, and for all with `show`.
     """
     shown = [
-        show or limit.counts_tokens or is_costly(ablation)
+        show or limit.counts_tokens or ablation.policy.is_endpoint
         for ablation, limit in zip(ablations, limits, strict=True)
     ]
     played = load_results(out) if any(shown) and out.is_dir() else []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 
 from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import Dialect, render
 from agentgym.text.tools import Tool
 
+_TOOLS = "# Tools\nYou act by calling these functions:\n"
 _HEADING = "# How to reply\n"
 _FENCE = "one call in a Python code block"
 
@@ -25,15 +27,11 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
     )
     return (
-        f"# Tools\nYou act by calling these functions:\n{schemas}\n\n"
-        f"{_HEADING}{_form(dialect, most_calls)}"
+        f"{_TOOLS}{schemas}\n\n{_HEADING}{_advice(dialect, most_calls)}\nWrite {_forms()[dialect]}"
     )
 
 
-def _form(dialect: Dialect, most_calls: int | None) -> str:
-    example = ToolCall("function_name", {"argument": "value"})
-    fence = f"{_FENCE}, arguments by name:\n{render(example, 'python')}"
-    tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
+def _advice(dialect: Dialect, most_calls: int | None) -> str:
     several = most_calls != 1 and dialect != "python"
     limit = "." if most_calls is None else f", at most {most_calls}."
     number = (
@@ -41,8 +39,31 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
         if several
         else "Make exactly one call in each reply."
     )
-    forms = {"python": fence, "json": tag, "auto": f"{tag}\nor write {fence}"}
-    return f"Think first if you like, then call. {number}\nWrite {forms[dialect]}"
+    return f"Think first if you like, then call. {number}"
+
+
+@lru_cache
+def _forms() -> dict[Dialect, str]:
+    """Return the instructions for written calls by dialect; `json` is the beginning of `auto`."""
+    example = ToolCall("function_name", {"argument": "value"})
+    fence = f"{_FENCE}, arguments by name:\n{render(example, 'python')}"
+    tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
+    return {"auto": f"{tag}\nor write {fence}", "python": fence, "json": tag}
+
+
+def without_written_calls(system: str) -> str:
+    """Return a system message without the schemas and the instructions for written calls that
+    `document_tools` put there, for an API that takes the schemas and returns structured calls.
+    """
+    rules, tools, documentation = system.rpartition(_TOOLS)
+    _, heading, advice = documentation.partition(f"\n\n{_HEADING}")
+    if not tools or not heading:
+        return system
+    for form in _forms().values():
+        before, found, after = advice.partition(f"\nWrite {form}")
+        if found:
+            return f"{rules}{_HEADING}{before}{after}"
+    return system
 
 
 def read_dialect(system: str) -> Dialect:

@@ -17,7 +17,8 @@ class StepInfo:
         errors: How many of them failed; 1 if the reply was unreadable.
         failed_rounds: The number of consecutive replies without a successful call.
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if its player
-            left, or a wrapper's reason such as `context_overflow`; empty while it continues.
+            left, `over_window` if its chat exceeded the model's context window, or a wrapper's
+            reason such as `context_overflow`; empty while it continues.
         score: The world's score, after the end of the episode.
         nested: The calls made by code that the policy wrote; the chat does not show their results.
         report: The world's report, after the end of the episode; None if there is none.

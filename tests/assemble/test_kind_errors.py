@@ -157,7 +157,7 @@ def test_options_of_a_reset_are_refused(env_id: str) -> None:
 def test_a_missing_extra_is_named_whichever_module_is_imported() -> None:
     code = """
 import importlib, sys
-for name in ("torch", "transformers", "jinja2", "openai", "httpx2", "ray", "matplotlib", "mcp"):
+for name in ("torch", "transformers", "jinja2", "openai", "anthropic", "ray", "matplotlib", "mcp"):
     sys.modules[name] = None
 modules = {"rl.grpo": "train", "rl.batches": "train",
     "rollout.openai_policy": "endpoint", "rollout.anthropic_policy": "anthropic",

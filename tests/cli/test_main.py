@@ -376,7 +376,7 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     others = {
         "world": ("rollout", "TreeWorld", *line[2:]),
-        "policy": (*line, "--policy", "noisy:p=0.3"),
+        "policy": (*line[:3], "noisy:p=0.3", *line[4:]),
         "seed": (*line, "--seed", "3"),
         "options": (*line, "--set", "items=5"),
         "wrappers": (*line, "--oracles", "S"),

@@ -21,7 +21,7 @@ from agentgym.office import store
 from agentgym.office.warehouse import database
 from agentgym.play import shared_chats
 from agentgym.sandboxes import workbench
-from agentgym.training.rollout.endpoints import endpoint
+from agentgym.training.rollout.endpoints import config, connection, endpoint
 
 
 class EagerLock:
@@ -52,23 +52,21 @@ class EagerThreading(ModuleType):
 
 
 class IdleClient:
-    """An endpoint client without requests."""
-
-    async def ask(self, question: str) -> tuple[str, None]:
-        raise NotImplementedError
+    """An SDK client without requests."""
 
     async def close(self) -> None:
         pass
 
 
 class Endpoint(endpoint.HttpClient[Any, Any, Any]):
-    """An endpoint with an open lane."""
+    """An endpoint with an open connection."""
 
     def __init__(self) -> None:
-        super().__init__(endpoint.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
-        self._open()
+        super().__init__(config.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
+        self.connection.open()
 
-    def connect(self) -> Any:
+    @classmethod
+    def connect(cls, config: Any) -> Any:
         return IdleClient()
 
 
@@ -86,7 +84,7 @@ def open_database() -> database.DuckDBProcess:
 
 MAKERS: dict[ModuleType, Callable[[], object]] = {
     database: open_database,
-    endpoint: Endpoint,
+    connection: Endpoint,
     shared_chats: lambda: shared_chats.SharedChats(2),
     store: lambda: store.Store("CREATE TABLE t (id INTEGER PRIMARY KEY)"),
     workbench: Bench,

@@ -191,7 +191,7 @@ class Ablation(Config):
             count: Whether to count the tokens if nothing else has.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
-        policy = self.policy.make(cell.world, cell.sample)
+        policy = self.policy.make(cell.world, cell.sample, cell.seed)
         episode = Episode(env, cell.seed, self.labels(cell, played_by))
         failure = ""
         try:
@@ -199,6 +199,8 @@ class Ablation(Config):
                 (reply,) = policy([episode.chat])
                 episode.play(reply)
         except PolicyError as error:
+            if error.fatal:
+                raise
             failure = describe(error)
         used = getattr(policy, "usage", None)
         counts = (used.prompt_tokens, used.completion_tokens) if used else None
@@ -219,7 +221,9 @@ class Ablation(Config):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
-        return dict(json.loads(json.dumps(asdict(self))))
+        settings = dict(json.loads(json.dumps(asdict(self))))
+        del settings["policy"]["transport"]
+        return settings
 
 
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from agentgym.training.extras import lazy_exports
 from agentgym.training.rollout.collector import ENGINES, Collector
-from agentgym.training.rollout.endpoints.endpoint import ContextLengthError, EndpointError
+from agentgym.training.rollout.endpoints.budget import BudgetError
+from agentgym.training.rollout.endpoints.connection import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
 from agentgym.training.rollout.engines.dispatcher import CollectionError, Counts
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
@@ -53,6 +54,7 @@ __all__ = [
     "AnthropicConfig",
     "AnthropicPolicy",
     "Asyncio",
+    "BudgetError",
     "CollectionError",
     "Collector",
     "ContextLengthError",

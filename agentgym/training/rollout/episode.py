@@ -104,12 +104,17 @@ class Player:
         return self.chat
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply, or with None the reply of the player's own policy."""
+        """Play a reply, or with None the reply of the player's own policy; a reply that ends the
+        episode truncates it.
+        """
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
             (reply,) = self.policy([self.chat])
-        self.chat, reward, terminated, truncated, info = self.env.step(reply.text)
+        outcome = (
+            tool_env(self.env).truncate(reply.ended) if reply.ended else self.env.step(reply.text)
+        )
+        self.chat, reward, terminated, truncated, info = outcome
         return reply, StepOutcome(
             self.chat, float(reward), terminated, truncated, to_jsonable(info)
         )
@@ -145,10 +150,7 @@ class Episode(Recording):
 
     def leave(self) -> None:
         """End the abandoned episode with the world's current score and an empty final reply."""
-        chat, reward, terminated, truncated, info = tool_env(self.env).truncate("left")
-        self.add(
-            Reply(""), StepOutcome(chat, float(reward), terminated, truncated, to_jsonable(info))
-        )
+        self.play(Reply("", ended="left"))
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:

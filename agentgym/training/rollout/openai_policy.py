@@ -1,178 +1,126 @@
-"""Policy that calls an OpenAI-compatible chat-completions endpoint: vLLM, SGLang, llama.cpp,
-`transformers serve`, hosted APIs.
+"""Policy behind an OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, `transformers serve`, hosted
+APIs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Generic, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar, Literal
 
 import openai
-from pydantic import Field
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
-from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.endpoints.chat_completions import load_answer, to_reply, to_usage
-from agentgym.training.rollout.endpoints.endpoint import (
-    Client,
-    ConfigT,
-    HttpPolicy,
-    Refusal,
-    RequestConfig,
-    UnreachableError,
-)
-from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
+from agentgym.training.rollout.endpoints import chat_completions, responses
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.training.rollout.endpoints.connection import Connection
+from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
+from agentgym.training.rollout.endpoints.environment import FromEnvironment
+from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
+from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world.config import TokenCount
 
 
 @dataclass(frozen=True)
-class EndpointConfig(RequestConfig):
-    """Options of `EndpointPolicy`, in addition to those of `RequestConfig`.
-
-    None leaves an option to the server.
+class EndpointConfig(PolicyEndpointConfig):
+    """Options of `EndpointPolicy` and `PolicyEndpointConfig`.
 
     Attributes:
-        base_url: The API's URL up to, but without, `/chat/completions`.
-        temperature: Sampling temperature.
-        top_p: Nucleus sampling probability.
-        max_tokens: Maximum reply tokens. For models that expect another field name, use
-            `extra_body`.
-        seed: Seed of the server's sampler, the same in each request.
-        tools: `native` sends tool schemas and structured calls; `text` sends plain user and
-            assistant messages.
-        dialect: Dialect in which native calls are written for the env; set it to the env's own
-            unless that is `auto`.
-        logprobs: Request log-probabilities. A reply with missing or invalid ones is a failure.
-        extra_body: Additional request fields.
+        base_url: The API's URL up to, but without, `/chat/completions` or `/responses`.
+        api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
+            reasoning across tool calls.
+        seed: Seed of the server's sampler, the same in each request; not with `responses`.
+        logprobs: Request log-probabilities. A reply with missing or invalid ones is a failure. Not
+            with `responses`.
 
     Raises:
-        ValueError: An option is out of range.
+        ValueError: An option is out of range, or the API lacks it.
     """
 
     base_url: str = "https://api.openai.com/v1"
     api_key_env: str = "OPENAI_API_KEY"
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
+    api: Literal["chat", "responses"] = "chat"
     seed: int | None = None
-    tools: Literal["native", "text"] = "native"
-    dialect: Dialect = "auto"
     logprobs: bool = False
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("seed", "logprobs"):
+            value = getattr(self, name)
+            if self.api == "responses" and value not in (None, False):
+                raise ValueError(
+                    f"the Responses API has no {name}, got {value!r}; omit it or set api='chat'"
+                )
 
 
 class EndpointPolicy(HttpPolicy[EndpointConfig]):
-    """Policy that calls a chat-completions endpoint; see `HttpPolicy`."""
+    """Policy that calls a Chat Completions or Responses endpoint; see `HttpPolicy`."""
 
+    sdk: ClassVar[ModuleType] = openai
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; a server without tool calling needs tools='text'",
         404: "check model and base_url, which mostly ends in /v1",
     }
-    answer = "chat completion"
+    answer: ClassVar[str] = "chat completion"
 
-    def connect(self) -> Client[Chat, Reply]:
-        """Return a client of the endpoint."""
-        return _Client(self.config)
+    def __init__(self, config: EndpointConfig, connection: Connection | None = None) -> None:
+        super().__init__(config, connection)
+        self._kept = KeptReplies("function_call", "call_id")
 
+    @classmethod
+    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
+        """Return the SDK's client."""
+        return connect_openai(config)
 
-class OpenAIClient(Generic[ConfigT]):
-    """Base of clients that use the `openai` library; `HttpClient` handles limits and retries."""
+    def request(self, chat: Chat) -> dict[str, Any]:
+        """Return the body of the request for a reply."""
+        config = self.config
+        shown = to_wire(chat, config.tools)
+        options = {"temperature": config.temperature, "top_p": config.top_p, "seed": config.seed}
+        if config.api == "responses":
+            prompt = responses.to_prompt(shown, self._kept)
+            options["max_output_tokens"] = config.max_tokens
+        else:
+            prompt = chat_completions.to_prompt(shown)
+            options |= {"max_tokens": config.max_tokens, "logprobs": config.logprobs or None}
+        return set_fields(config, prompt, options)
 
-    def __init__(self, config: ConfigT) -> None:
-        self._config = config
-        self._client = openai.AsyncOpenAI(
-            api_key=os.environ.get(config.api_key_env) or "none",
-            base_url=config.base_url,
-            max_retries=0,
-            timeout=None,
-            http_client=openai.DefaultAsyncHttpxClient(
-                timeout=None, event_hooks={"response": [_read_as_utf8]}
-            ),
+    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
+        """Send a request."""
+        if self.config.api == "responses":
+            return await client.responses.with_raw_response.create(extra_body=body)
+        return await client.chat.completions.with_raw_response.create(
+            model=body["model"], messages=body["messages"], extra_body=body
         )
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+    def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
+        """Convert an answer."""
+        dialect = dialect_of(chat)
+        if self.config.api == "responses":
+            reply = responses.to_reply(answer, dialect, self._kept)
+            return reply, responses.to_usage(answer)
+        reply = chat_completions.to_reply(answer, dialect, logprobs=self.config.logprobs)
+        return reply, chat_completions.to_usage(answer)
 
 
-class _Client(OpenAIClient[EndpointConfig]):
-    async def ask(self, chat: Chat) -> tuple[Reply, EndpointUsage]:
-        """Request the reply to a chat."""
-        config = self._config
-        with failures_of_openai():
-            response = await self._client.chat.completions.with_raw_response.create(
-                **_request(config, chat)
-            )
-        answer = load_answer(response.http_response.text)
-        return to_reply(answer, config.dialect, logprobs=config.logprobs), to_usage(answer)
+def connect_openai(config: RequestConfig) -> openai.AsyncOpenAI:
+    """Return a client of an OpenAI-compatible server."""
+    return openai.AsyncOpenAI(**openai_options(config))
 
 
-@contextmanager
-def failures_of_openai() -> Iterator[None]:
-    """Convert the library's errors into those that `HttpClient` handles.
-
-    Raises:
-        Refusal: The server answered with an error status.
-        TimeoutError: The request timed out.
-        UnreachableError: The server did not answer.
-    """
-    try:
-        yield
-    except openai.APIStatusError as error:
-        wait = error.response.headers.get("retry-after", "")
-        raise Refusal(error.status_code, error.message, str(error.code), wait) from error
-    except openai.APITimeoutError as error:
-        raise TimeoutError from error
-    except openai.APIError as error:
-        raise UnreachableError(error.__cause__ or error) from error
-
-
-async def _read_as_utf8(response: Any) -> None:
-    """Decode an answer as UTF-8, since servers may declare encodings on which Python raises."""
-    response.encoding = "utf-8-sig"
-
-
-def from_environment(env_id: str) -> EndpointPolicy:
-    """Return a policy configured by `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`, for any
-    world.
-
-    Raises:
-        ValueError: `OPENAI_MODEL` is not set.
-    """
-    if not (model := os.environ.get("OPENAI_MODEL")):
-        raise ValueError(
-            f"no model to play {env_id}: set OPENAI_MODEL to the model's name on the server"
-        )
-    url = os.environ.get("OPENAI_BASE_URL")
-    return EndpointPolicy(EndpointConfig(model, url) if url else EndpointConfig(model))
-
-
-def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
-    if native := config.tools == "native":
-        # Send unparsable replies verbatim, so the model sees its failed markup.
-        chat = replace(
-            chat,
-            messages=[
-                replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m
-                for m in chat.messages
-            ],
-        )
-    options = {
-        "temperature": config.temperature,
-        "top_p": config.top_p,
-        "max_tokens": config.max_tokens,
-        "seed": config.seed,
-        "tools": [tool.to_openai() for tool in chat.tools] or None if native else None,
-        "logprobs": config.logprobs or None,
-    }
+def openai_options(config: RequestConfig) -> dict[str, Any]:
+    """Return the arguments of the SDK's clients."""
     return {
-        "model": config.model,
-        "messages": to_encodable((chat if native else as_text(chat.messages)).to_openai()),
-        "extra_body": dict(config.extra_body),
-        **{name: value for name, value in options.items() if value is not None},
+        "base_url": config.base_url,
+        # The SDK requires a key, even for servers without one.
+        "api_key": os.environ.get(config.api_key_env) or "none",
+        "timeout": config.timeout,
+        "max_retries": config.retries,
     }
+
+
+from_environment = FromEnvironment("OPENAI", EndpointConfig, EndpointPolicy)
+"""Factory of policies configured by `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`."""

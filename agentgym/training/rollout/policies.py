@@ -8,12 +8,17 @@ import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from agentgym.assemble.context_options import check_values, read_arguments, split_arguments
+from agentgym.assemble.context_options import (
+    check_arguments,
+    check_values,
+    read_arguments,
+    split_arguments,
+)
 from agentgym.assemble.registry import is_team
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits, ScriptedPolicy, ThinkingPolicy
@@ -89,18 +94,25 @@ class PolicyConfig(Config):
             the options that follow, as in `package.module:factory:depth=3`; or `external:name` for
             an agent connected by `agentgym serve`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
-        model: Options of a trained model, which is greedy by default.
+        model: Options of a trained model, which is greedy by default. A factory receives those that
+            are set, or refuses them; an endpoint takes `temperature` and `max_new_tokens`.
         label: Name in tables and figures; empty for `name`.
+        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`,
+            `timeout` and `max_cost`. Records of a run omit them.
     """
 
     name: str = "control"
     seed: Seed = 0
     model: ModelOptions = field(default_factory=ModelOptions)
     label: str = ""
+    transport: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         name, options = self._split()
+        if self.model.temperature is None and not self.module:
+            # Records contain the temperature in use.
+            object.__setattr__(self, "model", replace(self.model, temperature=0.0))
         if name in SCRIPTED:
             read_arguments(name, SCRIPTED[name], options)
             return
@@ -137,15 +149,18 @@ class PolicyConfig(Config):
     @property
     def draws(self) -> bool:
         """Return whether two samples of one instance can differ."""
-        return not self.is_model or self.model.temperature > 0
+        return not self.is_model or bool(self.model.temperature)
 
-    def make(self, env_id: str, sample: int = 0) -> Policy:
+    def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
         """Return the policy for a world or a team; a scripted policy plays all agents of a team.
 
         Args:
             env_id: The world or team.
             sample: Index of the sample of an instance. Scripted policies and factories with a
                 `seed` get a different seed for each sample; the caller reseeds trained models.
+            instance: The instance's seed. With the sample it identifies the draw: factories with a
+                `sample` get both, so that an endpoint's cache keeps episodes with equal prompts
+                apart.
 
         Raises:
             ValueError: An option is invalid, the factory cannot be imported, or the model cannot be
@@ -164,20 +179,60 @@ class PolicyConfig(Config):
                 self.model.to_json(),
                 self.seed,
             )
+        factory = self._import(module, function)
+        owner = getattr(factory, "config", factory)
+        given = read_arguments(name, owner, options)
+        given |= self._model_arguments(name, owner, given)
+        check_arguments(name, owner, self.transport)
+        given |= self.transport
+        parameters = inspect.signature(owner).parameters
+        first = given.get("seed", parameters["seed"].default if "seed" in parameters else None)
+        if sample and "seed" in parameters and (owner is factory or first is not None):
+            given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
+        if owner is not factory:
+            given.setdefault("sample", f"{instance}.{sample}")
+        return factory(env_id, **given)
+
+    @property
+    def is_endpoint(self) -> bool:
+        """Return whether the policy is behind an endpoint: its factory takes an endpoint's options."""
+        module, _, function = self._split()[0].partition(":")
+        return bool(self.module) and hasattr(self._import(module, function), "config")
+
+    def _import(self, module: str, function: str) -> Callable[..., Policy]:
         try:
-            factory: Callable[..., Policy] = getattr(import_named(module), function)
+            return cast("Callable[..., Policy]", getattr(import_named(module), function))
         except MissingExtraError:
             raise
         except (ImportError, AttributeError) as error:
             raise ValueError(
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
-        given = read_arguments(name, factory, options)
-        seeded = inspect.signature(factory).parameters.get("seed")
-        if sample and seeded is not None:
-            first = given.get("seed", seeded.default)
-            given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
-        return factory(env_id, **given)
+
+    def _model_arguments(
+        self, name: str, owner: Callable[..., Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the model options that are set, by the names of a factory's arguments.
+
+        Raises:
+            ValueError: The factory does not have one, or it is given twice.
+        """
+        names = inspect.signature(owner).parameters
+        arguments: dict[str, Any] = {}
+        for option in fields(ModelOptions):
+            value = getattr(self.model, option.name)
+            if value == getattr(ModelOptions(), option.name):
+                continue
+            argument = option.name
+            if argument == "max_new_tokens" and argument not in names:
+                argument = "max_tokens"
+            if argument in given:
+                raise ValueError(
+                    f"{option.name} is set twice, to {value!r} and in {self.name!r}; set it once"
+                )
+            check_arguments(name, owner, [argument])
+            arguments[argument] = value
+        return arguments
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name and its options; folder names are not split."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import Policy
+from agentgym.play.policy import Policy, Reply
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines.base import EnvLike
 from agentgym.training.rollout.episode import Episode
-from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 
 
 def rollout(
@@ -81,7 +82,7 @@ def replay(trajectory: Trajectory) -> Trajectory:
         ValueError: The episode ends before or continues after the last reply, so the trajectory
             does not belong to this spec.
     """
-    replies = iter([step.reply for step in trajectory.steps])
+    replies = iter(map(_reply_of, trajectory.steps))
 
     def recorded_policy(chats: Any) -> list[Any]:
         reply = next(replies, None)
@@ -104,3 +105,9 @@ def replay(trajectory: Trajectory) -> Trajectory:
             "version"
         )
     return replayed
+
+
+def _reply_of(step: Step) -> Reply:
+    """Return a step's reply; the one that ended its episode is recognised by the outcome."""
+    ended = step.info.get("detail", {}).get("ended", "")
+    return replace(step.reply, ended=ended if ended in ("left", "over_window") else "")

@@ -78,9 +78,10 @@ class EndpointUsage:
     """Usage of an endpoint; instances can be added.
 
     Tokens are the server's counts: cached tokens are part of the prompt's, reasoning tokens part of
-    the completion's. `retries` counts repeated requests, `cut` replies that reached the token
-    limit, and `seconds` excludes failed requests and waits for a slot. `unmetered` replies had no
-    readable counts and are not included.
+    the completion's. `retries` counts repeated requests, `cut` replies that the server cut short, at
+    the token limit or by a filter. `seconds` includes retries but no waits for a slot. `unmetered`
+    replies had no readable counts and are not included. `cached_replies` came from the cache on
+    disk; their tokens count, although nothing was paid for them.
     """
 
     replies: int = 0
@@ -93,6 +94,7 @@ class EndpointUsage:
     reasoning_tokens: int = 0
     seconds: float = 0.0
     unmetered: int = 0
+    cached_replies: int = 0
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
         return EndpointUsage(

@@ -132,6 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in {
                 "Content-Type": "application/json",
                 "Content-Length": str(len(body)),
+                **({} if answer.status < 400 else {"Retry-After-Ms": "1"}),
                 **answer.headers,
             }.items():
                 self.send_header(name, value)
@@ -169,7 +170,7 @@ def serving(
 def playing(
     script: Script | Answer, **options: Any
 ) -> Iterator[tuple[EndpointPolicy, ScriptedServer]]:
-    options = {"backoff": 0.001, "timeout": 20.0} | options
+    options = {"timeout": 20.0} | options
     with (
         serving(script) as server,
         closing(EndpointPolicy(EndpointConfig("m", server.url, **options))) as policy,

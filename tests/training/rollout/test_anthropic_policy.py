@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import (
-    AnthropicConfig,
-    AnthropicPolicy,
-    ContextLengthError,
-    EndpointError,
-    Episode,
-    PolicyConfig,
-    collect,
-)
-from agentgym.training.rollout.endpoints.anthropic_messages import MAX_SIGNED, SignedThinking
+from agentgym.training.rollout import Episode, PolicyConfig, collect
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 
+pytest.importorskip("anthropic")
+from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy
+
 ASK = Chat((Message("system", "Be brief."), Message("user", "hi", id="0:1")))
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2lnbmVk"}
-HIDDEN = {"type": "redacted_thinking", "data": "ZW5jcnlwdGVk"}
 
 
 def said(*content: Any, **fields: Any) -> Answer:
@@ -43,17 +34,11 @@ def use(name: str, arguments: Any, call_id: str = "toolu_1") -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def refused(status: int, kind: str, message: str, **headers: str) -> Answer:
-    body = {"type": "error", "error": {"type": kind, "message": message}}
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status=status, body=json.dumps(body), headers=named)
-
-
 @contextmanager
 def playing(
     script: Script | Answer, **options: Any
 ) -> Iterator[tuple[AnthropicPolicy, ScriptedServer]]:
-    options = {"backoff": 0.001, "timeout": 20.0} | options
+    options = {"timeout": 20.0} | options
     with serving(script, "/v1/messages") as server:
         config = AnthropicConfig("m", server.url.removesuffix("/v1"), **options)
         with closing(AnthropicPolicy(config)) as policy:
@@ -82,9 +67,9 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
     ):
         assert policy([chat])[0].text == "x"
     (request,) = server.requests
-    assert server.keys == ["secret"]
-    kept = {"type": "ephemeral"}
-    assert request["system"] == [{"type": "text", "text": "Be brief.", "cache_control": kept}]
+    assert server.keys == ["Bearer secret"]
+    assert request["system"] == "Be brief."
+    assert request["cache_control"] == {"type": "ephemeral"}
     assert [tool["name"] for tool in request["tools"]] == [tool.name for tool in tools]
     assert request["tools"][0]["input_schema"] == dict(tools[0].parameters)
     picture = {"type": "base64", "media_type": "image/png", "data": "cG5n"}
@@ -121,7 +106,7 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
         {"role": "assistant", "content": [{"type": "text", "text": "(empty)"}]},
         {
             "role": "user",
-            "content": [{"type": "text", "text": "of a call that is gone", "cache_control": kept}],
+            "content": [{"type": "text", "text": "of a call that is gone"}],
         },
     ]
     assert (request["max_tokens"], request["temperature"]) == (16_000, 0.5)
@@ -149,46 +134,6 @@ def test_what_the_api_refuses_is_not_sent() -> None:
     assert [block["text"] for block in last] == ["(empty)"]
 
 
-def test_thinking_goes_back_with_its_signature_until_a_strategy_clears_it() -> None:
-    answer = said(THOUGHT, HIDDEN, "Both.", use("f", {"x": 1}), use("f", {"x": 2}, "toolu_2"))
-    with playing(answer, thinking_budget=2_000) as (policy, server):
-        (reply,) = policy([ASK])
-        message = replace(parse(reply.text), id="1:0")
-        assert (message.thinking, message.text) == ("Let me see.", "Both.")
-        assert [call.arguments for call in message.calls] == [{"x": 1}, {"x": 2}]
-        results = [Message("tool", "ok", call_id=call.id) for call in message.calls]
-        policy([ASK.add(message, *results)])
-        policy([ASK.add(replace(message, thinking="", raw=""), *results)])
-        other = pickle.loads(pickle.dumps(policy))
-        with closing(other):
-            other([ASK.add(message, *results)])
-    assert server.requests[0]["thinking"] == {"type": "enabled", "budget_tokens": 2_000}
-    shown, cleared, forgotten = (
-        request["messages"][1]["content"] for request in server.requests[1:]
-    )
-    assert shown[:2] == [THOUGHT, HIDDEN]
-    assert [block["type"] for block in shown[2:]] == ["text", "tool_use", "tool_use"]
-    assert cleared == forgotten == shown[2:]
-
-
-def test_thinking_that_the_api_does_not_show_is_found_again() -> None:
-    omitted = {"type": "thinking", "thinking": "", "signature": "c2ln"}
-    with playing(said(omitted, "a")) as (policy, server):
-        (reply,) = policy([ASK])
-        policy([ASK.add(parse(reply.text), Message("user", "more"))])
-    assert server.requests[1]["messages"][1]["content"][0] == omitted
-    assert parse(reply.text).text == "a"
-
-
-def test_the_memory_of_thinking_is_bounded() -> None:
-    signed = SignedThinking()
-    for k in range(MAX_SIGNED + 5):
-        signed.remember([{"type": "thinking", "thinking": str(k), "signature": "s"}])
-    assert not signed.find("4")
-    assert signed.find("5")
-    assert not signed.find("")
-
-
 def test_a_reply_without_a_readable_call_is_shown_as_it_was_written() -> None:
     text = "<tool_call>{'no json'}</tool_call>"
     with playing(said(THOUGHT, text)) as (policy, server):
@@ -197,29 +142,6 @@ def test_a_reply_without_a_readable_call_is_shown_as_it_was_written() -> None:
         policy([ASK.add(message, Message("user", "error: what?"))])
     content = server.requests[1]["messages"][1]["content"]
     assert content == [THOUGHT, {"type": "text", "text": text}]
-
-
-@pytest.mark.parametrize("tools", ["native", "text"])
-@pytest.mark.parametrize("context", ["none", "clear_results+clear_thinking+compaction"])
-def test_a_world_is_solved_through_the_api(tools: str, context: str) -> None:
-    env = agentgym.make("ListWorld", items=6, removals=3, context=context, window=3_000)
-    episode = Episode(env, 0)
-    plan: list[ToolCall] = []
-    world = env.unwrapped.world  # type: ignore[attr-defined]
-
-    def script(request: dict[str, Any], number: int) -> Answer:
-        call = world.optimal_calls()[0]
-        plan.append(call)
-        if tools == "text":
-            return said(agentgym.render(call))
-        return said(THOUGHT, use(call.name, dict(call.arguments)), stop_reason="tool_use")
-
-    with playing(script, tools=tools) as (policy, server):
-        while not episode.over:
-            episode.play(policy([episode.chat])[0])
-    assert episode.trajectory().steps[-1].info["success"]
-    assert ("tools" in server.requests[0]) == (tools == "native")
-    assert len(server.requests) == len(plan)
 
 
 def test_usage_counts_cached_and_cut_replies() -> None:
@@ -240,61 +162,22 @@ def test_usage_counts_cached_and_cut_replies() -> None:
     assert policy.usage.replies == 2
 
 
-@pytest.mark.parametrize(("status", "kind"), [(429, "rate_limit_error"), (529, "overloaded_error")])
-def test_what_may_pass_is_asked_for_again(status: int, kind: str) -> None:
-    def script(request: dict[str, Any], number: int) -> Answer:
-        return refused(status, kind, "not now", retry_after="0.05") if number < 3 else said("x")
-
-    with playing(script) as (policy, server):
-        assert policy([ASK])[0].text == "x"
-    assert len(server.requests) == 3
-    assert (policy.usage.requests, policy.usage.retries) == (3, 2)
-
-
-def test_a_wait_that_is_too_long_is_not_waited_for() -> None:
-    with (
-        playing(refused(429, "rate_limit_error", "tomorrow", retry_after="86400")) as (
-            policy,
-            server,
-        ),
-        pytest.raises(EndpointError, match=r"answered 429: tomorrow; lower concurrency"),
-    ):
-        policy([ASK])
-    assert len(server.requests) == 1
-
-
-def test_a_prompt_that_is_too_long_is_an_error_of_its_own() -> None:
-    long = refused(
-        400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"
-    )
-    with playing(long) as (policy, _), pytest.raises(ContextLengthError, match="context strategy"):
-        policy([ASK])
-    with (
-        playing(refused(401, "authentication_error", "invalid x-api-key")) as (policy, _),
-        pytest.raises(EndpointError, match="variable ANTHROPIC_API_KEY"),
-    ):
-        policy([ASK])
-
-
-BAD = (
-    Answer(body="<html>"),
-    Answer(body="[" * 100_000),
-    Answer(body='{"type": "error", "error": {"type": "overloaded_error"}}'),
-    Answer(body='{"type": "message", "content": "text"}'),
-    said({"type": "server_tool_use", "name": "web_search"}),
-    said({"type": "text", "text": 5}),
-    said({"type": "thinking", "thinking": 5}),
-    said(7),
-    Answer(body=b"\xff\xfe"),
+BAD: tuple[Any, ...] = (
+    {"type": "server_tool_use", "name": "web_search"},
+    {"type": "text", "text": 5},
+    {"type": "thinking", "thinking": 5},
+    {"type": "thinking"},
+    {"type": "tool_use"},
+    {},
+    7,
 )
 
 
-@pytest.mark.parametrize("answer", BAD)
-def test_a_malformed_answer_is_a_failure_of_its_episode(answer: Answer) -> None:
-    with playing(answer, retries=1) as (policy, server):
+@pytest.mark.parametrize("block", BAD)
+def test_a_malformed_block_is_a_failure_of_its_episode(block: Any) -> None:
+    with playing(said(block)) as (policy, _):
         (trajectory,) = collect(policy, agentgym.spec("ListWorld"), [0])
     assert "returned no message" in trajectory.failure
-    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("name", [None, 5, "", "no such tool", "pop"])
@@ -315,11 +198,8 @@ def test_the_command_line_plays_through_the_api(monkeypatch: pytest.MonkeyPatch)
     with serving(said("what?"), "/v1/messages") as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url.removesuffix("/v1"))
         monkeypatch.setenv("ANTHROPIC_MODEL", "tiny")
-        monkeypatch.setenv("ANTHROPIC_THINKING_BUDGET", "many")
-        with pytest.raises(ValueError, match="a number of tokens, got 'many'"):
-            config.make("ListWorld")
-        monkeypatch.setenv("ANTHROPIC_THINKING_BUDGET", "1024")
-        line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
+        name = f"{config.name}:thinking_budget=1024"
+        line = ["rollout", "ListWorld", "--policy", name, "--set", "max_failed_rounds=2"]
         line = [sys.executable, "-m", "agentgym", *line]
         done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "solved 0 of 1" in done.stdout, done.stderr

@@ -358,7 +358,7 @@ def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
     while not over:
         (reply,) = policy([chat])
         _, outcome = plain.step(reply)
-        _, news, _, terminated, truncated, _ = server.step(reply.text)
+        _, news, _, terminated, truncated, _ = server.step((reply.text, ""))
         assert border.receive_chat(*news) == outcome.chat
         sent.append(len(news[1].messages))
         chat, over = outcome.chat, terminated or truncated

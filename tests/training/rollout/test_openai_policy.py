@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +23,17 @@ import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
 from agentgym.training.rollout import (
     EndpointConfig,
+    EndpointError,
     EndpointPolicy,
     EndpointUsage,
     PolicyConfig,
-    replay,
     rollout,
-)
-from agentgym.training.rollout.endpoints.endpoint import (
-    ContextLengthError,
-    EndpointError,
-    retry_after,
 )
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import (
     Answer,
-    call,
     failing,
     playing,
-    playing_out,
     serving,
     transformers_serve,
 )
@@ -63,11 +54,6 @@ def _no_strays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ]
 
 
-def ask(answer: Answer, **options: Any) -> str:
-    with playing(answer, **options) as (policy, _):
-        return policy([ASK])[0].text
-
-
 def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-mine")
     options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3}
@@ -82,12 +68,6 @@ def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> No
     assert server.keys == ["Bearer sk-mine"]
 
 
-def test_an_option_left_out_is_left_to_the_server() -> None:
-    with playing(Answer({"content": "hi"})) as (policy, server):
-        policy([ASK])
-    assert set(server.requests[0]) == {"model", "messages"}
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -95,120 +75,16 @@ def test_an_option_left_out_is_left_to_the_server() -> None:
         ({"concurrency": 0}, "concurrency must be"),
         ({"retries": -1}, "retries must be"),
         ({"timeout": 0}, "timeout must be"),
-        ({"backoff": 1e9}, "backoff must be"),
+        ({"base_url": "http://"}, "and a host"),
         ({"tools": "xml"}, "tools must be one of native, text"),
-        ({"dialect": "perl"}, "dialect must be one of"),
+        ({"api": "soap"}, "api must be one of chat, responses"),
+        ({"api": "responses", "seed": 1}, "the Responses API has no seed"),
+        ({"temperature": float("nan")}, "temperature must be"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         EndpointConfig("m", **options)
-
-
-@pytest.mark.parametrize("tools", ["native", "text"])
-@pytest.mark.parametrize("dialect", ["auto", "python"])
-def test_a_plan_played_by_the_server_solves_the_world(tools: Any, dialect: Any) -> None:
-    oracle = PolicyConfig("oracle").make("ListWorld")
-    options: dict[str, Any] = {"items": 4, "removals": 2, "max_failed_rounds": 1}
-    solved = rollout(agentgym.make("ListWorld", **options), oracle, 5)
-    plan = [one for message in solved.last.messages for one in message.calls]
-    options["dialect"] = dialect if tools == "native" else "auto"
-    with playing(playing_out(plan, tools == "text"), tools=tools, dialect=dialect) as (
-        policy,
-        server,
-    ):
-        trajectory = rollout(agentgym.make("ListWorld", **options), policy, 5)
-    assert trajectory.reward == 1.0
-    assert replay(trajectory) == trajectory
-    last = server.requests[-1]["messages"]
-    if tools == "native":
-        assert server.requests[0]["tools"] == [tool.to_openai() for tool in trajectory.last.tools]
-        assert [m["role"] for m in last[:4]] == ["system", "user", "assistant", "tool"]
-        assert last[2]["tool_calls"][0]["id"] == last[3]["tool_call_id"]
-        assert last[2]["content"] == "next"
-    else:
-        assert "tools" not in server.requests[0]
-        roles = [m["role"] for m in last[1:]]
-        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
-        assert last[2]["content"] == trajectory.steps[0].reply.text
-
-
-def test_parallel_calls_come_after_the_content_in_order() -> None:
-    text = ask(
-        Answer(
-            {
-                "content": "both",
-                "tool_calls": [
-                    call("a", '{"x": 1.5}'),
-                    call("b", ""),
-                    call("c", {"y": "</tool_call>"}),
-                ],
-            }
-        )
-    )
-    message = parse(text)
-    assert message.text == "both"
-    assert message.calls == (
-        ToolCall("a", {"x": 1.5}),
-        ToolCall("b", {}),
-        ToolCall("c", {"y": "</tool_call>"}),
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        '{"a": 1',
-        "[1]",
-        '{"a": 1}, "b": 2',
-        "{}}</tool_call>",
-        '{"a": 1, "a": 2}',
-        "null",
-        '"x"',
-        "NaN",
-        7,
-        '{"a": "\x00"}',
-    ],
-)
-def test_malformed_arguments_reach_the_env_which_refuses_them(arguments: Any) -> None:
-    text = ask(Answer({"tool_calls": [call("done", arguments)]}))
-    assert str(arguments).replace("</", "<\\/") in text
-    env = agentgym.make("ListWorld")
-    env.reset(seed=0)
-    chat, _, terminated, _, info = env.step(text)
-    assert not terminated
-    assert not info["valid"]
-    assert chat.messages[-1].text.startswith("error: ")
-
-
-@pytest.mark.parametrize(
-    "calls", [[{}], [{"function": None}], [call("no good", "{}")], [None], ["x"]]
-)
-def test_calls_without_sense_do_not_raise(calls: Any) -> None:
-    assert not parse(ask(Answer({"tool_calls": calls}))).calls
-
-
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_becomes_thinking(name: str) -> None:
-    calls = [call("f", "{}")]
-    message = parse(
-        ask(
-            Answer(
-                {
-                    "content": "so",
-                    name: "hm </think> <tool_call>no</tool_call>",
-                    "tool_calls": calls,
-                }
-            )
-        )
-    )
-    assert message.thinking == "hm  <tool_call>no</tool_call>"
-    assert (message.text, message.calls) == ("so", (ToolCall("f", {}),))
-
-
-def test_a_refusal_is_a_reply_and_so_is_nothing() -> None:
-    assert ask(Answer({"refusal": "I cannot"})) == "I cannot"
-    assert ask(Answer({"content": None})) == ""
 
 
 def test_logprobs_are_kept_when_asked_for() -> None:
@@ -284,37 +160,6 @@ def test_text_history_alternates_and_is_exact() -> None:
     assert parse(sent[6]["content"]).calls == (ToolCall("h", {}),)
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
-def test_failures_that_pass_are_retried(status: int) -> None:
-    with playing(failing(3, status), retries=3) as (policy, server):
-        assert policy([ASK])[0].text == "at last"
-    assert (policy.usage.replies, policy.usage.requests, policy.usage.retries) == (1, 4, 3)
-    assert len(server.requests) == 4
-
-
-def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
-    at = 1_763_000_000.0
-    assert retry_after("0.3", at) == 0.3
-    assert retry_after(formatdate(at + 100, usegmt=True), at) == 100.0
-    assert retry_after("soon", at) == retry_after("", at) == 0.0
-    for asked in ("0.3", formatdate(time.time() + 1, usegmt=True), "soon"):
-        with playing(failing(1, 429, Retry_After=asked)) as (policy, _):
-            began = time.monotonic()
-            assert policy([ASK])[0].text == "at last"
-            assert policy.usage.retries == 1
-            assert time.monotonic() - began >= 0.3 or asked != "0.3"
-
-
-@pytest.mark.parametrize("asked", ["3600", "inf"])
-def test_a_server_that_asks_for_too_long_a_wait_is_not_asked_again(asked: str) -> None:
-    with (
-        playing(failing(9, 429, Retry_After=asked)) as (policy, server),
-        pytest.raises(EndpointError, match=r"429: .*concurrency"),
-    ):
-        policy([ASK])
-    assert len(server.requests) == 1
-
-
 def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
     with playing(failing(99, 500), retries=2) as (policy, server):
         with pytest.raises(
@@ -328,85 +173,6 @@ def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
         assert (str(copy), copy.status) == (str(caught.value), 500)
     assert policy.usage == EndpointUsage(requests=3, retries=2)
     assert policy.last is None
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "remedy"),
-    [
-        (400, None, "correct the options"),
-        (401, "invalid_api_key", "environment variable OPENAI_API_KEY"),
-        (404, "model_not_found", "check model and base_url"),
-        (422, None, "correct the options"),
-        (429, "insufficient_quota", "quota"),
-    ],
-)
-def test_what_a_retry_cannot_mend_fails_at_once(status: int, code: str | None, remedy: str) -> None:
-    refusal = Answer(status=status, error={"message": "no", "code": code})
-    with (
-        playing(refusal) as (policy, server),
-        pytest.raises(EndpointError, match=f"{status}.*; .*{remedy}") as caught,
-    ):
-        policy([ASK])
-    assert len(server.requests) == 1
-    assert "sk-test" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        {"message": "too many tokens", "code": "context_length_exceeded"},
-        {
-            "message": "This model's maximum context length is 4096 tokens.",
-            "type": "BadRequestError",
-            "code": 400,
-        },
-        {
-            "message": "the request exceeds the available context size",
-            "type": "exceed_context_size_error",
-            "code": 400,
-        },
-    ],
-)
-def test_a_chat_that_is_too_long_has_its_own_error(error: dict[str, Any]) -> None:
-    with (
-        playing(Answer(status=400, error=error)) as (policy, _),
-        pytest.raises(ContextLengthError, match="context strategy"),
-    ):
-        policy([ASK])
-
-
-@pytest.mark.parametrize(
-    "body",
-    ["<html>a proxy</html>", "[]", '{"choices": []}', '{"error": {"message": "upstream is down"}}'],
-)
-def test_an_answer_that_is_no_completion_is_an_infrastructure_error(body: str) -> None:
-    with (
-        playing(Answer(body=body), retries=1) as (policy, server),
-        pytest.raises(EndpointError, match="returned no chat completion"),
-    ):
-        policy([ASK])
-    assert len(server.requests) == 2
-
-
-def test_a_request_without_an_answer_times_out() -> None:
-    with playing(Answer(hang=True), timeout=0.5, retries=1) as (policy, _):
-        with pytest.raises(
-            EndpointError, match=r"2 requests.* took over 0.5 s; raise timeout"
-        ) as caught:
-            policy([ASK])
-        assert caught.value.status is None
-
-
-def test_a_refused_connection_names_the_address() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        told = pytest.raises(EndpointError, match=f"{url}.*cannot be reached: .*start the server")
-        with (
-            closing(EndpointPolicy(EndpointConfig("m", url, retries=1, backoff=0.001))) as policy,
-            told,
-        ):
-            policy([ASK])
 
 
 def test_the_limit_of_requests_holds_for_all_callers_together() -> None:

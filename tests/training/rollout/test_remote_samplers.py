@@ -68,7 +68,7 @@ def behind_a_server(
     base: Path, out: Path | None, tamper: Any = None
 ) -> Iterator[tuple[ServerSampler, ScriptedServer]]:
     with serving(fake_vllm.serve(str(base), tamper), "") as server:
-        config = SamplingServerConfig("m", server.url, context=64, backoff=0.001, retries=1)
+        config = SamplingServerConfig("m", server.url, context=64, retries=1)
         with closing(ServerSampler(config, out)) as sampler:
             yield sampler, server
 

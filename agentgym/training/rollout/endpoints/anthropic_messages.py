@@ -1,36 +1,28 @@
-"""Chats as requests to the Anthropic Messages API, and its responses as replies.
-
-Any malformed response raises `AnswerError`, and nothing else.
-"""
+"""Chats as requests to the Anthropic Messages API, and its answers as replies."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Image, Message
 from agentgym.text.parsing import Dialect
-from agentgym.training.rollout.endpoints.chat_completions import (
-    QUOTED,
+from agentgym.training.rollout.endpoints.answers import (
     AnswerError,
     call_text,
-    dig,
     join_parts,
-    load_json,
     quote,
-    token_count,
+    read_usage,
 )
+from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world.digests import digest
 
-# Replies whose thinking blocks are kept: several thousand turns of a few episodes.
-MAX_SIGNED = 20_000
-# Stop reasons of truncated replies.
-_CUT = ("max_tokens", "model_context_window_exceeded")
+# Stop reasons of replies that the server cut short.
+_CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 # Characters that tool names cannot contain.
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -39,53 +31,22 @@ _MAX_NAME = 128
 # The API rejects messages without content.
 _EMPTY = "(empty)"
 
-# Marks the end of a cacheable prefix.
-_CACHED = {"type": "ephemeral"}
 
-Block = dict[str, Any]
-
-
-class SignedThinking:
-    """Thinking blocks of replies, by the visible thinking.
-
-    The API accepts thinking only with its signature, which messages cannot store. Unknown thinking,
-    as after a restart, is omitted from requests.
-    """
-
-    def __init__(self) -> None:
-        self._blocks: dict[str, list[Block]] = {}
-
-    def remember(self, blocks: Sequence[Block]) -> str:
-        """Store thinking blocks and return the text that finds them; hidden thinking gets a digest."""
-        if not blocks:
-            return ""
-        said = [text for block in blocks if isinstance(text := block.get("thinking"), str) and text]
-        thought = "\n".join(said).strip() or f"(thinking not shown: {digest(list(blocks))[:12]})"
-        self._blocks.pop(thought, None)
-        self._blocks[thought] = list(blocks)
-        while len(self._blocks) > MAX_SIGNED:
-            del self._blocks[next(iter(self._blocks))]
-        return thought
-
-    def find(self, thought: str) -> list[Block]:
-        """Return the blocks of a thought; empty if unknown."""
-        return self._blocks.get(thought, [])
-
-
-def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, Any]:
-    """Return a request's `system`, `messages` and `tools` for a chat.
+def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
+    """Return a request's `system`, `messages` and, if the chat has tools, `tools`.
 
     Args:
         chat: The chat; its leading system messages become `system`.
-        signed: The thinking blocks of its replies.
-        native: Whether to send tools and structured calls.
+        kept: The replies with thinking.
     """
-    begin = next((k for k, m in enumerate(chat.messages) if m.role != "system"), len(chat.messages))
-    system = "\n\n".join(message.text for message in chat.messages[:begin])
-    prompt: dict[str, Any] = {"messages": _messages(chat.messages[begin:], signed)}
+    messages = list(chat.messages)
+    system: list[str] = []
+    while messages and messages[0].role == "system":
+        system.append(messages.pop(0).text)
+    prompt: dict[str, Any] = {"messages": _messages(messages, kept)}
     if system:
-        prompt["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
-    if native and chat.tools:
+        prompt["system"] = "\n\n".join(system)
+    if chat.tools:
         prompt["tools"] = [
             {
                 "name": tool.name,
@@ -97,54 +58,47 @@ def to_prompt(chat: Chat, signed: SignedThinking, *, native: bool) -> dict[str, 
     return prompt
 
 
-def _messages(messages: Sequence[Message], signed: SignedThinking) -> list[dict[str, Any]]:
-    """Return messages with alternating roles, tool results first in a user turn; the last message
-    ends the cacheable prefix.
-    """
-    out: list[dict[str, Any]] = []
+def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
+    """Return messages with alternating roles, tool results first in a user turn."""
+    out: list[Item] = []
     open_calls: set[str] = set()
-    for is_reply, group in groupby(messages, lambda message: message.role == "assistant"):
-        turn = list(group)
+    for is_reply, turn in groupby(messages, lambda message: message.role == "assistant"):
+        blocks: list[Item] = []
+        for message in turn:
+            blocks += (
+                _reply_blocks(message, kept) if is_reply else _user_blocks(message, open_calls)
+            )
         if is_reply:
-            blocks = [block for message in turn for block in _reply_blocks(message, signed)]
             open_calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
         else:
-            blocks = [block for message in turn for block in _user_blocks(message, open_calls)]
             blocks.sort(key=lambda block: block["type"] != "tool_result")
-        out.append(
-            {
-                "role": "assistant" if is_reply else "user",
-                "content": blocks or [{"type": "text", "text": _EMPTY}],
-            }
-        )
-    if out:
-        out[-1]["content"][-1]["cache_control"] = _CACHED
+        content = blocks or [{"type": "text", "text": _EMPTY}]
+        out.append({"role": "assistant" if is_reply else "user", "content": content})
     return out
 
 
-def _reply_blocks(message: Message, signed: SignedThinking) -> Iterator[Block]:
+def _reply_blocks(message: Message, kept: KeptReplies) -> Iterator[Item]:
     """Yield the blocks of a reply. A reply without a readable call is sent verbatim."""
-    yield from map(dict, signed.find(message.thinking))
-    unread = message.raw and not message.calls
-    text = _LEADING_THOUGHT.sub("", message.raw) if unread else message.text
+    if found := kept.find(message):
+        yield from found
+        return
+    text = message.text
+    if message.raw and not message.calls:
+        text = _LEADING_THOUGHT.sub("", message.raw)
     if text.strip() or not message.calls:
         yield {"type": "text", "text": text.rstrip() or _EMPTY}
     for call in message.calls:
-        yield {
-            "type": "tool_use",
-            "id": call.id,
-            "name": _NAME.sub("_", call.name)[:_MAX_NAME],
-            "input": dict(call.arguments),
-        }
+        name = _NAME.sub("_", call.name)[:_MAX_NAME]
+        yield {"type": "tool_use", "id": call.id, "name": name, "input": dict(call.arguments)}
 
 
-def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
-    content: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Item]:
+    content: list[Item] = [{"type": "text", "text": message.text}] if message.text.strip() else []
     content += map(_image_block, message.images)
     if message.role != "tool" or message.call_id not in open_calls:
         yield from content
         return
-    result: Block = {"type": "tool_result", "tool_use_id": message.call_id}
+    result: Item = {"type": "tool_result", "tool_use_id": message.call_id}
     if content:
         result["content"] = content
     if message.text.startswith("error:"):
@@ -152,84 +106,56 @@ def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Block]:
     yield result
 
 
-def _image_block(image: Image) -> Block:
-    return {
-        "type": "image",
-        "source": {
-            "type": "base64",
-            "media_type": "image/png",
-            "data": base64.b64encode(image.png).decode("ascii"),
-        },
-    }
+def _image_block(image: Image) -> Item:
+    data = base64.b64encode(image.png).decode("ascii")
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    return {"type": "image", "source": source}
 
 
-def load_message(text: str) -> Any:
-    """Parse the body of a response.
-
-    Raises:
-        AnswerError: It is not the JSON of a message, or reports an error.
-    """
-    answer = load_json(text)
-    if not isinstance(dig(answer, "content"), list) or dig(answer, "type") != "message":
-        raise AnswerError(text[:QUOTED])
-    return answer
-
-
-def to_reply(answer: Any, dialect: Dialect, signed: SignedThinking) -> Reply:
-    """Convert a response to a reply and store its thinking blocks.
+def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
+    """Convert an answer to a reply, and keep its thinking; any malformed one raises an error in
+    `MALFORMED`.
 
     A truncated call is omitted, because its arguments are incomplete.
 
-    Raises:
-        AnswerError: A block has an unknown type.
+    Args:
+        answer: The parsed message.
+        dialect: The dialect of native calls.
+        kept: The replies with thinking.
     """
-    content: list[Any] = list(answer["content"])
-    if is_cut(answer) and dig(content, -1, "type") == "tool_use":
+    if answer.get("type") != "message" or not isinstance(answer["content"], list):
+        raise AnswerError(quote(answer))
+    content = list(answer["content"])
+    if answer.get("stop_reason") in _CUT and content and content[-1]["type"] == "tool_use":
         content.pop()
-    thoughts: list[Block] = []
-    parts: list[str] = []
+    thoughts: list[str] = []
+    thinking: list[Item] = []
+    texts: list[str] = []
     for block in content:
-        kind = dig(block, "type")
-        if kind in ("thinking", "redacted_thinking"):
-            thoughts.append(_thinking_block(block))
-        elif kind == "text" and isinstance(block.get("text"), str):
-            parts.append(block["text"])
-        elif kind == "tool_use":
-            parts.append(call_text(block.get("name"), block.get("input"), dialect))
+        if block["type"] == "text":
+            texts.append(block["text"])
+        elif block["type"] == "tool_use":
+            texts.append(call_text(block["name"], block["input"], dialect))
+        elif block["type"] == "thinking":
+            thoughts.append(block["thinking"])
+            thinking.append(block)
+        elif block["type"] == "redacted_thinking":
+            thinking.append(block)
         else:
             raise AnswerError(f"content has {quote(block)}, which is no text, thinking or call")
-    thought = signed.remember(thoughts)
-    return Reply(join_parts([f"<think>\n{thought}\n</think>" if thought else "", *parts]))
+    text = join_parts(visible_thought(thoughts, thinking), *texts)
+    if thinking:
+        kept.keep(text, content)
+    return Reply(text)
 
 
-def _thinking_block(block: Mapping[str, Any]) -> Block:
-    """Return the fields of a thinking block that are sent back."""
-    kept = {
-        name: block[name]
-        for name in ("type", "thinking", "signature", "data")
-        if isinstance(block.get(name), str)
-    }
-    if not kept.keys() & {"thinking", "data"}:
-        raise AnswerError(f"content has {quote(block)}, which holds no thinking")
-    return kept
-
-
-def is_cut(answer: Any) -> bool:
-    """Report whether the response ended at a token limit."""
-    return dig(answer, "stop_reason") in _CUT
-
-
-def to_usage(answer: Mapping[str, Any]) -> EndpointUsage:
-    """Return the usage of a response. Unreadable counts are 0 and set `unmetered`."""
-    fresh, cached, stored, written = (
-        token_count(dig(answer, "usage", f"{kind}_tokens"))
-        for kind in ("input", "cache_read_input", "cache_creation_input", "output")
-    )
-    return EndpointUsage(
-        replies=1,
-        cut=int(is_cut(answer)),
-        prompt_tokens=(fresh or 0) + (cached or 0) + (stored or 0),
-        cached_tokens=cached or 0,
-        completion_tokens=written or 0,
-        unmetered=int(fresh is None or written is None),
+def to_usage(answer: Any) -> EndpointUsage:
+    """Return an answer's usage. The API counts cached prompt tokens separately."""
+    return read_usage(
+        answer.get("usage"),
+        ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],
+        "output_tokens",
+        "cache_read_input_tokens",
+        "output_tokens_details.thinking_tokens",
+        cut=answer.get("stop_reason") in _CUT,
     )

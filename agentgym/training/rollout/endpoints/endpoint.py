@@ -1,159 +1,87 @@
-"""Base of clients and policies that call an HTTP API, with retries, limits and usage.
+"""Clients of model APIs over the vendors' SDKs, which retry, time out and pool connections.
 
-Each API adds a client, which sends a request and reads its answer (`openai_policy`,
-`anthropic_policy`).
+A subclass names its SDK and converts questions to requests and answers to results. This base adds
+concurrency for any number of threads and event loops, the cache, the budget and usage.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
-import math
-import os
-import random
+import functools
+import json
 import re
-import threading
 import time
-import weakref
-from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import asdict, replace
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import Field
-
-from agentgym.play.policy import PolicyError, Reply
+from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
-from agentgym.training.rollout.endpoints.chat_completions import AnswerError
+from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
+from agentgym.training.rollout.endpoints.config import (
+    TRANSPORT,
+    PolicyEndpointConfig,
+    RequestConfig,
+)
+from agentgym.training.rollout.endpoints.connection import (
+    CLOSED,
+    Connection,
+    ContextLengthError,
+    EndpointError,
+    Lane,
+)
+from agentgym.training.rollout.endpoints.reply_cache import ReplyCache
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world.config import Config
+from agentgym.world.digests import digest
 
-MAX_WAIT_S = 120.0
-"""Longest wait before a retry; if the server asks for more, the request fails."""
-# How servers report that a chat exceeds the context window.
-_TOO_LONG = re.compile(r"(?i)context[ _-]?(length|size|window)|prompt is too long")
-_CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
-# Separate generator, so retries never advance the program's global one.
-_JITTER = random.Random()
-
-
-class EndpointError(PolicyError):
-    """The endpoint did not return a reply."""
-
-    status: int | None = None
-    """HTTP status; None if there was no answer."""
-
-
-class ContextLengthError(EndpointError):
-    """The chat exceeds the model's context window."""
-
-
-class Refusal(Exception):
-    """Answer with an HTTP error status.
-
-    Args:
-        status: The status.
-        message: The server's message.
-        code: The server's error code.
-        wait: The `retry-after` header.
-    """
-
-    def __init__(self, status: int, message: str, code: str = "", wait: str = "") -> None:
-        super().__init__(status, message, code, wait)
-        self.status, self.message, self.code, self.wait = status, message, code, wait
-
-
-class UnreachableError(Exception):
-    """The server did not answer."""
-
-
-@dataclass(frozen=True)
-class RequestConfig(Config):
-    """Options common to all HTTP APIs.
-
-    Attributes:
-        model: The model's name on the server.
-        base_url: The API's URL.
-        api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum requests in flight, over all threads and chats.
-        timeout: Seconds before a request is given up.
-        retries: Maximum retries after temporary failures.
-        backoff: Seconds before the first retry; each further wait doubles, minus a random part.
-
-    Raises:
-        ValueError: An option is out of range.
-    """
-
-    model: str
-    base_url: str = ""
-    api_key_env: str = ""
-    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 16
-    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
-    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
-    backoff: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not re.match(r"https?://[^/]", self.base_url):
-            raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
-
-
-T = TypeVar("T")
+# The SDKs wait at most this long if a server asks for it.
+_MAX_RETRY_AFTER_S = 120.0
+# The field of a cache entry for a chat that exceeds the context window, with the error.
+_REFUSED = "over the context window"
+# Messages of servers about a chat that exceeds the context window.
+_TOO_LONG = re.compile(
+    r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
+)
 QuestionT = TypeVar("QuestionT")
 AnswerT = TypeVar("AnswerT")
-QuestionT_contra = TypeVar("QuestionT_contra", contravariant=True)
-AnswerT_co = TypeVar("AnswerT_co", covariant=True)
-
-
-class Client(Protocol[QuestionT_contra, AnswerT_co]):
-    """Connection to an API."""
-
-    async def ask(self, question: QuestionT_contra) -> tuple[AnswerT_co, EndpointUsage]:
-        """Send one request and return the answer (for a chat, its reply).
-
-        Raises:
-            Refusal: The server answered with an error status.
-            UnreachableError: The server did not answer.
-            AnswerError: The answer cannot be read.
-        """
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
 ConfigT = TypeVar("ConfigT", bound=RequestConfig)
+PolicyConfigT = TypeVar("PolicyConfigT", bound=PolicyEndpointConfig)
 
 
 class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
-    """Client of an HTTP API that any number of threads and event loops may call.
+    """Client of an API that any number of threads and event loops may call.
 
-    Requests run in an event loop in the client's own thread, which starts with the first call.
-    Connections are reused, and `concurrency` holds for all callers together. Forked processes and
-    pickled copies start a new loop with their own limit. Garbage collection closes the client.
+    Requests run in an event loop in a thread that starts with the first call. Forked processes and
+    pickled copies start their own. Garbage collection closes the connections.
 
     Args:
         config: The model and the request options.
+        connection: Connection to share; its `concurrency` and budget hold for all clients together.
 
     Attributes:
+        sdk: The vendor's SDK.
         remedies: Advice by HTTP status.
         answer: What the API calls an answer, for errors.
         usage: Usage of all replies so far.
         last: Usage of the latest reply.
     """
 
+    sdk: ClassVar[ModuleType]
     remedies: ClassVar[Mapping[int, str]] = {}
     answer: ClassVar[str] = "answer"
 
-    def __init__(self, config: ConfigT) -> None:
+    def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
+        self.connection = connection or Connection(functools.partial(self.connect, config), config)
         # `usage` and `last` are replaced, never mutated, and only by the lane's thread.
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
-        self._pid, self._lock = os.getpid(), threading.Lock()
-        self._lane: Lane[QuestionT, AnswerT] | None = None
+        self._cache = ReplyCache(getattr(config, "cache", ""))
+        self._asked: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.config,)
@@ -161,55 +89,52 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     @property
     def provenance(self) -> dict[str, Any]:
         """Return model, URL and sampling options, which are recorded with each episode."""
-        return {k: v for k, v in asdict(self.config).items() if k not in _TRANSPORT}
+        return {k: v for k, v in asdict(self.config).items() if k not in TRANSPORT}
 
-    def connect(self) -> Client[QuestionT, AnswerT]:
-        """Return a client, which must hold no reference to this object."""
+    # The hooks of an API.
+
+    @classmethod
+    def connect(cls, config: ConfigT) -> Any:
+        """Return the SDK's asynchronous client."""
         raise NotImplementedError
+
+    def request(self, question: QuestionT) -> dict[str, Any]:
+        """Return the body of a request."""
+        raise NotImplementedError
+
+    async def post(self, client: Any, body: dict[str, Any]) -> Any:
+        """Send a request and return the SDK's raw response."""
+        raise NotImplementedError
+
+    def read(self, question: QuestionT, answer: Any) -> tuple[AnswerT, EndpointUsage]:
+        """Convert an answer; may raise any error in `MALFORMED`."""
+        raise NotImplementedError
+
+    def over_window(self, error: ContextLengthError) -> AnswerT:
+        """Return the answer to a question that exceeds the context window, or raise the error."""
+        raise error
 
     def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
         """Answer all questions, up to `concurrency` at a time.
 
         Raises:
             EndpointError: A question got no answer; `replies` contains the other answers.
+            BudgetError: The budget is spent.
         """
-        lane = self._open()
+        lane = self.connection.open()
         future = lane.submit(self._answers(lane, questions))
         try:
             return future.result()
         except CancelledError:
-            raise EndpointError(_CLOSED) from None
+            raise EndpointError(CLOSED) from None
         finally:
             future.cancel()  # cancel the requests if this thread is interrupted
 
     def close(self) -> None:
         """Cancel requests in flight and close the connections; a later call opens new ones."""
-        self._follow_fork()
-        with self._lock:
-            lane, self._lane = self._lane, None
-        if lane is not None:
-            lane.close()
+        self.connection.close()
 
-    def _open(self) -> Lane[QuestionT, AnswerT]:
-        self._follow_fork()
-        with self._lock:
-            if self._lane is None:
-                self._lane = Lane(self.connect(), self.config.concurrency)
-                weakref.finalize(self, self._lane.close)
-            return self._lane
-
-    def _follow_fork(self) -> None:
-        """Start afresh in a forked process.
-
-        There, the lane has no thread, its sockets belong to the parent, and the lock may be held
-        for ever.
-        """
-        if self._pid != os.getpid():
-            self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
-
-    async def _answers(
-        self, lane: Lane[QuestionT, AnswerT], questions: Sequence[QuestionT]
-    ) -> list[AnswerT]:
+    async def _answers(self, lane: Lane, questions: Sequence[QuestionT]) -> list[AnswerT]:
         tasks = [asyncio.create_task(self._answer(lane, question)) for question in questions]
         try:
             await asyncio.wait(tasks) if tasks else None
@@ -219,83 +144,121 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
-            if not isinstance(error, EndpointError):  # cancelled, or a bug
+            if not isinstance(error, EndpointError):  # cancelled, out of budget, or a bug
                 raise error
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
             raise whole from error
         return cast("list[AnswerT]", outcomes)
 
-    async def _answer(self, lane: Lane[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
-        for sent in itertools.count(1):
-            async with lane.slots:
-                began = time.monotonic()
-                try:
-                    async with asyncio.timeout(self.config.timeout):
-                        answer, used = await lane.client.ask(question)
-                    break
-                except _FAILURES as error:
-                    failure = error
-            wait = _wait(failure, sent, self.config)
-            if wait is None:
-                self.usage += EndpointUsage(requests=sent, retries=sent - 1)
-                raise self._explain(failure, sent) from failure
-            await asyncio.sleep(wait)
-        last = replace(used, requests=sent, retries=sent - 1, seconds=time.monotonic() - began)
-        self.last, self.usage = last, self.usage + last
+    async def _answer(self, lane: Lane, question: QuestionT) -> AnswerT:
+        body = self.request(question)
+        key = self._key(body)
+        data = self._cache.get(key)
+        try:
+            if data is None:
+                data, answer, used = await self._send(lane, question, body)
+                self._cache.put(key, data)
+            elif _REFUSED in data:
+                raise ContextLengthError(data[_REFUSED])
+            else:
+                answer, used = self.read(question, data)
+                used = replace(used, cached_replies=1)
+        except ContextLengthError as error:
+            self._cache.put(key, {_REFUSED: str(error)})
+            return self.over_window(error)
+        self.last, self.usage = used, self.usage + used
         return answer
 
-    def _explain(self, failure: Exception, sent: int) -> EndpointError:
+    async def _send(
+        self, lane: Lane, question: QuestionT, body: dict[str, Any]
+    ) -> tuple[Any, AnswerT, EndpointUsage]:
+        """Send a request and return the data of its answer, the answer and its usage."""
+        sent = 1
+        async with lane.slots, self.connection.budget.reserve() as pay:
+            began = time.monotonic()
+            # Beyond the SDK's own timeout, because that one restarts with each byte received.
+            patience = self.config.timeout * (1 + self.config.retries)
+            try:
+                async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
+                    response = await self.post(lane.client, body)
+                sent += response.retries_taken
+                data = json.loads(response.http_response.content)
+                answer, used = self.read(question, data)
+            except (self.sdk.APIError, TimeoutError, *MALFORMED) as error:
+                if isinstance(error, self.sdk.APIError):
+                    sent = _requests_of(error)
+                self.usage += EndpointUsage(requests=sent, retries=sent - 1)
+                raise self.explain(error, sent) from error
+            seconds = time.monotonic() - began
+            used = replace(used, requests=sent, retries=sent - 1, seconds=seconds)
+            pay(used)
+        return data, answer, used
+
+    def _key(self, body: Mapping[str, Any]) -> str:
+        """Return the cache key of a request, which counts equal requests of this client."""
+        if not self._cache.folder:
+            return ""
+        sample = getattr(self.config, "sample", "")
+        # As text, because the digest of a long nested body takes long.
+        text = json.dumps(body, sort_keys=True)
+        place = digest([type(self).__name__, self.config.base_url, sample, text])
+        self._asked[place] += 1
+        return digest([place, self._asked[place]])
+
+    def explain(self, failure: Exception, sent: int) -> EndpointError:
+        """Return the error for a failure after some requests, with a remedy."""
         config = self.config
         where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
-        if isinstance(failure, Refusal):
-            return self._refused(
-                failure, f"{where} answered {failure.status}: {failure.message[:500]}"
-            )
-        if isinstance(failure, TimeoutError):
+        if isinstance(failure, self.sdk.APIStatusError):
+            return self._refused(failure, where)
+        if isinstance(failure, (TimeoutError, self.sdk.APITimeoutError)):
             return EndpointError(
                 f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "
                 "max_tokens"
             )
-        if isinstance(failure, UnreachableError):
+        if isinstance(failure, self.sdk.APIConnectionError):
+            cause = failure.__cause__ or failure
             return EndpointError(
-                f"{where} cannot be reached: {failure}; start the server or correct base_url"
+                f"{where} cannot be reached: {cause}; start the server or correct base_url"
             )
         return EndpointError(
-            f"{where} returned no {self.answer}: {failure}; check that base_url is the API's URL"
+            f"{where} returned no {self.answer}: {type(failure).__name__}: {str(failure)[:500]}; "
+            "check that base_url is the API's URL"
         )
 
-    def _refused(self, failure: Refusal, message: str) -> EndpointError:
-        status, kind = failure.status, EndpointError
-        otherwise = (
-            "check the server's log, or raise retries" if status >= 500 else "correct the options"
-        )
+    def _refused(self, failure: Any, where: str) -> EndpointError:
+        status: int = failure.status_code
+        remedy = "correct the options" if status >= 400 else "check base_url"
+        if status >= 500:
+            remedy = "check the server's log, or raise retries"
         remedies = {
             401: f"set the environment variable {self.config.api_key_env} to the key",
             429: "lower concurrency, raise retries, or check the quota",
             **self.remedies,
         }
-        remedy = remedies.get(status, otherwise if status >= 400 else "check base_url")
-        if status == 400 and _TOO_LONG.search(f"{failure.code} {failure.message}"):
+        remedy, kind = remedies.get(status, remedy), EndpointError
+        if status in (400, 413) and _TOO_LONG.search(f"{failure.message} {quote(failure.body)}"):
             kind = ContextLengthError
             remedy = "play with a context strategy and a window, or lower max_tokens"
-        error = kind(f"{message}; {remedy}")
+        error = kind(f"{where} answered {status}: {failure.message[:500]}; {remedy}")
         error.status = status
         return error
 
 
-# Options that do not affect replies.
-_TRANSPORT = ("api_key_env", "concurrency", "timeout", "retries", "backoff")
+class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
+    """Policy that calls an API; see `HttpClient`.
 
-
-class HttpPolicy(HttpClient[ConfigT, Chat, Reply]):
-    """Policy that calls an HTTP API; see `HttpClient`."""
+    A chat that exceeds the model's context window is the agent's own result: the reply ends its
+    episode as `over_window`.
+    """
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat, up to `concurrency` at a time.
 
         Raises:
             EndpointError: A chat got no reply; `replies` contains the other replies.
+            BudgetError: The budget is spent.
         """
         return self.ask(chats)
 
@@ -304,97 +267,21 @@ class HttpPolicy(HttpClient[ConfigT, Chat, Reply]):
 
         Raises:
             EndpointError: The chat got no reply.
+            BudgetError: The budget is spent.
         """
-        lane = self._open()
+        lane = self.connection.open()
         try:
             return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
         except asyncio.CancelledError:
             if lane.closed:
-                raise EndpointError(_CLOSED) from None
+                raise EndpointError(CLOSED) from None
             raise
 
-
-_FAILURES = (TimeoutError, Refusal, UnreachableError, AnswerError)
-_orphans: list[Lane[Any, Any]] = []
-
-
-class Lane(Generic[QuestionT, AnswerT]):
-    """Event loop in a thread, with its client and semaphore; holds no reference to its owner."""
-
-    def __init__(self, client: Client[QuestionT, AnswerT], concurrency: int) -> None:
-        self.client = client
-        self.slots = asyncio.Semaphore(concurrency)
-        self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()
-        self._work: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="agentgym-endpoint", daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the loop."""
-        # After the stop, a coroutine would never run and its future never resolve.
-        with self._lock:
-            if self.closed:
-                work.close()
-                raise EndpointError(_CLOSED)
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            self._work.add(future)
-            return future
-
-    def close(self) -> None:
-        """Cancel all work and end the thread."""
-        if self._pid != os.getpid():
-            # Keep the loop alive: freeing it in a forked process would warn that it is open.
-            _orphans.append(self)
-            return
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                for future in list(self._work):
-                    future.cancel()
-                self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in the lane's own thread. The timeout guards against a
-        # hanging name lookup.
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5.0)
-
-    def _run(self) -> None:
-        # Not `asyncio.Runner`: it starts a thread when it ends, which Python 3.12 forbids during
-        # interpreter shutdown.
-        try:
-            self._loop.run_until_complete(self._serve())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        await self._stop.wait()
-        await asyncio.gather(
-            *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
-        )
-        await self.client.close()
+    def over_window(self, error: ContextLengthError) -> Reply:
+        """Return the reply that ends the episode."""
+        return Reply("", ended="over_window")
 
 
-def _wait(failure: Exception, sent: int, config: RequestConfig) -> float | None:
-    """Return the seconds before a failed request is retried; None for no retry."""
-    delay = 0.0
-    if sent > config.retries:
-        return None
-    if isinstance(failure, Refusal):
-        passing = failure.status in (408, 409, 429) or failure.status >= 500
-        if failure.code == "insufficient_quota" or not passing:
-            return None
-        delay = retry_after(failure.wait, time.time())
-    backoff = config.backoff * 2.0 ** min(sent - 1, 30) * (1 - _JITTER.random() / 2)
-    return max(delay, min(backoff, MAX_WAIT_S)) if delay <= MAX_WAIT_S else None
-
-
-def retry_after(header: str, now: float) -> float:
-    """Parse a `retry-after` header, in seconds or as a date; 0 if neither."""
-    wait = 0.0
-    try:
-        wait = float(header)
-    except ValueError:
-        with suppress(ArithmeticError, LookupError, OSError, TypeError, ValueError):
-            wait = parsedate_to_datetime(header).timestamp() - now
-    return 0.0 if math.isnan(wait) else max(wait, 0.0)
+def _requests_of(error: Any) -> int:
+    """Return how often the SDK sent a failed request, from the header of its last one."""
+    return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))

@@ -49,10 +49,12 @@ class Failure:
         cause: The error in one line.
         by_policy: Whether the policy could not reply. It has already retried, so replaying the
             episode would not help.
+        fatal: Whether every later episode would fail too.
     """
 
     cause: str
     by_policy: bool = False
+    fatal: bool = False
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
@@ -200,7 +202,8 @@ def describe(error: BaseException) -> str:
 
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error raised in a slot."""
-    return Failure(describe(error), isinstance(error, PolicyError))
+    fatal = isinstance(error, PolicyError) and error.fatal
+    return Failure(describe(error), isinstance(error, PolicyError), fatal)
 
 
 class RareGarbageCollection:

@@ -286,6 +286,8 @@ class Dispatcher:
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
         """Restart a slot's episode in a new slot of the same number, or give it up."""
+        if failure.fatal:
+            raise CollectionError(failure.cause)
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.by_policy:

@@ -152,7 +152,7 @@ class WorkerSlot(Slot):
     @override
     def step(self, reply: Reply | None) -> None:
         self._reply = reply
-        self._asked = "step", None if reply is None else reply.text
+        self._asked = "step", None if reply is None else (reply.text, reply.ended)
         self._worker.submit(self)
 
     @override
@@ -196,8 +196,8 @@ class WorkerSlot(Slot):
         succeeded, content = answer
         self._home = far
         if not succeeded:
-            cause, by_policy = content
-            return Failure(f"in a worker: {cause}", by_policy)
+            cause, *kind = content
+            return Failure(f"in a worker: {cause}", *kind)
         if self._asked[0] == "reset":
             self._border = Border()
             self._chat = self._border.receive_chat(*content)

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
 from types import FrameType
@@ -19,8 +20,8 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from agentgym.play.policy import Policy, PolicyError, Reply
-from agentgym.training.rollout.engines.base import GRACE, MakeEnv, RareGarbageCollection, describe
+from agentgym.play.policy import Policy, Reply
+from agentgym.training.rollout.engines.base import GRACE, MakeEnv, RareGarbageCollection, failure_of
 from agentgym.training.rollout.engines.deltas import Border
 from agentgym.training.rollout.engines.wire import (
     FarAnswer,
@@ -64,10 +65,10 @@ class PlayerServer:
         self._border = Border()
         return self._border.send_chat(self.player.reset(seed))
 
-    def step(self, text: str | None) -> SentStep:
-        """Play a text, or a reply of the own policy, which is sent back."""
-        reply, outcome = self.player.step(None if text is None else Reply(text))
-        played = self._border.send_reply(reply) if text is None else None
+    def step(self, sent: tuple[str, str] | None) -> SentStep:
+        """Play a reply, sent as `text` and `ended`, or one of the own policy, which is sent back."""
+        reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
+        played = self._border.send_reply(reply) if sent is None else None
         return (
             played,
             self._border.send_chat(outcome.chat),
@@ -115,7 +116,7 @@ class WorkerServer:
                 return True, None
             return True, getattr(self._player(key), method)(argument)
         except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-            return False, (describe(error), isinstance(error, PolicyError))
+            return False, astuple(failure_of(error))
 
     def close(self, key: int) -> None:
         """Close a slot's env, if it is open."""

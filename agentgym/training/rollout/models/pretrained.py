@@ -256,7 +256,7 @@ def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0
     return LocalPolicy(
         model,
         tokenizer,
-        options.temperature,
+        options.temperature or 0.0,
         options.max_new_tokens or model.generation_config.max_new_tokens or _MAX_NEW_TOKENS,
         seed,
         batch_size=options.batch_size,

@@ -28,7 +28,7 @@ class ModelOptions(Config):
         device: PyTorch device; `auto` selects a GPU if available.
         dtype: Data type of the weights; `auto` uses the checkpoint's type on a GPU and `float32` on
             a CPU, since most CPUs compute slowly in bfloat16.
-        temperature: Sampling temperature; 0 for greedy decoding.
+        temperature: Sampling temperature; 0 for greedy decoding, as is None.
         max_new_tokens: Maximum reply length in tokens; None uses the model folder's limit, or 512.
         batch_size: Maximum number of concurrent episodes, played in one batch.
         template: Variables of the chat template, such as `enable_thinking`.
@@ -37,7 +37,7 @@ class ModelOptions(Config):
 
     device: str = "auto"
     dtype: DType = "auto"
-    temperature: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    temperature: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] | None = None
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
     template: Mapping[str, Any] = field(default_factory=dict)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, cast
 
-import httpx2
+import openai
 from pydantic import Field
 
 from agentgym.play.policy import PolicyError
-from agentgym.training.rollout.endpoints.chat_completions import (
-    AnswerError,
-    dig,
-    load_json,
-    load_json_or_none,
-    quote,
-    to_usage,
-)
-from agentgym.training.rollout.endpoints.endpoint import (
-    Client,
-    EndpointError,
-    HttpClient,
-    RequestConfig,
-)
+from agentgym.training.rollout.endpoints.answers import AnswerError, quote
+from agentgym.training.rollout.endpoints.chat_completions import to_usage
+from agentgym.training.rollout.endpoints.config import RequestConfig
+from agentgym.training.rollout.endpoints.connection import EndpointError
+from agentgym.training.rollout.endpoints.endpoint import HttpClient
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
-from agentgym.training.rollout.openai_policy import OpenAIClient, failures_of_openai
+from agentgym.training.rollout.openai_policy import connect_openai, openai_options
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
@@ -51,7 +44,7 @@ Otherwise the server would apply the model's `generation_config`.
 
 @dataclass(frozen=True)
 class SamplingServerConfig(RequestConfig):
-    """Options of `ServerSampler`, in addition to those of `RequestConfig`.
+    """Options of `ServerSampler` and `RequestConfig`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/completions`.
@@ -84,15 +77,7 @@ class _Prompt:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Control:
-    """Request to a control path of the server, outside its API."""
-
-    path: str
-    body: Mapping[str, Any]
-
-
-class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
+class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     """Sampler that uses a server's `/v1/completions` endpoint.
 
     The server must accept prompts as token ids and return the sampled ids (`return_token_ids`), as
@@ -100,7 +85,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
     only its episode. Untested on a GPU.
 
     The server must report log-probabilities of the distribution that it samples from (vLLM:
-    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and tells
+    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and asks
     the server to load them. For this, vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
     `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
 
@@ -114,12 +99,13 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         version: Number of weight updates.
     """
 
+    sdk: ClassVar[ModuleType] = openai
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
         404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
         "only with VLLM_SERVER_DEV_MODE=1",
     }
-    answer = "completion with token ids"
+    answer: ClassVar[str] = "completion with token ids"
 
     def __init__(
         self, config: SamplingServerConfig, folder: Path | None = None, seed: int = 0
@@ -136,9 +122,24 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         """Seed the sampling."""
         self._seeds = RequestSeeds(seed)
 
-    def connect(self) -> Client[_Prompt | _Control, Any]:
-        """Return a client of the server."""
-        return _Client(self.config)
+    @classmethod
+    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
+        """Return the SDK's client."""
+        return connect_openai(config)
+
+    def request(self, prompt: _Prompt) -> dict[str, Any]:
+        """Return the body of a request."""
+        return dict(prompt.body)
+
+    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
+        """Send a request."""
+        return await client.completions.with_raw_response.create(
+            model=body["model"], prompt=body["prompt"], extra_body=body
+        )
+
+    def read(self, prompt: _Prompt, answer: Any) -> tuple[Sample, EndpointUsage]:
+        """Convert an answer."""
+        return to_sample(answer, prompt.ids, prompt.version), to_usage(answer)
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
@@ -163,13 +164,11 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
             "temperature": options.temperature,
             "logprobs": 0,  # only the sampled token's
             "seed": seed,
-            "extra_body": {
-                **PLAIN_SAMPLING,
-                "stop_token_ids": sorted(options.stops),
-                "return_token_ids": True,
-                "return_weight_versions": True,
-                **self.config.extra_body,
-            },
+            **PLAIN_SAMPLING,
+            "stop_token_ids": sorted(options.stops),
+            "return_token_ids": True,
+            "return_weight_versions": True,
+            **self.config.extra_body,
         }
 
     def update(self, model: Any, tokenizer: Any) -> None:
@@ -189,41 +188,36 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt | _Control, Any]):
         folder = str(self.folder.resolve())
         if has_adapter(model):
             adapter = {"lora_name": ADAPTER_NAME, "lora_path": folder, "load_inplace": True}
-            self.ask([_Control("v1/load_lora_adapter", adapter)])
+            self._control("v1/load_lora_adapter", adapter)
             self._model = ADAPTER_NAME
         else:
             reload = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
-            self.ask([_Control("collective_rpc", reload)])
-        (forgotten,) = self.ask([_Control("reset_prefix_cache", {})])
-        if not dig(forgotten, "success"):
+            self._control("collective_rpc", reload)
+        if not self._control("reset_prefix_cache", {}).get("success"):
             raise EndpointError(
                 f"{self.config.base_url} did not reset its prefix cache; update "
                 "when no request is running"
             )
         self.version += 1
-        self.ask([_Control("update_weight_version", {"new_version": str(self.version)})])
+        self._control("update_weight_version", {"new_version": str(self.version)})
 
-
-class _Client(OpenAIClient[SamplingServerConfig]):
-    async def ask(self, question: _Prompt | _Control) -> tuple[Any, EndpointUsage]:
-        """Sample after a prompt, or send a control request."""
-        if isinstance(question, _Control):
-            root = self._config.base_url.rstrip("/").removesuffix("/v1")
-            with failures_of_openai():
-                done = await self._client.post(
-                    f"{root}/{question.path}",
-                    body=dict(question.body),
-                    cast_to=httpx2.Response,
-                )
-            return load_json_or_none(done.text), EndpointUsage()
-        with failures_of_openai():
-            response = await self._client.completions.with_raw_response.create(**question.body)
-        answer = load_json(response.http_response.text)
-        return to_sample(answer, question.ids, question.version), to_usage(answer)
+    def _control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request to a control path, outside the API; return its answer if it is an object."""
+        root = self.config.base_url.rstrip("/").removesuffix("/v1")
+        try:
+            with openai.OpenAI(**openai_options(self.config)) as client:
+                text = client.post(f"{root}/{path}", body=dict(body), cast_to=str)
+        except openai.APIError as error:
+            raise self.explain(error, 1) from error
+        try:
+            answer = json.loads(text)
+        except ValueError:  # some confirmations are sentences
+            return {}
+        return answer if isinstance(answer, dict) else {}
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
-    """Convert a completion to a sample.
+    """Convert a completion to a sample; any malformed one raises an error in `MALFORMED`.
 
     Args:
         answer: The parsed completion.
@@ -234,24 +228,24 @@ def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
         AnswerError: A part is missing, the reply was cut off, or it belongs to another prompt or
             other weights.
     """
-    choice = dig(answer, "choices", 0)
-    ids, logprobs = dig(choice, "token_ids"), dig(choice, "logprobs", "token_logprobs")
+    choice = answer["choices"][0]
+    ids = choice.get("token_ids")
+    logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
     if not isinstance(ids, list) or not isinstance(logprobs, list):
         raise AnswerError(
             "it has no token_ids or no token_logprobs; the server must support return_token_ids, "
             f"as vLLM does: {quote(answer)}"
         )
-    if dig(choice, "finish_reason") not in ENDINGS:
-        raise AnswerError(
-            f"the reply ended with finish_reason {quote(dig(choice, 'finish_reason'))}"
-        )
-    seen = dig(choice, "prompt_token_ids")
+    ending = choice.get("finish_reason")
+    if ending not in ENDINGS:
+        raise AnswerError(f"the reply ended with finish_reason {quote(ending)}")
+    seen = choice.get("prompt_token_ids")
     if seen is not None and seen != list(prompt):
         raise AnswerError(f"the server used another prompt: {quote(seen)}")
-    for span in dig(choice, "weight_versions") or ():
-        if version and dig(span, "version") != str(version):
+    for span in choice.get("weight_versions") or ():
+        if version and span["version"] != str(version):
             raise AnswerError(
-                f"the server sampled with weights {quote(dig(span, 'version'))} instead of {version}"
+                f"the server sampled with weights {quote(span['version'])} instead of {version}"
             )
     return Sample(
         tuple(ids),

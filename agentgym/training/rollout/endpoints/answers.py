@@ -1,0 +1,114 @@
+"""Parts of answers that all APIs share. Readers raise errors in `MALFORMED` and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from agentgym.text.parsing import Dialect, parse, render
+from agentgym.training.rollout.token_usage import EndpointUsage
+
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+"""Errors from reading an answer with missing or wrong parts."""
+MAX_TOKENS = 10**12
+"""Larger token counts are unreadable: no model has seen as many tokens."""
+QUOTED = 300
+"""Characters of an answer quoted in errors."""
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class AnswerError(ValueError):
+    """An API answer cannot be read."""
+
+
+def quote(value: Any) -> str:
+    """Return the beginning of a value as JSON."""
+    try:
+        return json.dumps(value)[:QUOTED]
+    except MALFORMED:
+        return "a deeply nested value"
+
+
+def text_of(value: Any, thoughts: list[str] | None = None) -> str:
+    """Return a field's text, given as a text, a list of parts, or None.
+
+    Args:
+        value: The field.
+        thoughts: Collects the parts that are thinking.
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    texts: list[str] = []
+    for part in value if isinstance(value, list) else [value]:
+        if isinstance(part, str):
+            texts.append(part)
+        elif part.get("type") in ("thinking", "reasoning"):
+            thought = text_of(part.get("thinking") or part.get("text") or part.get("reasoning"))
+            texts.append("") if thoughts is None else thoughts.append(thought)
+        else:
+            text = part["refusal"] if part.get("type") == "refusal" else part["text"]
+            if not isinstance(text, str):
+                raise AnswerError(f"{quote(part)} is not text")
+            texts.append(text)
+    return "".join(texts)
+
+
+def call_text(name: Any, values: Any, dialect: Dialect) -> str:
+    """Return a native call as text for the env; an invalid call is passed on unchanged, so the env
+    can report it.
+
+    Args:
+        name: The tool's name.
+        values: The arguments, as an object or as JSON.
+        dialect: Dialect of the text.
+    """
+    arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
+    body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
+    body = body.replace("</", "<\\/")  # as in `render`: no argument may end the tag
+    text = f"<tool_call>\n{body}\n</tool_call>"
+    calls = parse(text, "json").calls
+    return render(calls[0], dialect) if calls else text
+
+
+def join_parts(thought: str, *parts: str) -> str:
+    """Join the thinking and the other parts of a reply, replacing lone surrogates, which files
+    cannot store.
+    """
+    thinking = f"<think>\n{thought}\n</think>" if thought else ""
+    return _SURROGATES.sub("\ufffd", "\n".join(filter(None, (thinking, *parts))))
+
+
+def read_usage(
+    usage: Any, prompt: Iterable[str], reply: str, cached: str, reasoning: str = "", *, cut: bool
+) -> EndpointUsage:
+    """Return the usage of one reply; unreadable counts are 0 and set `unmetered`.
+
+    Args:
+        usage: The usage in the answer, as an object or anything else.
+        prompt: The fields that add up to the prompt tokens; the first is required.
+        reply: The field with the reply tokens.
+        cached: The field with the prompt tokens from the server's cache; `.` leads to inner fields.
+        reasoning: The field with the reasoning tokens.
+        cut: Whether the server cut the reply short.
+    """
+    prompts = [_count(usage, name) for name in prompt]
+    written = _count(usage, reply)
+    return EndpointUsage(
+        replies=1,
+        cut=int(cut),
+        prompt_tokens=sum(filter(None, prompts)),
+        cached_tokens=_count(usage, cached) or 0,
+        completion_tokens=written or 0,
+        reasoning_tokens=_count(usage, reasoning) or 0,
+        unmetered=int(prompts[0] is None or written is None),
+    )
+
+
+def _count(usage: Any, name: str) -> int | None:
+    for step in name.split("."):
+        usage = usage.get(step) if isinstance(usage, dict) else None
+    if not isinstance(usage, (int, float)) or isinstance(usage, bool):
+        return None
+    return int(usage) if 0 <= usage <= MAX_TOKENS and usage == int(usage) else None

@@ -1,0 +1,103 @@
+"""Budget of requests in money."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from agentgym.play.policy import PolicyError
+from agentgym.training.rollout.token_usage import EndpointUsage
+
+# Seconds between two checks of a waiting request.
+_POLL_S = 0.02
+# Whole records only: a killed writer may leave a part.
+_RECORD = struct.Struct("<d")
+
+
+class BudgetError(PolicyError):
+    """The budget is spent, so no further request is sent."""
+
+    fatal = True
+
+
+class RequestBudget:
+    """Budget that admits a request only if it is expected to fit.
+
+    A request is expected to cost as much as the dearest so far. The first one is sent alone,
+    because nothing is known about its cost.
+
+    Args:
+        config: The options of an endpoint; `max_cost` is the limit.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self._limit: float | None = getattr(config, "max_cost", None)
+        if self._limit is not None:
+            self._prices = config.prompt_price, config.reply_price
+            self._ledger = Path(config.ledger) if config.ledger else None
+        self._spent = self._dearest = 0.0
+        self._in_flight = self._read = 0
+        self._stopped = ""
+
+    @asynccontextmanager
+    async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
+        """Wait until a request fits, and yield the function that pays for it.
+
+        Raises:
+            BudgetError: It will not fit.
+        """
+        while self._limit is not None and not self._fits(self._limit):
+            await asyncio.sleep(_POLL_S)
+        self._in_flight += 1
+        try:
+            yield self._pay
+        finally:
+            self._in_flight -= 1
+
+    def _fits(self, limit: float) -> bool:
+        self._read_ledger()
+        if self._spent >= limit or (self._spent + self._dearest > limit and not self._in_flight):
+            self._stopped = self._stopped or (
+                f"the budget is spent: {self._spent:.6g} of max_cost {limit:g}, and a request "
+                f"costs up to {self._dearest:.3g}; raise max_cost to play the rest"
+            )
+        if self._stopped:
+            raise BudgetError(self._stopped)
+        if not self._dearest:
+            return not self._in_flight
+        return self._spent + self._dearest * (1 + self._in_flight) <= limit
+
+    def _pay(self, used: EndpointUsage) -> None:
+        if self._limit is None:
+            return
+        if used.unmetered:
+            self._stopped = (
+                "the server reports no token counts, so max_cost cannot be checked; omit max_cost"
+            )
+            raise BudgetError(self._stopped)
+        prompt, reply = self._prices
+        cost = (used.prompt_tokens * prompt + used.completion_tokens * reply) / 1e6
+        if self._ledger is None:
+            self._record(cost)
+            return
+        self._ledger.parent.mkdir(parents=True, exist_ok=True)
+        with self._ledger.open("ab", buffering=0) as file:
+            file.write(_RECORD.pack(cost))
+
+    def _read_ledger(self) -> None:
+        """Record what this and other processes have paid since the last time."""
+        if self._ledger is None:
+            return
+        with suppress(FileNotFoundError), self._ledger.open("rb") as file:
+            file.seek(self._read)
+            while len(record := file.read(_RECORD.size)) == _RECORD.size:
+                self._read += _RECORD.size
+                self._record(*_RECORD.unpack(record))
+
+    def _record(self, cost: float) -> None:
+        self._spent += cost
+        self._dearest = max(self._dearest, cost)

@@ -1,0 +1,99 @@
+"""Options of endpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from agentgym.world.config import Config, TokenCount
+
+TRANSPORT = (
+    "api_key_env", "concurrency", "timeout", "retries", "cache", "sample", "max_cost",
+    "prompt_price", "reply_price", "ledger",
+)  # fmt: skip
+"""Options that do not affect the replies to a request, so no record contains them."""
+
+
+@dataclass(frozen=True)
+class RequestConfig(Config):
+    """Options common to all APIs.
+
+    Attributes:
+        model: The model's name on the server.
+        base_url: The API's URL.
+        api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
+        concurrency: Maximum requests in flight, over all threads and chats.
+        timeout: Request timeout in seconds.
+        retries: Maximum retries after temporary failures.
+
+    Raises:
+        ValueError: An option is out of range.
+    """
+
+    model: str
+    base_url: str = ""
+    api_key_env: str = ""
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
+    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
+    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        host = None
+        with suppress(ValueError):
+            host = urlsplit(self.base_url).hostname
+        if not host or not re.match("https?://", self.base_url):
+            raise ValueError(
+                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            )
+
+
+@dataclass(frozen=True)
+class PolicyEndpointConfig(RequestConfig):
+    """Options common to policies. None leaves an option to the server.
+
+    Attributes:
+        temperature: Sampling temperature.
+        top_p: Nucleus sampling probability.
+        max_tokens: Maximum reply tokens, including reasoning.
+        tools: `native` sends tool schemas and structured calls, and removes the instructions for
+            written calls from the system message; `text` sends plain user and assistant messages.
+        extra_body: Additional request fields.
+        cache: Folder that stores answers; a request that it contains is not sent. Empty for none.
+        sample: Name of the draw. The cache answers equal requests of different draws differently.
+        max_cost: Maximum cost of the requests, by the prices; None for no limit.
+        prompt_price: Price per million prompt tokens.
+        reply_price: Price per million reply tokens.
+        ledger: File that sums the cost over processes and runs; empty to count in memory.
+    """
+
+    temperature: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
+    top_p: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
+    tools: Literal["native", "text"] = "native"
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    cache: str = ""
+    sample: str = ""
+    max_cost: Annotated[float, Field(ge=0.0, le=1e12)] | None = None
+    prompt_price: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
+    reply_price: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
+    ledger: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = {option.name for option in fields(self)} | {"max_output_tokens", "stream"}
+        if doubled := sorted(own & self.extra_body.keys()):
+            raise ValueError(
+                f"extra_body sets {doubled[0]!r}, which is an option of its own or not supported; "
+                "remove it from extra_body"
+            )
+        if self.max_cost is not None and not self.prompt_price + self.reply_price:
+            raise ValueError(
+                f"max_cost {self.max_cost:g} requires prices; set prompt_price and reply_price"
+            )

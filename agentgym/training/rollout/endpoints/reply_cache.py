@@ -1,0 +1,56 @@
+"""Answers on disk for repeated runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from agentgym.world.digests import digest
+
+
+class ReplyCache:
+    """Folder with one file per answer, which any number of processes may share.
+
+    Files are replaced atomically, and two writers of a key write equally valid answers. A damaged
+    file counts as missing.
+
+    Args:
+        folder: The folder, created on the first write; empty to store nothing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def get(self, key: str) -> Any | None:
+        """Return the answer for a key, or None."""
+        if not self.folder:
+            return None
+        try:
+            entry = json.loads(self._file(key).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(entry, dict) or "answer" not in entry:
+            return None
+        return entry["answer"] if entry.get("digest") == _digest(key, entry["answer"]) else None
+
+    def put(self, key: str, answer: Any) -> None:
+        """Store an answer."""
+        if not self.folder:
+            return
+        entry = json.dumps({"digest": _digest(key, answer), "answer": answer})
+        file = self._file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # A unique name, because another process may be writing the same key.
+        with NamedTemporaryFile("w", dir=file.parent, suffix=".new", delete=False) as part:
+            part.write(entry)
+        Path(part.name).replace(file)
+
+    def _file(self, key: str) -> Path:
+        return Path(self.folder) / key[:2] / f"{key[2:]}.json"
+
+
+def _digest(key: str, answer: Any) -> str:
+    # The key is included, because a file may have been renamed.
+    return digest([key, json.dumps(answer, sort_keys=True)])

@@ -1,0 +1,110 @@
+"""Absurd values of numeric options: one sentence and a failing exit code, or a meaningful run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from agentgym.cli import app
+
+BASE = {
+    "ablate": [
+        *("--world", "ListWorld", "--oracles", "none", "--horizons", "4", "--episodes", "1"),
+        *("--workers", "1", "--policy", "oracle"),
+    ],
+    "rollout": ["ListWorld"],
+    "play": ["ListWorld"],
+    "train": ["--model", "nowhere"],
+}
+ABSURD = ("0", "-1", "nan", "inf", "1e400", "1.5", "x", "", "9" * 30)
+COMMANDS = vars(typer.main.get_command(app))["commands"]
+
+
+def numeric_options() -> list[str]:
+    """Return `command --option` for each option that takes numbers."""
+    found = []
+    for command in BASE:
+        for parameter in COMMANDS[command].params:
+            name = parameter.opts[-1]
+            is_number = parameter.type_descriptor.annotation in (int, float)
+            is_number = is_number or parameter.metavar == "TOKENS"
+            if is_number or name in ("--horizons", "--price"):
+                found.append(f"{command} {name}")
+    return found
+
+
+def run(command: str, *options: str) -> tuple[int, str, str]:
+    base = BASE[command]
+    for option in options:
+        if (name := option.partition("=")[0]) in base:
+            place = base.index(name)
+            base = base[:place] + base[place + 2 :]
+    shown = CliRunner().invoke(app, [command, *base, *options], input="")
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        raise shown.exception
+    return shown.exit_code, shown.stdout, shown.stderr
+
+
+@pytest.mark.family(option=numeric_options(), value=list(ABSURD))
+def test_an_absurd_number_is_one_sentence_or_a_run(
+    option: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, name = option.split()
+    code, out, error = run(command, f"{name}={value}")
+    if code == 0:
+        assert "nan" not in out
+        return
+    sentence = error.strip().splitlines()[-1]
+    assert sentence.lower().startswith(("error: ", "the budget is exhausted; "))
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("option", numeric_options())
+def test_a_doubled_option_is_one_sentence(option: str) -> None:
+    command, name = option.split()
+    code, _, error = run(command, f"{name}=1", f"{name}=2")
+    if name == "--price":  # once for each policy
+        assert "--price" in error or "price" in error
+    else:
+        assert f"{name} is given 2 times; give it once" in error
+    assert code == 2
+
+
+@pytest.mark.parametrize("window", ["1", "10", "300"])
+@pytest.mark.parametrize("command", ["ablate", "rollout"])
+def test_a_window_below_the_first_prompt_is_refused(
+    command: str, window: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for option in (f"--window={window}", f"--context=none:window={window}"):
+        code, _, error = run(command, option)
+        assert code == 2
+        assert "does not fit the window; raise --window" in error
+
+
+DOUBLED = {
+    "--context=clear_results:keep=1:keep=2": "sets keep twice",
+    "--context=clear_results:keep=1+clear_results:keep=2": "names a strategy twice",
+    "--context=clear_results:window=2k+compaction:window=3k": "is set twice",
+    "--policy=noisy:p=0.1:p=0.2": "sets p twice",
+}
+
+
+@pytest.mark.parametrize("option", DOUBLED)
+@pytest.mark.parametrize("command", ["ablate", "rollout"])
+def test_a_doubled_argument_in_a_text_is_one_sentence(command: str, option: str) -> None:
+    code, _, error = run(command, option)
+    assert code == 2
+    assert DOUBLED[option] in error
+
+
+@pytest.mark.parametrize("option", ["--set", "--template", "--endpoint"])
+def test_a_doubled_name_is_one_sentence(option: str) -> None:
+    for command in ("ablate", "rollout"):
+        code, _, error = run(command, f"{option}=cache=8", f"{option}=cache=9")
+        assert code == 2
+        assert f"{option} sets cache twice; set it once" in error
