@@ -75,6 +75,7 @@ class ContextAwareness(ContextWrapper):
             self.view.annotate(self._line_id, _OWNER, "")
         self._line_id = newest.id
         self.view.annotate(newest.id, _OWNER, self._settled_line(newest))
+        self.view.edit_counts[type(self).__name__] += 1
 
     def _settled_line(self, newest: Message) -> str:
         """Return the line whose number includes the line itself."""

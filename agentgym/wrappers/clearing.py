@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Any
 
 import gymnasium
@@ -12,6 +11,7 @@ import gymnasium
 from agentgym.assemble.wrapper_order import Stage
 from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import check_bool, check_float, check_int, read_tokens
+from agentgym.world.turn_budget import multiply_up
 from agentgym.wrappers.budget import ContextBudget, Load, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
@@ -67,9 +67,8 @@ class ClearThinking(ContextWrapper):
             *known,
             *(m.id for m in self.view.new_messages if m.thinking and m.id not in known),
         ]
-        if len(self._thinking_ids) <= self.keep or not self.should_run(
-            self.trigger.level(self.view.load)
-        ):
+        level = self.trigger.level(self.view.load)
+        if not self.is_due(level) or len(self._thinking_ids) <= self.keep:
             return
         old = set(self._thinking_ids[: -self.keep])
         self._thinking_ids = self._thinking_ids[-self.keep :]
@@ -157,12 +156,12 @@ class ClearToolResults(ContextWrapper):
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
-        if not self.should_run(self.trigger.level(self.view.load)):
+        level = self.trigger.level(self.view.load)
+        if not self.is_due(level):
             return
-        edits, cleared = self._choose()
-        self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
-        if self.trigger.level(self.view.load) >= 1:
-            self.cool_down()
+        edits, cleared, gain = self._choose()
+        if gain >= max(1, self.clear_at_least) and self.may_edit(level):
+            self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         """List the uncleared results with their replies, oldest first, and count the clearable
@@ -183,12 +182,13 @@ class ClearToolResults(ContextWrapper):
                     unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)
 
-    def _choose(self) -> tuple[dict[str, Message], list[str]]:
+    def _choose(self) -> tuple[dict[str, Message], list[str], int]:
+        """Return the edits, the results they clear, and the tokens they gain."""
         uses, free = self._uses()
         load = self.view.load
         edits: dict[str, Message] = {}
         cleared: list[str] = []
-        most = free if self.ratio is None else min(free, ceil(self.ratio * len(uses)))
+        most = free if self.ratio is None else min(free, multiply_up(self.ratio, len(uses)))
         for reply, result in uses[: max(0, most)]:
             if self.ratio is None and self._reached(load):
                 break
@@ -206,7 +206,7 @@ class ClearToolResults(ContextWrapper):
                 edits.update(new)
                 cleared.append(result.id)
                 load = Load(load.tokens - saved, load.usable, load.tool_uses - 1, load.turns)
-        return edits, cleared
+        return edits, cleared, self.view.tokens - load.tokens
 
     def _reached(self, load: Load) -> bool:
         return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1

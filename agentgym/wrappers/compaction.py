@@ -88,17 +88,19 @@ class Compaction(ContextWrapper):
         super().begin()
         self._asking = False
         self._number = 0
+        self._is_fruitless = False  # whether the last summary did not shorten the view
 
     def edit(self) -> None:
         """Request a summary, or write one."""
-        if (
-            self._asking
-            or self.world_env.over
-            or not self.should_run(self.trigger.level(self.view.load))
-        ):
+        level = self.trigger.level(self.view.load)
+        if self._asking or self.world_env.over or not self.is_due(level):
             return
-        if not self._span():
-            self.cool_down()
+        span = self._span()
+        if (
+            not span
+            or (self._is_fruitless and not self._shortens(span))
+            or not self.may_edit(level)
+        ):
             return
         self._number += 1
         if self.summarizer is None:
@@ -106,7 +108,7 @@ class Compaction(ContextWrapper):
             self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
         else:
             try:
-                text = self.summarizer(Chat(tuple(self._span()), self.view.chat.tools))
+                text = self.summarizer(Chat(tuple(span), self.view.chat.tools))
             except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
                 text = ""
             self._compact(text)
@@ -130,30 +132,43 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        old = self.view.turns()[: -self.keep_last_turns]
-        if all(turn.reply.id in self.view.summaries for turn in old):
+        """Return the messages to replace: all but the newest turns, with the last summary."""
+        turns = self.view.turns()
+        played = [turn.reply.id for turn in turns if turn.reply.id not in self.view.summaries]
+        kept = set(played[-self.keep_last_turns :])
+        if len(kept) == len(played):
             return []
+        old = [turn for turn in turns if turn.reply.id not in kept]
         return [message for turn in old for message in (turn.reply, *turn.answers)]
+
+    def _pair(self, summary: str) -> tuple[Message, Message]:
+        """Return the messages that show a summary, which is cut to the limit."""
+        limit = self.max_summary or max(1, self.view.limit // 4)
+        text = cut_middle(summary.strip(), limit, self.view.counter)
+        name = f"compaction:{self._number}"
+        return (
+            Message("assistant", text, id=f"{name}:0", raw=text),
+            Message("user", SUMMARY_FOLLOWS, id=f"{name}:1"),
+        )
+
+    def _shortens(self, span: list[Message]) -> bool:
+        """Report whether the rule-based summary would shorten the view."""
+        pair = self._pair(summarize_by_rules(Chat(tuple(span))))
+        return self.view.count(pair) < self.view.count(span)
 
     def _compact(self, text: str) -> None:
         """Replace the span with a summary, if that shortens the view."""
+        self._is_fruitless = True
         span = self._span()
         if not span:  # the span was trimmed while the policy wrote the summary
             return
-        limit = self.max_summary or max(1, self.view.limit // 4)
+        dropped = dict.fromkeys(message.id for message in span)
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
-            name = f"compaction:{self._number}"
-            short = cut_middle(summary.strip(), limit, self.view.counter)
-            pair = (
-                Message("assistant", short, id=f"{name}:0", raw=short),
-                Message("user", SUMMARY_FOLLOWS, id=f"{name}:1"),
-            )
-            dropped = dict.fromkeys(message.id for message in span)
-            if short and self.view.apply("Compaction", dropped, insert=pair):
-                self.view.summaries.add(f"{name}:0")
+            pair = self._pair(summary)
+            if pair[0].text and self.view.apply("Compaction", dropped, insert=pair):
+                self.view.summaries.add(pair[0].id)
+                self._is_fruitless = False
                 break
-        if self.trigger.level(self.view.load) >= 1:
-            self.cool_down()
 
 
 def summarize_by_rules(chat: Chat) -> str:
@@ -221,7 +236,8 @@ class Trim(ContextWrapper):
     def edit(self) -> None:
         """Make the view fit the window, if possible."""
         view = self.view
-        if self.should_run(view.tokens / (view.limit + 1)):
+        level = view.tokens / (view.limit + 1)
+        if self.is_due(level) and self.may_edit(level):
             self._drop()
             self._cut()
         view.overflow = view.tokens > view.limit

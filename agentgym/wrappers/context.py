@@ -56,6 +56,8 @@ class ContextRecord:
         summary: The reply and the preceding request, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
         edits: Each strategy's changes.
+        edit_counts: How often each strategy of the stack has edited so far in this episode; an
+            awareness report counts as an edit.
     """
 
     counter: str
@@ -71,6 +73,7 @@ class ContextRecord:
     summary: int
     overflow: bool
     edits: tuple[Edit, ...]
+    edit_counts: Mapping[str, int]
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
@@ -112,6 +115,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
                 f"{self.view.budget}; give the budget once"
             )
         self.view.outermost = self
+        self.view.edit_counts[type(self).__name__] = 0
         self.begin()
 
     def edit(self) -> None:
@@ -121,43 +125,29 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
         self._peak = 0.0  # the highest level seen so far
-        self._quiet_until = self._quiet_since = 0  # in visible tokens
         self._action = ""
 
-    def should_run(self, level: float) -> bool:
-        """Report whether the strategy should act now. A policy with a memory is warned first and
-        gets one turn to use it.
+    def is_due(self, level: float) -> bool:
+        """Report whether the trigger is reached; a little earlier if a memory must be warned.
 
         Args:
-            level: The load relative to the strategy's trigger (`Trigger.level`); the strategy acts
-                from 1.0 on.
+            level: The load relative to the strategy's trigger (`Trigger.level`).
         """
-        load = self.view.load
         self._peak = max(self._peak, level)
-        if load.tokens < self._quiet_until and not load.tokens > max(
-            load.usable, self._quiet_since
-        ):
+        return level >= (_NEAR if self.lossy and self.has_memory else 1)
+
+    def may_edit(self, level: float) -> bool:
+        """Report whether to edit now; call it only if there is something to edit.
+
+        A policy with a memory is warned first and gets one turn to use it.
+        """
+        if not self.lossy:
+            return level >= 1
+        if self.has_memory and not self.view.warned and self._warn():
             return False
-        if (
-            level >= _NEAR
-            and self.lossy
-            and self.has_memory
-            and not self.view.warned
-            and self._warn()
-        ):
-            return False
-        if level >= 1 and self.lossy:
+        if level >= 1:
             self.view.warned = False
         return level >= 1
-
-    def cool_down(self) -> None:
-        """Pause until the view has grown by an eighth of the window, because acting again at once
-        gains little and breaks the prefix cache.
-
-        If the view exceeds the window, the pause ends as soon as the view grows.
-        """
-        self._quiet_since = self.view.tokens
-        self._quiet_until = self._quiet_since + max(1, self.view.limit // 8)
 
     def _warn(self) -> bool:
         """Warn the policy of an upcoming edit, if the warning fits."""
@@ -241,6 +231,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
             summary=view.last_request_tokens + reply if accounts.phase == "summary" else 0,
             overflow=view.overflow or view.tokens > view.budget.usable,
             edits=accounts.edits,
+            edit_counts=dict(view.edit_counts),
         )
         return {**info, "context": record}
 
@@ -316,7 +307,8 @@ class EditMessages(ContextWrapper):
 
     def edit(self) -> None:
         """Call the function and apply the differences as edits."""
-        if self.view.request is not None or not self.should_run(self.trigger.level(self.view.load)):
+        level = self.trigger.level(self.view.load)
+        if self.view.request is not None or not self.is_due(level) or not self.may_edit(level):
             return
         before = self.view.editable()
         positions = {message.id: k for k, message in enumerate(before)}

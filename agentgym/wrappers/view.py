@@ -78,6 +78,7 @@ class ContextView:
         notices: Text appended to the system message.
         editable_tail: The number of newest replies that can be edited without copying the rest.
         outermost: The strategy that reports.
+        edit_counts: How often each strategy has edited in this episode.
         overlay: This episode's edits by message id; None for a dropped message.
         cleared: Ids of cleared tool results.
         summaries: Ids of replies that summarise older messages.
@@ -102,11 +103,13 @@ class ContextView:
         self.notices = ""
         self.editable_tail = 2  # a new reply, and the previous one, whose thinking may be cleared
         self.outermost: object = None
+        self.edit_counts: dict[str, int] = {}
         self.begin()
 
     def begin(self) -> None:
         """Reset the view for a new episode."""
         # Edits.
+        self.edit_counts = dict.fromkeys(self.edit_counts, 0)
         self.overlay: dict[str, Message | None] = {}
         self._inserts: dict[str, tuple[Message, ...]] = {}
         self._suffixes: dict[str, dict[str, str]] = (
@@ -279,6 +282,7 @@ class ContextView:
         accounts.removed += removed
         accounts.inserted += inserted
         accounts.edits = (*accounts.edits, Edit(strategy, len(changes), removed, inserted))
+        self.edit_counts[strategy] = self.edit_counts.get(strategy, 0) + 1
         return removed - inserted
 
     def _permitted(
