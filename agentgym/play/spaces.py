@@ -1,8 +1,7 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
-`gymnasium.spaces.Text` is unsuitable: it rejects newlines and most of Unicode, checks every
-character, and returns garbage through the shared memory of Gymnasium's async vector env.
-`agentgym.play.shared_chats` passes chats through that memory.
+`gymnasium.spaces.Text` rejects newlines and most of Unicode, and returns garbage through the shared
+memory of async vector envs, where `agentgym.play.shared_chats` passes chats.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatSpace(Space[Chat]):
-    """All chats.
-
-    Membership checks only the type, so its cost does not grow with the history.
-    """
+    """All chats; membership checks only the type, in O(1)."""
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
