@@ -1,4 +1,4 @@
-"""Record of a completed tool call."""
+"""Records of completed tool calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class CallRecord(Record, frozen=True):
 
     Attributes:
         name: The tool.
-        arguments: The arguments.
-        turn: The world's turn at the time of the call.
+        arguments: Its arguments.
+        turn: The world's turn.
         answer: The result if it is short, otherwise its checksum.
     """
 
