@@ -49,9 +49,8 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # replies cleared at every turn are among the newest
-            self.view.editable_tail = max(
-                self.view.editable_tail, min(keep + 1, 16)
-            )  # a longer tail would slow every step
+            tail = min(keep + 1, 16)  # a longer tail would slow every step
+            self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
@@ -62,23 +61,23 @@ class ClearThinking(ContextWrapper):
         """Clear all but the newest thinking."""
         if isinstance(self.keep, str):
             return
-        known = [] if self.view.was_rebuilt else self._thinking_ids
-        self._thinking_ids = [
-            *known,
-            *(m.id for m in self.view.new_messages if m.thinking and m.id not in known),
-        ]
+        if self.view.was_rebuilt:
+            self._thinking_ids = []
+        for message in self.view.new_messages:
+            if message.thinking and message.id not in self._thinking_ids:
+                self._thinking_ids.append(message.id)
         level = self.trigger.level(self.view.load)
         if not self.is_due(level) or len(self._thinking_ids) <= self.keep:
             return
         old = set(self._thinking_ids[: -self.keep])
         self._thinking_ids = self._thinking_ids[-self.keep :]
-        pairs = [
-            (message, replace(message, thinking="", raw="")) for message in self.view.find(old)
-        ]
         count = self.view.counter.count
-        self.view.apply(
-            "ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)}
-        )
+        edits = {}
+        for message in self.view.find(old):
+            bare = replace(message, thinking="", raw="")
+            if count(bare) < count(message):
+                edits[message.id] = bare
+        self.view.apply("ClearThinking", edits)
 
 
 class ClearToolResults(ContextWrapper):
@@ -88,17 +87,19 @@ class ClearToolResults(ContextWrapper):
         env: The env.
         budget: The window.
         trigger: When to clear.
-        target: The level to clear down to, low enough that the next edit, which rewrites the
-            prompt, is not due soon; by default 8/15 of the trigger (0.4 of the window for a trigger
-            at 0.75).
-        ratio: Instead of a target, the share of uncleared tool results to clear each time (0.5 in
-            the paper).
-        keep: The number of newest results to keep regardless of the target. Results of the newest
+        target: The level to clear down to; by default 8/15 of the trigger. A low target makes
+            edits, which rewrite the prompt, rare.
+        ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
+            paper).
+        keep: The number of newest results that stay regardless of the target. Results of the newest
             reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
         clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
         placeholder: The text that replaces a result.
+
+    If the kept messages alone reach the trigger, every further clearable result is cleared at once;
+    `clear_at_least` makes these edits rarer.
 
     Example:
         >>> env = ClearToolResults(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)
@@ -136,11 +137,8 @@ class ClearToolResults(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.target = None if target is None else read_trigger("target", target)
         self.ratio, self.keep, self.exclude = ratio, keep, frozenset(exclude)
-        self.clear_inputs, self.clear_at_least, self.placeholder = (
-            clear_inputs,
-            clear_at_least,
-            placeholder,
-        )
+        self.clear_inputs, self.clear_at_least = clear_inputs, clear_at_least
+        self.placeholder = placeholder
         super().__init__(
             env,
             budget,
@@ -164,9 +162,7 @@ class ClearToolResults(ContextWrapper):
             self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the uncleared results with their replies, oldest first, and count the clearable
-        ones.
-        """
+        """List the uncleared results with their replies, and count the clearable ones."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
@@ -196,11 +192,7 @@ class ClearToolResults(ContextWrapper):
             new = {result.id: replace(result, text=self.placeholder, images=())}
             if self.clear_inputs:
                 old.append(edits.get(reply.id, reply))
-                calls = (
-                    replace(call, arguments={}) if call.id == result.call_id else call
-                    for call in old[-1].calls
-                )
-                new[reply.id] = replace(old[-1], calls=tuple(calls), raw="")
+                new[reply.id] = _without_input(old[-1], result.call_id)
             saved = self.view.count(old) - self.view.count(new.values())
             if saved > 0:
                 edits.update(new)
@@ -209,4 +201,11 @@ class ClearToolResults(ContextWrapper):
         return edits, cleared, self.view.tokens - load.tokens
 
     def _reached(self, load: Load) -> bool:
-        return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1
+        if self.target:
+            return self.target.level(load) <= 1
+        return self.trigger.level(load) <= _LOW
+
+
+def _without_input(reply: Message, call_id: str) -> Message:
+    calls = [replace(c, arguments={}) if c.id == call_id else c for c in reply.calls]
+    return replace(reply, calls=tuple(calls), raw="")

@@ -1,5 +1,5 @@
-"""Remove older messages: compaction replaces them with a summary (LOCA-bench, section 4.1);
-trimming, the last resort, drops what exceeds the window.
+"""Compaction replaces older messages with a summary (LOCA-bench, section 4.1); trimming drops
+them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ SUMMARY_FOLLOWS = (
     "Earlier messages have been removed; the summary above stands for them. Go on with the task."
 )
 
-# Writes a summary of a chat's messages.
 Summarizer = Callable[[Chat], str]
+"""Writes a summary of a chat's messages."""
 
 
 class Compaction(ContextWrapper):
     """Wrapper that drops all but the newest turns and appends a summary.
 
     By default the policy writes the summary in a separate step: the view requests it, and the next
-    reply is the summary. That reply is not played, uses no turn, has reward 0, and is recorded like
-    any step, so it can be trained. A summary that is empty or longer than the text it replaces is
-    replaced with a rule-based one; one that is too long is cut.
+    reply is the summary. That step uses no turn, has reward 0, and is recorded and trained like any
+    other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When to compact.
-        keep_last_turns: The number of newest turns to keep, at least 1.
+        trigger: When to compact; a turn trigger counts visible replies, including summaries.
+        keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
             from the replaced chat to text, or its path (`package.module:function`).
-        max_summary: The maximum summary tokens; by default a quarter of the usable window.
+        max_summary: The maximum summary tokens, to which it is cut; by default a quarter of the
+            usable window.
 
     Example:
         >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -109,7 +109,7 @@ class Compaction(ContextWrapper):
         else:
             try:
                 text = self.summarizer(Chat(tuple(span), self.view.chat.tools))
-            except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
+            except Exception:  # noqa: BLE001 - a failing model must not end the episode
                 text = ""
             self._compact(text)
 
@@ -173,24 +173,17 @@ class Compaction(ContextWrapper):
 
 def summarize_by_rules(chat: Chat) -> str:
     """List the newest 100 calls with the beginnings of their results, after the last summary."""
-    summaries = [
-        message.text
-        for message in chat.messages
-        if message.id.startswith("compaction:") and message.role == "assistant"
-    ]
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
-    lines = [
-        f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
-        for message in chat.messages
-        for call in message.calls
-    ]
-    return "\n".join(
-        [
-            *summaries[-1:],
-            "Calls so far, oldest first, with how their results begin:",
-            *lines[-100:],
-        ]
-    )
+    summary: list[str] = []
+    lines: list[str] = []
+    for message in chat.messages:
+        if message.role == "assistant" and message.id.startswith("compaction:"):
+            summary = [message.text]
+        for call in message.calls:
+            result = echo(results.get(call.id, ""))
+            lines.append(f"{call.name}({echo(dict(call.arguments))}) -> {result}")
+    title = "Calls so far, oldest first, with how their results begin:"
+    return "\n".join([*summary, title, *lines[-100:]])
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
@@ -208,10 +201,10 @@ class Trim(ContextWrapper):
     """Wrapper that drops the oldest turns when the view exceeds the window, then cuts the middle of
     the newest tool results.
 
-    It models a bounded window without any strategy (LOCA-bench, section 3.1: the most recent tokens
-    are kept). If even the system message, the task and the newest turn do not fit, the episode is
-    truncated with `StepInfo.ended` set to `context_overflow`; at the start of an episode, the first
-    step truncates it without playing the reply.
+    It models a bounded window without any strategy (LOCA-bench, section 3.1). If even the system
+    message, the task and the newest turn do not fit, the step truncates the episode with
+    `StepInfo.ended` set to `context_overflow`; an opening that does not fit truncates the first
+    step without playing the reply.
 
     Args:
         env: The env.
@@ -265,13 +258,13 @@ class Trim(ContextWrapper):
         turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
-        for turn in sorted(
-            turns, key=lambda turn: turn.reply.id in view.summaries
-        ):  # summaries condense a lot, so they go last
+        turns.sort(key=lambda turn: turn.reply.id in view.summaries)  # they condense a lot
+        for turn in turns:
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
                 break
-            tokens -= view.count((turn.reply, *turn.answers))
-            edits.update(dict.fromkeys(m.id for m in (turn.reply, *turn.answers)))
+            messages = (turn.reply, *turn.answers)
+            tokens -= view.count(messages)
+            edits.update(dict.fromkeys(message.id for message in messages))
         view.apply("Trim", edits)
 
     def _cut(self) -> None:
@@ -296,9 +289,7 @@ register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the text within `tokens`, its middle replaced by a note of its length; only the note
-    if there is no room.
-    """
+    """Replace the middle of a text that exceeds `tokens` with a note of its length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

@@ -1,6 +1,4 @@
-"""Base of all context strategies, with a shared view, budget and order, and `EditMessages`, a
-strategy defined by one function.
-"""
+"""Base of all context strategies, and `EditMessages`, a strategy defined by one function."""
 
 from __future__ import annotations
 
@@ -25,15 +23,14 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-# Maps the editable messages to the messages that replace them.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
+"""Maps the editable messages to their replacements."""
 
-# Warn at this share of the trigger, so that one turn remains to write notes.
+# At this share of the trigger one turn usually remains to write notes.
 _NEAR = 0.9
-# Below this share of the trigger, an episode is far too short for the strategy: episodes of a world
-# rarely differ tenfold in length.
+# Episodes of a world rarely differ tenfold in length, so no episode will reach the trigger.
 _IDLE = 0.1
-# Strategies already reported as idle, with window and trigger; one warning is enough.
+# Idle strategies with window and trigger; each is reported once per process.
 _IDLERS: set[tuple[str, int, str]] = set()
 _SLACK = 4  # joining two texts may add a few tokens
 
@@ -53,11 +50,11 @@ class ContextRecord:
         tool_output: Tool results within the new text.
         hidden: Results of calls made by code, which the chat does not show.
         reply: The reply.
-        summary: The reply and the preceding request, if the view requested a summary.
+        summary: The reply and its request, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edits: Each strategy's changes.
-        edit_counts: How often each strategy of the stack has edited so far in this episode; an
-            awareness report counts as an edit.
+        edits: The edits of the step.
+        edit_counts: How often each strategy of the stack has edited in this episode; an awareness
+            report counts as an edit.
     """
 
     counter: str
@@ -77,10 +74,11 @@ class ContextRecord:
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that edits the context. All strategies of a stack edit the same view.
+    """Base of wrappers that edit the view which the strategies of a stack share.
 
-    Subclasses implement `edit` and set `lossy` if the policy may lose information it needs. The
-    `stage` attribute fixes the order. For a strategy defined by one function, see `EditMessages`.
+    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. A
+    strategy acts whenever its trigger is reached (`is_due`) and it has something to edit
+    (`may_edit`).
 
     Args:
         env: The env.
@@ -88,8 +86,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         **recorded: The strategy's arguments, for the spec.
 
     Raises:
-        ValueError: The wrappers are in the wrong order, or the budget differs from that of the
-            inner strategies.
+        ValueError: The wrappers are in the wrong order, or inner strategies have another budget.
     """
 
     stage: ClassVar[Stage]
@@ -103,23 +100,24 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     ) -> None:
         given = read_budget(budget)
         super().__init__(env, budget=given, **recorded)
+        self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
-        self.view: ContextView = (
-            ContextView(given or ContextBudget()) if inside is None else inside.view
-        )
-        self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
-        if given is not None and given != self.view.budget:
+        if inside is None:
+            self.view = ContextView(given or ContextBudget())
+        elif given in (None, inside.view.budget):
+            self.view = inside.view
+        else:
             raise ValueError(
                 f"{type(self).__name__} has {given}, but {type(inside).__name__} inside it has "
-                f"{self.view.budget}; give the budget once"
+                f"{inside.view.budget}; give the budget once"
             )
         self.view.outermost = self
         self.view.edit_counts[type(self).__name__] = 0
         self.begin()
 
     def edit(self) -> None:
-        """Edit the view; called after each observation."""
+        """Edit the view after an observation."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -137,9 +135,8 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call it only if there is something to edit.
-
-        A policy with a memory is warned first and gets one turn to use it.
+        """Report whether to edit now. A policy with a memory is warned first and gets one turn, so
+        call this only if there is something to edit.
         """
         if not self.lossy:
             return level >= 1
@@ -194,7 +191,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Read messages that arrived after the last step and add them to its accounts."""
+        """Add messages that arrived after the last step to its accounts."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -212,7 +209,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self.view.chat
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """Add the step's accounts to the info; only the outermost strategy does."""
+        """Add the step's accounts to the info of the outermost strategy."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action
@@ -237,11 +234,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function named by an option as `package.module:function`.
-
-    Raises:
-        ValueError: The function does not exist; the error lists the available `choices`.
-    """
+    """Import the function that an option names; an error lists the `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -254,22 +247,20 @@ def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
 class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
-    The function receives all visible messages except pinned ones (system message, solved examples,
-    task), oldest first, and returns the messages to show. It may omit messages, replace messages
-    with others of the same id (`dataclasses.replace`), and append new ones with any id. Its changes
-    persist: the next call receives the previous result and everything after it.
+    The function receives the visible messages after the task, oldest first, and returns the
+    messages to show. It may omit messages, replace messages with others of the same id
+    (`dataclasses.replace`), and append new ones with any id. The next call receives the result and
+    everything after it.
 
-    The view keeps its invariants whatever the function returns: the newest reply and its results
-    stay, calls and results are dropped together, and edits that do not shorten the chat are
-    ignored.
+    The newest reply and its results always stay, calls and results are dropped together, and edits
+    that do not shorten the chat are ignored.
 
     Args:
         env: The env.
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.
-        lossy: Whether the policy may lose information it needs; if so, a policy with a memory is
-            warned first.
+        lossy: Whether a policy with a memory is warned first.
 
     Raises:
         ValueError: `edit` cannot be imported, or it reorders messages.

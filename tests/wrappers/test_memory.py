@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -517,19 +516,12 @@ def test_two_processes_may_share_a_memory(tmp_path: Path) -> None:
     }
 
 
-def test_threads_share_a_memory_where_there_is_no_flock(
+def test_a_system_without_file_locks_shares_no_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_flock", None)
-    memory = Memory(tmp_path)
-    memory("create", "/memories/log", "")
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: memory("insert", "/memories/log", 0, "x"), range(90)))
-    assert memory.all() == {"/memories/log": "\n".join(["x"] * 90)}
-    (tmp_path / ".mine~locked").touch()
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.0)
-    with pytest.raises(ToolError, match="in use; if nobody uses it, its owner must remove"):
-        memory("view", "/memories")
+    with pytest.raises(ValueError, match="no file locks for a shared memory; use persist='episode'"):
+        Memory(tmp_path)
 
 
 def started(**options: Any) -> MemoryTool:
