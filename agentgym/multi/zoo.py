@@ -18,9 +18,7 @@ from agentgym.text.validation import check_choice, check_reset, list_names
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     """PettingZoo env of a team whose agents step in the order of `possible_agents`, once per cycle.
 
-    If `infos[agent]["waiting"]` is set, the agent's action is ignored and may be None. Messages and
-    the end of the episode arrive at the end of the cycle, so the env can be converted to a parallel
-    one.
+    If `infos[agent]["waiting"]` is set, the agent's action is ignored and may be None.
 
     Args:
         name: The value of `metadata["name"]`.
@@ -75,8 +73,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
-        # PettingZoo's tests pass options that no env has, so unknown ones are ignored.
-        check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
+        # PettingZoo's tests pass options that no env has.
+        check_reset({key: options[key] for key in options or {} if key in known}, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
         self.game.reset(self._generator)

@@ -21,12 +21,11 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
         dialect: The form of calls.
         most_calls: The maximum calls per reply; None for no limit.
     """
-    schemas = "\n".join(
-        json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
-    )
+    schemas = [json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools]
     return (
-        f"# Tools\nYou act by calling these functions:\n{schemas}\n\n"
-        f"{_HEADING}{_form(dialect, most_calls)}"
+        "# Tools\nYou act by calling these functions:\n"
+        + "\n".join(schemas)
+        + f"\n\n{_HEADING}{_form(dialect, most_calls)}"
     )
 
 
@@ -34,19 +33,15 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
     example = ToolCall("function_name", {"argument": "value"})
     fence = f"{_FENCE}, arguments by name:\n{render(example, 'python')}"
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
-    several = most_calls != 1 and dialect != "python"
-    limit = "." if most_calls is None else f", at most {most_calls}."
-    number = (
-        f"You may make several calls in one reply{limit}"
-        if several
-        else "Make exactly one call in each reply."
-    )
+    if most_calls == 1 or dialect == "python":
+        number = "Make exactly one call in each reply."
+    else:
+        limit = "" if most_calls is None else f", at most {most_calls}"
+        number = f"You may make several calls in one reply{limit}."
     forms = {"python": fence, "json": tag, "auto": f"{tag}\nor write {fence}"}
     return f"Think first if you like, then call. {number}\nWrite {forms[dialect]}"
 
 
 def read_dialect(system: str) -> Dialect:
-    """Return the dialect that a system message with the text of `document_tools` asks for: `python`
-    if it is the only one allowed, otherwise `auto`, which is written as `json`.
-    """
+    """Return the dialect that a system message asks for: `python`, or `auto` for the others."""
     return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"
