@@ -23,7 +23,7 @@ class Hosted(Protocol):
         """Return the rules for the host."""
 
     def questions(self) -> object:
-        """Return the owner of the tools with which the guesser asks the host."""
+        """Return the owner of the guesser's tools for questions."""
 
     def question(self, call: ToolCall) -> str:
         """Return the question that a call asks the host; empty if the call needs no host.
@@ -41,15 +41,14 @@ class Hosted(Protocol):
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """Return what is wrong with a host's answer, given the right result; empty if nothing is."""
+        """Return the error in a host's answer, given the right result; empty if it is right."""
 
 
 class Hosting(TeamProtocol):
     """Protocol of a hosted game: the host answers the guesser's guesses and questions.
 
     An answer that the referee rejects is not passed on, and the host must answer again. The third
-    rejection ends the episode. The host earns what the guesser earns, or nothing after a rejected
-    answer.
+    rejection ends the episode. The host earns the guesser's share, or nothing after a rejection.
     """
 
     kind = "host"

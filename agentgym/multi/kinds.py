@@ -1,6 +1,4 @@
-"""Teams without a referee: agents that tell each other their findings, a manager with workers, and
-rivals.
-"""
+"""Teams without a referee: agents that talk to each other, a manager with workers, and rivals."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ class _AgentTools(Toolset):
 
 
 class Talk(_AgentTools):
-    """Toolset for telling and waiting."""
+    """Toolset for talking and waiting."""
 
     @tool
     def tell(self, agent: str, text: str, wait: bool = False) -> str:

@@ -50,7 +50,7 @@ class Team:
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, if they compete.
         faults: The number of rejected answers, by agent.
-        question: The host's open question; empty if there is none.
+        question: The host's open question, or an empty text.
         answer: The right answer to it.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
     """
@@ -79,8 +79,8 @@ class Team:
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Add a text to an agent's mail under a heading with sender and length, so that one text
-        cannot pass for several.
+        """Add a text to an agent's mail, with its length, because one text must not pass for
+        several.
 
         Raises:
             ToolError: The text is empty or exceeds the rest of this cycle's limit.
@@ -196,7 +196,7 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake an agent when all are idle and there is no mail."""
+        """Wake an agent when all are idle without mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."

@@ -103,7 +103,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self._was_dead_step(action)
             return
         if agent in self.game.due:
-            self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
+            self.game.play(agent, action)  # type: ignore[arg-type]  # it raises for other types
         elif action is not None and not isinstance(action, str):
             raise TypeError(
                 f"an action must be the agent's text (str) or None, got {type(action).__name__}"

@@ -65,7 +65,7 @@ class Load:
 
 
 class Trigger(Protocol):
-    """Condition on which a strategy acts, or the level to which it reduces the context."""
+    """Condition for acting, or the level that an edit must reach."""
 
     def level(self, load: Load) -> float:
         """Return the load relative to the trigger, which is reached at 1.0."""

@@ -21,7 +21,7 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that removes the thinking of all but the newest replies that contain thinking.
+    """Wrapper that keeps the thinking of only the newest replies with thinking.
 
     Args:
         env: The env.
@@ -58,7 +58,7 @@ class ClearThinking(ContextWrapper):
         self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
-        """Clear all but the newest thinking."""
+        """Clear the thinking of older replies."""
         if isinstance(self.keep, str):
             return
         if self.view.was_rebuilt:

@@ -37,7 +37,7 @@ Summarizer = Callable[[Chat], str]
 
 
 class Compaction(ContextWrapper):
-    """Wrapper that drops all but the newest turns and appends a summary.
+    """Wrapper that replaces older turns with a summary.
 
     By default the policy writes the summary in a separate step: the view requests it, and the next
     reply is the summary. That step uses no turn, has reward 0, and is recorded and trained like any
@@ -50,8 +50,7 @@ class Compaction(ContextWrapper):
         keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
             from the replaced chat to text, or its path (`package.module:function`).
-        max_summary: The maximum summary tokens, to which it is cut; by default a quarter of the
-            usable window.
+        max_summary: The maximum summary tokens; by default a quarter of the usable window.
 
     Example:
         >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -132,7 +131,7 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """Return the messages to replace: all but the newest turns, with the last summary."""
+        """Return the messages to replace: the older turns and the last summary."""
         turns = self.view.turns()
         played = [turn.reply.id for turn in turns if turn.reply.id not in self.view.summaries]
         kept = set(played[-self.keep_last_turns :])
@@ -209,7 +208,7 @@ class Trim(ContextWrapper):
     Args:
         env: The env.
         budget: The window.
-        target: The level to drop turns down to, so that the prompt is not rewritten every turn.
+        target: The level to drop turns down to; a low one makes rewrites of the prompt rare.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))

@@ -385,7 +385,7 @@ class ContextView:
 def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
-    """Extend edits so that no reply loses all results, and no call or result loses its counterpart."""
+    """Extend edits to whole turns: a call goes with its result, and a reply with its last result."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]
