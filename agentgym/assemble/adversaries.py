@@ -18,9 +18,7 @@ _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}
 
 
 def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactory) -> None:
-    """Add a policy that `agentgym audit` plays in a world and its subclasses, with a short name for
-    the tables.
-    """
+    """Add a policy that `agentgym audit` plays in a world and its subclasses."""
     _adversaries.setdefault(world, {})[name] = factory
 
 

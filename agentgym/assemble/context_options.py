@@ -64,9 +64,7 @@ def split_arguments(text: str) -> tuple[str, dict[str, str]]:
 
 
 def check_values(name: str, owners: Container[str]) -> None:
-    """Raise `ValueError` if an argument without a value follows one of the owners in a name from
-    `split_arguments`.
-    """
+    """Raise `ValueError` if a name of `split_arguments` has an argument without a value."""
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
         raise ValueError(

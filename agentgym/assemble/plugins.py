@@ -46,9 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries, or only those of a namespace, and return the
-    `module:Class` of entries that failed.
-    """
+    """Import the modules of new entries; return the `module:Class` of failed ones."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

@@ -158,9 +158,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the packages in the group `agentgym.worlds`, or only one; remove the worlds of broken
-    ones with a warning.
-    """
+    """Import the other packages, or one; remove the worlds of broken ones with a warning."""
     for path in import_plugins(namespace):
         for env_id in _ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):

@@ -61,9 +61,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Name the wrapper by the outermost package that exports it, because stored specs must
-        survive a move of its file.
-        """
+        """Name the wrapper by its outermost package, because its file may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -74,9 +72,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle: its wrapper, its arguments in an arm, and a letter it needs, with the
-    reason.
-    """
+    """A registered oracle, its arguments in an arm, and the letter it needs and why."""
 
     layer: Layer
     arguments: ArmArguments

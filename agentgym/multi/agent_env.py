@@ -160,9 +160,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return the observation of a stack whose chat or world has changed since the last step, and
-    the last info with updated accounts.
-    """
+    """Return the observation and info of a stack after a change of its chat or world."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

@@ -161,9 +161,7 @@ class TeamProtocol:
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the world tools of the agents, given the user's roles, all tools, and whether they
-        end the task.
-        """
+        """Return the world tools by agent; `tools` contains whether each ends the task."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:

@@ -1,6 +1,4 @@
-"""Choices among a world's calls, wrong hints, which differ from right ones only in content, and
-placebos, which have a hint's length.
-"""
+"""Choices among a world's calls, wrong hints that look like right ones, and placebos."""
 
 from __future__ import annotations
 
@@ -145,9 +143,7 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return text without information, with as many tokens as a hint; the turn selects the first
-    sentence, because the placebos of a chat should differ.
-    """
+    """Return text without information and with a hint's tokens; it varies with the turn."""
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))
     return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

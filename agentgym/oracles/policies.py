@@ -82,9 +82,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world as a state hint, or the summary and the history since, describe it; do
-        not modify it.
-        """
+        """Return the world that a hint, or the summary and history, describe; read-only."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
             if read_state(world, state):

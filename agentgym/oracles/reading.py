@@ -164,9 +164,7 @@ class ChatReading:
         self._own: tuple[Message, ...] = ()
 
     def fits(self, chat: Chat, shared: int) -> bool:
-        """Report whether a version with `shared` messages in the buffer starts with the messages
-        already read.
-        """
+        """Report whether a version starts with the messages already read."""
         if shared < self._shared or len(chat.messages) < self.position:
             return False
         theirs = chat.messages[self._shared : self._shared + len(self._own)]

@@ -71,9 +71,7 @@ class StatePages(Toolset):
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
-        """Show the pages that a reply requests; return False if it contains other calls, or no
-        valid page that is not visible yet.
-        """
+        """Show the requested pages; return False if the reply does not request new ones."""
         asked = set(self.shown)
         for call in reply.calls:
             pages = call.arguments.get("pages")

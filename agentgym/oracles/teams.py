@@ -1,6 +1,4 @@
-"""Scripted teams: every agent plays like a scripted policy and sends its state (`World.state`) to
-the agent that must act next.
-"""
+"""Scripted teams, whose agents send their state to the agent that must act next."""
 
 from __future__ import annotations
 
@@ -190,9 +188,7 @@ class TeamPolicy:
     def _share(
         self, chat: Chat, view: _TeamReading, parsed: ParsedChat, call: ToolCall
     ) -> ToolCall:
-        """Return the call if this agent has the floor and the tool, else one that sends the state
-        or waits.
-        """
+        """Return the call if this agent has the floor and the tool, else talk or wait."""
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
         agents = {name: tools.split(", ") for name, tools in _AGENT.findall(rules)}

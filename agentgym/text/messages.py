@@ -228,9 +228,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the hashable buffer of all versions, and the number of this version's messages in
-        it.
-        """
+        """Return the buffer of all versions, and the number of its messages in this one."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:

@@ -110,9 +110,7 @@ def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) ->
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return the text of a call, which `parse` reads back: a code block in the `python` dialect, a
-    `<tool_call>` otherwise.
-    """
+    """Return the text that `parse` reads: a code block in the `python` dialect, else a tag."""
     if dialect == "python":
         pairs = [f"{name}={_python_literal(value)}" for name, value in call.arguments.items()]
         return f"```python\n{call.name}({', '.join(pairs)})\n```"

@@ -122,9 +122,7 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter without a vocabulary: words by length, digits in threes, signs and non-Latin
-    letters one each.
-    """
+    """Return a counter by word length, with digits in threes, and one token per sign."""
 
     def length(block: str) -> int:
         # A cl100k_base token covers about seven letters of an English word.
@@ -204,9 +202,7 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a function that counts a text's tokens block by block; recounting a text with a new
-    end, such as a note, costs only the last block.
-    """
+    """Return a function that counts block by block, so a new end costs only the last block."""
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:

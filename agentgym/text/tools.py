@@ -1,6 +1,4 @@
-"""Tools: methods that a policy calls by name, described and validated by their docstring and
-annotations.
-"""
+"""Tools: methods that a policy calls by name, with schemas from docstring and annotations."""
 
 from __future__ import annotations
 

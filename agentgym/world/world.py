@@ -124,9 +124,7 @@ class World(Generic[ConfigT]):
     # Optional hooks of an episode.
 
     def report(self) -> Mapping[str, Any]:
-        """Return the episode's final report (`StepInfo.report`), JSON-able; the policy never sees
-        it.
-        """
+        """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""
         return {}
 
     def instance_key(self) -> str:
@@ -161,9 +159,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of different instances of a configuration, or a lower bound; None if
-        unknown.
-        """
+        """Return the number of instances of a configuration or a lower bound; None if unknown."""
         return None
 
     @classmethod
@@ -236,9 +232,7 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if success is impossible, None if optimality
-        is undefined.
-        """
+        """Return exactly the optimal next calls; empty if lost, None if optimality is undefined."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
@@ -254,8 +248,8 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only the text of a task message or of `restate()`; without a
-        budget, `max_turns` is None.
+        """Return a world that knows only a task message or `restate()`; without a budget,
+        `max_turns` is None.
         """
         raise MissingHook(cls, "read_task")
 
@@ -285,18 +279,14 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and `state()` as numbers in [-1, 1]; the shape depends only on the
-        configuration.
-        """
+        """Return the task and `state()` in [-1, 1]; the configuration fixes the shape."""
         raise MissingHook(type(self), "features")
 
     # Hooks that `make` and studies read.
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks that cannot give a true answer in a configuration, with reasons; `make`
-        refuses features that need one of them.
-        """
+        """Return the hooks without a true answer in a configuration, with reasons."""
         return {}
 
     @classmethod
@@ -316,7 +306,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns; if the budget is unknown, they become the budget."""
+        """Set the remaining turns, which become the budget if it is unknown."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:

@@ -1,6 +1,4 @@
-"""Wrappers that change a policy's observation: context strategies, additional tools, and adapters
-for classical agents.
-"""
+"""Context strategies, additional tools, and adapters for classical agents."""
 
 from agentgym.assemble.wrapper_stack import register_strategy
 from agentgym.wrappers.awareness import ContextAwareness

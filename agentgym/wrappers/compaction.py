@@ -1,6 +1,4 @@
-"""Compaction replaces older messages with a summary (LOCA-bench, section 4.1); trimming drops
-them.
-"""
+"""Compaction (LOCA-bench, section 4.1) and trimming remove older messages."""
 
 from __future__ import annotations
 

@@ -130,9 +130,7 @@ class PythonTool(Toolset):
         return f"{printed}{separator}{result.kind}: {result.error}"
 
     def _seed(self) -> int:
-        """Return the seed of a run: a digest of instance and turn, which does not reveal the
-        instance's seed.
-        """
+        """Return the seed of a run, which does not reveal the instance's seed."""
         world = self.env.world
         text = f"{RUN_PYTHON} {type(world).__qualname__} {world.instance_seed} {world.turn}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

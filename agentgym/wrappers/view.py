@@ -148,9 +148,7 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return messages in their visible form, oldest first; O(new) for the newest ones, else
-        O(view).
-        """
+        """Return visible messages, oldest first; O(new) for the newest ones, else O(view)."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
