@@ -51,13 +51,10 @@ class Game:
 
     Attributes:
         agents: The names, in turn order.
-        chats: The observation of each agent.
-        infos: The info of each agent's last reply.
         rewards: The reward of each agent, after the end of the episode.
         over: Whether the episode has ended.
         terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
-        cycle: The number of completed cycles.
         instance_key: The key of the instance if there is a split, else empty.
 
     Raises:

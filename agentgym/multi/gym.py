@@ -25,10 +25,6 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
         **options: Arguments of `agentgym.multi.game.Game`.
-
-    Attributes:
-        game: The game.
-        agent: The next agent.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it

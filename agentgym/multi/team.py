@@ -42,7 +42,6 @@ class Team:
         agents: The names, in turn order.
         worlds: The world of each agent: one for all, or one each.
         mail: The texts that each agent sees at the end of the cycle.
-        messages: The number of texts sent between agents.
         actions: The completed world calls, in order.
         idle: The agents that are not asked until they have mail.
         tasks: The current sub-tasks, by agent.

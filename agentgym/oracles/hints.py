@@ -74,8 +74,6 @@ class HintOracle(
         **recorded: Arguments of the subclass, for specs.
 
     Attributes:
-        tag: The name of the block.
-        placebo_tag: The name of a placebo's block.
         note: The announcement in the system message; empty for a general one.
         hooks: The hooks of `World` that provide the hint.
         wrong_hooks: Further hooks for wrong hints; none if a hint is always right.

@@ -31,7 +31,6 @@ class PastCalls:
 
     Attributes:
         events: Each call with its result, in order; None at the start of a turn.
-        turns: The number of turns.
     """
 
     def __init__(self) -> None:
@@ -104,7 +103,6 @@ class ParsedChat:
         past: The calls after the task, or after the summary if there is one.
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
-        tools: The available tools.
         moment: The moment of the newest message that has one (`Message.moment`).
         dialect: The form of calls that the env asks for.
     """
@@ -148,8 +146,6 @@ class ChatReading:
 
     Attributes:
         past: The calls since the summary, if there is one.
-        summary: The state in the last summary.
-        position: The number of messages read.
 
     Raises:
         ValueError: The chat has no task message.

@@ -42,7 +42,6 @@ class _TeamReading(ChatReading):
         has_floor: Whether it should act: True after it received mail or acted, False after it sent
             mail, None if unknown.
         parts: The number of the last part received of a long state, and the number of parts.
-        begun: The text of these parts.
         parts_sent: The number of parts sent of such a state.
     """
 

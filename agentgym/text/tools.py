@@ -49,7 +49,6 @@ class Tool:
     """Schema of a tool as the policy sees it.
 
     Attributes:
-        name: The name of the tool.
         description: The docstring without its sections.
         parameters: A JSON Schema of type object.
         final: Whether a successful call ends the episode.
@@ -138,9 +137,6 @@ class BoundTool(msgspec.Struct, eq=False):
     """Tool of one object; a struct because each reset builds all of them.
 
     Attributes:
-        schema: The schema that the policy sees.
-        checks: The validation of its arguments.
-        method: The method.
         owner: The toolset or other object that owns the state.
         json_indent: The indentation of data in results; None for one line.
         transaction: The `Toolset.transaction` of a toolset.

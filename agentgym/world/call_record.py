@@ -12,9 +12,6 @@ class CallRecord(Record, frozen=True):
     """A completed tool call; replaying the records re-creates a world.
 
     Attributes:
-        name: The tool.
-        arguments: Its arguments.
-        turn: The world's turn.
         answer: The result if it is short, otherwise its checksum.
     """
 

@@ -41,8 +41,6 @@ class Instance(NamedTuple):
     """A generated instance of a world.
 
     Attributes:
-        world: The generated world.
-        seed: Its seed.
         key: Its digest (`World.instance_key`); empty without a split, because digests take time.
     """
 

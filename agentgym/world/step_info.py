@@ -55,9 +55,6 @@ class Fault:
 
     Attributes:
         tool: The failing tool, or `score`.
-        exception: The class of the exception.
-        message: Its text.
-        traceback: Its traceback.
     """
 
     tool: str

@@ -64,14 +64,12 @@ class World(Generic[ConfigT]):
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
         observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
             are not their own methods.
-        config: The configuration of this instance.
         rng: The only source of randomness.
         instance: A digest of class and seed, which reveals nothing about the instance.
         done: Whether the world has ended.
         turn: The used turns, including unreadable replies; the env increments it before each turn.
         max_turns: The turn budget, or None for no limit. It may shrink during the episode.
         max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
-        instance_seed: The seed of the instance.
         call_log: The completed calls, from which the env re-creates the world after a fault.
 
     Raises:

@@ -27,7 +27,6 @@ class DiscreteActions(
 
     Attributes:
         action_space: `Discrete(count)`.
-        count: The number of calls in the catalog.
 
     Raises:
         NotImplementedError: The world has no action catalog.

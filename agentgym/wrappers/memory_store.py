@@ -54,13 +54,7 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory; one that already exceeds a limit, such as a folder, must not grow.
-
-    Attributes:
-        file_chars: The maximum characters per file.
-        total_chars: The maximum characters of all files.
-        files: The maximum number of files.
-    """
+    """Limits of a memory; one that already exceeds a limit, such as a folder, must not grow."""
 
     file_chars: int
     total_chars: int

@@ -95,14 +95,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
 @dataclass(eq=False)
 class PythonTool(Toolset):
-    """Toolset with the tool `run_python`.
-
-    Attributes:
-        env: The env whose tools the code calls.
-        sandbox: The interpreter.
-        limits: The limits of a run.
-        names: The tools that are functions.
-    """
+    """Toolset with the tool `run_python`."""
 
     env: ToolEnv
     sandbox: Sandbox

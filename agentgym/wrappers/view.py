@@ -70,7 +70,6 @@ class ContextView:
         limit: The tokens that strategies may fill; a later report may need the rest of the window.
         notices: Text appended to the system message.
         editable_tail: The number of newest replies that can be edited without copying the rest.
-        outermost: The strategy that reports.
         edit_counts: How often each strategy has edited in this episode.
         overlay: This episode's edits by message id; None for a dropped message.
         cleared: Ids of cleared tool results.
@@ -81,9 +80,7 @@ class ContextView:
         overflow: Whether the minimum view exceeds the window.
         request: A request in the newest message, shown once and not logged.
         last_request_tokens: The tokens of the last withdrawn request.
-        accounts: The accounts of the step.
         chat: The visible chat; the same object while nothing changes.
-        load: The load of the context.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
