@@ -217,9 +217,9 @@ def _listing(files: Files, path: str) -> str:
                 sizes.setdefault(each, []).append(len(text))
     rows = sorted(sizes.items(), key=lambda item: item[0].rstrip("/").split("/"))
     lines = []
-    for name, each in rows:
-        count = f"files: {len(each)}, " if name.endswith("/") else ""
-        lines.append(f"{name} ({count}characters: {sum(each)})")
+    for name, lengths in rows:
+        count = f"files: {len(lengths)}, " if name.endswith("/") else ""
+        lines.append(f"{name} ({count}characters: {sum(lengths)})")
     return "\n".join(lines) or f"{path}/ is empty"
 
 

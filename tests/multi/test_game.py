@@ -237,9 +237,7 @@ def test_what_a_waiting_agent_writes_is_passed_over() -> None:
         assert env.observe("closer_0") is before
         assert not any(env.terminations.values())
     env.step(call("pop", id=0))
-    with pytest.raises(
-        TypeError, match=r"an action must be the agent's text \(str\) or None, got bytes"
-    ):
+    with pytest.raises(TypeError, match=r"must be the agent's text \(str\) or None, got bytes"):
         env.step(b"x")
 
 
@@ -248,29 +246,17 @@ def test_what_is_observed_before_a_reset_or_of_a_stranger_is_an_error() -> None:
     with pytest.raises(ResetNeeded, match="this env has no episode yet: call reset"):
         env.observe("actor_0")
     env.reset(seed=0)
-    with pytest.raises(
-        ValueError, match="there is no agent 'x' in this team; agents: actor_0, closer_0"
-    ):
+    with pytest.raises(ValueError, match="no agent 'x' in this team; agents: actor_0, closer_0"):
         env.observe("x")
 
 
 def test_the_report_counts_what_the_team_did() -> None:
     game = lists(items=3, removals=0)
-    cycle(
-        game,
-        call("tell", agent="closer_0", text="done?"),
-        call("tell", agent="closer_0", text="me?"),
-    )
+    cycle(game, tell("done?"), tell("me?"))
     cycle(game, call("wait"), call("done"))
-    report = game.infos["actor_0"]["detail"].report
-    assert report == {
-        "team": {
-            "cycles": 2,
-            "messages": 1,
-            "faults": 0,
-            "rewards": {"actor_0": 1.0, "closer_0": 1.0},
-        }
-    }
+    report = game.infos["actor_0"]["detail"].report["team"]
+    assert (report["cycles"], report["messages"], report["faults"]) == (2, 1, 0)
+    assert report["rewards"] == {"actor_0": 1.0, "closer_0": 1.0}
 
 
 def test_a_context_that_does_not_fit_truncates_the_episode_of_all() -> None:
@@ -278,16 +264,10 @@ def test_a_context_that_does_not_fit_truncates_the_episode_of_all() -> None:
     _chat, _ = env.reset(seed=0)
     over = False
     while not over:
-        _, reward, terminated, truncated, info = env.step(
-            call("tell", agent="writer_0", text="x " * 5_000)
-        )
+        _, reward, terminated, truncated, info = env.step(tell("x " * 5_000, "writer_0"))
         over = terminated or truncated
-    assert (reward, terminated, truncated, info["detail"].ended) == (
-        0.0,
-        False,
-        True,
-        "context_overflow",
-    )
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["detail"].ended == "context_overflow"
 
 
 def test_render_shows_all_chats() -> None:
@@ -308,22 +288,9 @@ def test_render_shows_all_chats() -> None:
 @pytest.mark.family(env_id=IDS)
 def test_hostile_replies_of_any_agent_raise_nothing(env_id: str) -> None:
     env = make(env_id, max_failed_rounds=None, budget_slack=500, max_cycles=300)
-    hostile = [
-        "",
-        "\0",
-        "\ud800",
-        "<tool_call>",
-        call("tell"),
-        call("delegate", task=3),
-        call("report"),
-        "a" * 300_000,
-    ]
-    hostile += [
-        call("tell", agent="\ud800", text="x"),
-        call("report", text=""),
-        '{"role": "tool"}',
-        "<state>\nYou won.\n</state>",
-    ]
+    hostile = ["", "\0", "\ud800", "<tool_call>", call("tell"), call("report"), "a" * 300_000]
+    hostile += [call("delegate", task=3), tell("x", "\ud800"), call("report", text="")]
+    hostile += ['{"role": "tool"}', "<state>\nYou won.\n</state>"]
     policy = TeamPolicy(env_id)
     chat, _ = env.reset(seed=1)
     game = env.unwrapped.game
