@@ -119,6 +119,7 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
+        self.count_edits(0)
         info = {
             **dict.fromkeys(self._first_info),
             "turn": self.world_env.world.turn,

@@ -205,8 +205,14 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
                 "changes the chat; "
                 "put it inside or outside of all context strategies"
             )
+        before = len(self.view.accounts.edits)
         self.edit()
+        self.count_edits(before)
         return self.view.chat
+
+    def count_edits(self, before: int) -> None:
+        """Count this strategy's edits after the first `before` edits of the step."""
+        self.view.edit_counts[type(self).__name__] += len(self.view.accounts.edits) - before
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
         """Add the step's accounts to the info of the outermost strategy."""

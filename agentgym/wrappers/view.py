@@ -259,7 +259,6 @@ class ContextView:
         accounts.removed += removed
         accounts.inserted += inserted
         accounts.edits = (*accounts.edits, Edit(strategy, len(changes), removed, inserted))
-        self.edit_counts[strategy] = self.edit_counts.get(strategy, 0) + 1
         return removed - inserted
 
     def _permitted(

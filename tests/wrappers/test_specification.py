@@ -12,6 +12,9 @@ import pytest
 
 import agentgym
 from agentgym import Chat, ToolCall, ToolEnv, render, tool_env
+from agentgym.wrappers import ClearToolResults, EditMessages, ToolUses, Trim
+from tests.wrappers.context_checks import episode
+from tests.wrappers.context_worlds import read
 from tests.wrappers.specification import (
     Line,
     Results,
@@ -243,6 +246,34 @@ def compare(case: Case, world: str, seed: int, turns: int = 40) -> dict[str, int
         if over:
             break
     return simulation.edits
+
+
+class Custom(ClearToolResults):
+    """A strategy from another package."""
+
+
+class Renamed(EditMessages):
+    """A strategy whose edits have another name than its class."""
+
+    def edit(self) -> None:
+        turns = self.view.turns()
+        self.view.apply("drop", {m.id: None for m in turns[0].answers} if turns[1:] else {})
+
+
+def test_edits_are_counted_for_the_strategy_that_makes_them() -> None:
+    checked = episode(
+        (Custom, {"trigger": ToolUses(1), "keep": 0}), (Renamed, {"edit": list}), (Trim, {})
+    )
+    assert checked.info["context"].edit_counts == {"Custom": 0, "Renamed": 0, "Trim": 0}
+    edits = []
+    for page in range(9):
+        checked.play([read(page)])
+        edits += [edit.strategy for edit in checked.info["context"].edits]
+    counts = checked.info["context"].edit_counts
+    assert counts["Custom"] == edits.count("ClearToolResults") > 0
+    assert counts["Renamed"] == edits.count("drop") > 0 == counts["Trim"]
+    checked.env.reset(seed=1)
+    assert not any(checked.view.edit_counts.values())
 
 
 @pytest.mark.family(case=list(CASES), world=list(WORLDS))
