@@ -83,6 +83,9 @@ class ClearThinking(ContextWrapper):
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
+    If the kept messages alone reach the trigger, each newly clearable result is cleared at once;
+    `clear_at_least` makes these edits rarer.
+
     Args:
         env: The env.
         budget: The window.
@@ -97,9 +100,6 @@ class ClearToolResults(ContextWrapper):
         clear_inputs: Whether to clear the arguments of the calls too.
         clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
         placeholder: The text that replaces a result.
-
-    If the kept messages alone reach the trigger, every further clearable result is cleared at once;
-    `clear_at_least` makes these edits rarer.
 
     Example:
         >>> env = ClearToolResults(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)
@@ -169,11 +169,9 @@ class ClearToolResults(ContextWrapper):
         for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
             for answer in turn.answers:
-                if (
-                    answer.role == "tool"
-                    and answer.id not in self.view.cleared
-                    and names[answer.call_id] not in self.exclude
-                ):
+                if answer.role != "tool" or answer.id in self.view.cleared:
+                    continue
+                if names[answer.call_id] not in self.exclude:
                     uses.append((turn.reply, answer))
                     unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)

@@ -93,11 +93,9 @@ class Compaction(ContextWrapper):
         if self._asking or self.world_env.over or not self.is_due(level):
             return
         span = self._span()
-        if (
-            not span
-            or (self._is_fruitless and not self._shortens(span))
-            or not self.may_edit(level)
-        ):
+        if not span or (self._is_fruitless and not self._shortens(span)):
+            return
+        if not self.may_edit(level):
             return
         self._number += 1
         if self.summarizer is None:
