@@ -177,8 +177,8 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    """Every condition on every section, against a scan of the table; the hints know what a reader
-    of the chat knows.
+    """Every condition on every section, against a scan of the table; a reader of the chat
+    knows the same state.
     """
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):

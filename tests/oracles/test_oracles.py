@@ -106,7 +106,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
         assert pages or chat.messages[0].text.startswith(first.messages[0].text)
         task, hints = split_hints(chat.messages[1].text)
         assert set(hints) == {*TAGS[arm]}
-        # The state contains what has changed, so the task omits it from the first turn on.
+        # The state contains all changes, so the task omits them from the first turn on.
         assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
         assert len(task) <= len(first.messages[1].text)
         world = tool_env(make(env_id)).world_class.read_task(task)
@@ -178,7 +178,7 @@ def test_the_last_error_is_dropped_unless_it_is_asked_for(keep: bool) -> None:
 
 @pytest.mark.parametrize(
     "env_id", [env_id for env_id in IDS if env_id not in OFFICE]
-)  # states that quote what was read
+)  # their states quote results
 def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
     env = make(env_id)
     names = "|".join(tool.name for tool in tool_env(env).tools)
@@ -247,7 +247,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    """Its optimal calls are a plain tuple, in which True equals 1."""
+    """Its optimal calls are a plain tuple, so True equals 1."""
 
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())

@@ -1,4 +1,4 @@
-"""Boards and pictures of worlds, drawn from what the agent has seen."""
+"""Boards and pictures of worlds, drawn from the shown history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ToolEnv` cuts long tool results in one place and tells the model what was cut."""
+"""`ToolEnv` cuts long tool results in one place, with a notice for the model."""
 
 from __future__ import annotations
 

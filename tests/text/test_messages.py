@@ -122,7 +122,7 @@ class Interrupted(Sequence[Message]):
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("tail", [False, True])
 def test_threads_may_extend_one_version_of_a_chat(tail: bool, place: int) -> None:
-    """Each thread's messages follow the common ones, whichever thread extends the buffer first."""
+    """Each thread's messages follow the common ones, even if another thread extends the buffer first."""
     first = Chat((message(4),))
     first = first.with_last(message(5)) if tail else first.add(message(5))
     new = Interrupted(first, place)

@@ -180,7 +180,7 @@ class Simulation:
         return max(levels)
 
     def turns(self) -> list[list[Line]]:
-        """Return the replies with their results; a summary is a turn of its own."""
+        """Return the replies with their results; a summary is a separate turn."""
         turns: list[list[Line]] = []
         for line in self.shown:
             if line.role == "assistant":
@@ -303,7 +303,7 @@ class Simulation:
         return changes
 
     def old_turns(self) -> list[list[Line]]:
-        """Return what a summary would replace: all but the newest turns, and the last summary."""
+        """Return the turns that a summary would replace: the older ones and the last summary."""
         options = self.summaries
         assert options is not None
         turns = self.turns()

@@ -1,7 +1,7 @@
 """The positive control of the context strategies: an agent that uses only its observations, and a
 task of two hundred results.
 
-With a window of 4,000 tokens and no strategy it must fail, because trimming removes what it needs.
+With a window of 4,000 tokens and no strategy it must fail, because trimming removes the pages.
 With clearing plus memory, with compaction, and with code that calls the tools it must succeed,
 because each keeps what is needed.
 """
@@ -42,7 +42,7 @@ class Config:
 
 
 class Archive(World[Config]):
-    """Add up the values of pages, each of which contains the key of the next."""
+    """Add up the values of pages that each contain the key of the next."""
 
     Config = Config
 
@@ -162,8 +162,8 @@ class HonestReader:
 
     @staticmethod
     def guess(chat: Chat) -> ToolCall:
-        """Without the start, continue from the newest visible page, and answer with what is
-        visible.
+        """Without the start, continue from the newest visible page, and add up the visible
+        pages.
         """
         pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
         if not pages or pages[-1][3] == "none":
@@ -298,7 +298,7 @@ class Talker(HonestReader):
 
 
 class Recorder(HonestReader):
-    """Writes the value of each page into its next reply, and finally adds up what it wrote."""
+    """Writes the value of each page into its next reply, and finally adds them up."""
 
     def act(self, chat: Chat) -> str:
         values = [int(m[1]) for r in chat.messages if (m := re.match(r"Value: (\d+)", r.text))]

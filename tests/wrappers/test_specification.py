@@ -31,7 +31,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "DocumentWorld": {},
     "NhlB2bAnalysis": {"size": 4},
 }
-# Tokens beyond the opening messages at which triggers fire: a few turns of each world.
+# Tokens of a few turns; triggers fire within this room above the opening messages.
 ROOM = {"TreeWorld": 900, "ListWorld": 900, "DocumentWorld": 900, "NhlB2bAnalysis": 9_000}
 
 
