@@ -314,7 +314,7 @@ def _oracle_layers(
         layer = _oracles[letter].layer
         check_arguments(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
     right = "".join(letter for letter, suffix in arm.items() if not suffix)
-    layers = []
+    layers: list[tuple[Layer, Mapping[str, Any]]] = []
     for letter, oracle in _oracles.items():
         if letter in arm:
             arguments = {**oracle.arguments(right, hint_scope), **_variant(arm[letter])}

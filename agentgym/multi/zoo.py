@@ -74,7 +74,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
         # PettingZoo's tests pass options that no env has.
-        check_reset({key: options[key] for key in options or {} if key in known}, known)
+        check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
         self.game.reset(self._generator)
