@@ -286,3 +286,39 @@ def test_every_view_follows_the_specification(case: str, world: str) -> None:
         "Compaction": stack.summaries,
     }
     assert {name for name, options in strategies.items() if options} <= edits.keys()
+
+
+def random_trigger(rng: random.Random) -> str:
+    share, count = rng.randrange(1, 120), rng.randrange(1, 10)
+    kinds = [f"{{{share}}}", f"{count}uses", f"{count}turns", f"0.{rng.randrange(3, 99)}", "1"]
+    return rng.choice(kinds) + rng.choice(["", "", "", f"|{count + 2}uses"])
+
+
+def random_case(rng: random.Random) -> Case:
+    """Return a stack with random options."""
+    target = rng.choice(["", "", f"{{{rng.randrange(1, 90)}}}", "2uses"])
+    results = Results(
+        random_trigger(rng),
+        target,
+        ratio=rng.choice(["", "0.1", "0.5", "0.7", "1.0"]) if not target else "",
+        keep=rng.randrange(6),
+        exclude=rng.choice([(), ("memory",), ("get_children",), ("read_document", "run_python")]),
+        clear_inputs=rng.random() < 0.4,
+        clear_at_least=rng.choice([0, 0, 30, 150]),
+    )
+    return Case(
+        rng.choice([None, Thinking(random_trigger(rng), rng.randrange(1, 5))]),
+        rng.choice([None, results, results]),
+        rng.choice([None, Summaries(random_trigger(rng), rng.randrange(1, 6))]),
+        rng.choice(["", "all", "latest"]),
+        memory=rng.random() < 0.4,
+        programmatic=rng.random() < 0.2,
+        window=rng.choice([3, 4, 50]),
+    )
+
+
+@pytest.mark.rotation(seed=list(range(160)))
+@pytest.mark.filterwarnings("ignore:.* cannot act on episodes like this one")
+def test_views_of_random_stacks_follow_the_specification(seed: int) -> None:
+    rng = random.Random(seed)
+    compare(random_case(rng), rng.choice(list(WORLDS)), seed, turns=30)
