@@ -10,7 +10,8 @@ if sys.flags.optimize > 1:
 
 from agentgym.world.config import Config
 from agentgym.world.step_info import StepInfo
-from agentgym.play.env import Snapshot, ToolEnv, clone, tool_env
+from agentgym.play.env import ToolEnv, clone, tool_env
+from agentgym.play.tool_host import Snapshot
 from agentgym.text.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.text.parsing import explain, parse, render
 from agentgym.play.policy import Policy, Reply

@@ -1,7 +1,6 @@
 """Registry of adversaries: policies that try to win a world without doing its task.
 
-`agentgym audit` plays a general battery in every world. A world's module registers further ones
-that only its author can think of.
+`agentgym audit` plays a general battery in every world; a world's author registers further ones.
 """
 
 from __future__ import annotations
@@ -19,20 +18,13 @@ _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}
 
 
 def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactory) -> None:
-    """Add a policy that `agentgym audit` plays in a world and its subclasses.
-
-    Args:
-        world: The class of the world.
-        name: A short name for the tables.
-        factory: Makes the policy, which sees only the chat.
-    """
+    """Add a policy that `agentgym audit` plays in a world and its subclasses."""
     _adversaries.setdefault(world, {})[name] = factory
 
 
 def adversaries(world: type[World[Any]]) -> Mapping[str, PolicyFactory]:
     """Return the adversaries of a world and its bases, by name."""
-    return {
-        name: factory
-        for base in reversed(world.__mro__)
-        for name, factory in _adversaries.get(base, {}).items()
-    }
+    named: dict[str, PolicyFactory] = {}
+    for base in reversed(world.__mro__):
+        named.update(_adversaries.get(base, {}))
+    return named

@@ -1,7 +1,7 @@
 """Context strategies with arguments as text: `clear_results:trigger=60k:keep=3+compaction`.
 
-`+` joins strategies, and `:name=value` adds arguments. Arguments of the shared window (`BUDGET`)
-may follow any strategy, or `none`, which also accepts those of the trimming.
+Arguments of the shared window (`BUDGET`) may follow any strategy, or `none`, which also accepts
+those of the trimming.
 """
 
 from __future__ import annotations
@@ -20,17 +20,12 @@ BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": st
 """The arguments of the window that a stack's strategies share, with their types."""
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
 
-
 Context = str | Sequence[str] | None
 """Context strategies as a text joined by `+`, or as a sequence."""
 
 
 def join_context(context: Context) -> str:
-    """Join context strategies into one text; empty for None.
-
-    Raises:
-        ValueError: The value is neither a text nor a sequence of texts.
-    """
+    """Join context strategies into one text; empty for None."""
     if context is None or isinstance(context, str):
         return context or ""
     if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
@@ -42,19 +37,14 @@ def join_context(context: Context) -> str:
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
-    """Split a text into strategies, each with its arguments as text.
-
-    A part without `=` belongs to the part before it, so names and values may contain a `:`, as in
-    `package.module:name`.
-
-    Raises:
-        ValueError: A strategy has an argument twice.
-    """
+    """Split a text into strategies, each with its arguments as text."""
     return [split_arguments(text) for text in context.split("+")]
 
 
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
+
+    A part without `=` belongs to the part before it, so names and values may contain a `:`.
 
     Raises:
         ValueError: An argument occurs twice.
@@ -76,12 +66,7 @@ def split_arguments(text: str) -> tuple[str, dict[str, str]]:
 
 
 def check_values(name: str, owners: Container[str]) -> None:
-    """Raise `ValueError` if an argument without a value follows a name that takes arguments.
-
-    Args:
-        name: A name as returned by `split_arguments`.
-        owners: The names that take arguments; none of them is a module.
-    """
+    """Raise `ValueError` if a name of `split_arguments` has an argument without a value."""
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
         raise ValueError(
@@ -92,16 +77,7 @@ def check_values(name: str, owners: Container[str]) -> None:
 def read_context_arguments(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the arguments of a wrapper and of the window.
-
-    Args:
-        strategy: The name of the strategy, for errors.
-        wrapper: Its class, whose annotations determine the types.
-        texts: The texts by name.
-
-    Raises:
-        ValueError: An argument is unknown or invalid.
-    """
+    """Parse the arguments of a strategy's wrapper and of the window, like `read_arguments`."""
     own = {name: text for name, text in texts.items() if name not in BUDGET}
     shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
     return read_arguments(strategy, wrapper, own, tuple(BUDGET)), shared
@@ -132,9 +108,7 @@ def read_arguments(
 def check_arguments(
     owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
 ) -> None:
-    """Raise `ValueError` if a class or function lacks an argument; the parameters are those of
-    `read_arguments`.
-    """
+    """Raise `ValueError` if a class or function lacks an argument, like `read_arguments`."""
     known = _parameters_of(factory)
     if known is None:
         return
@@ -162,17 +136,13 @@ def _write(name: str, default: Any) -> str:
         return name
     if default is None or isinstance(default, bool):
         return f"{name}={str(default).lower()}"
-    return (
-        f"{name}={'|'.join(map(str, default)) if isinstance(default, (list, tuple)) else default}"
-    )
+    if isinstance(default, (list, tuple)):
+        return f"{name}={'|'.join(map(str, default))}"
+    return f"{name}={default}"
 
 
 def _read(name: str, hint: Any, text: str) -> Any:
-    """Parse an argument's text; texts of unknown types stay texts for the wrapper.
-
-    Raises:
-        ValueError: The text does not fit the type.
-    """
+    """Parse an argument's text; of an unknown type, it stays a text for the wrapper."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if text == "none" and type(None) in kinds:
         return None

@@ -1,4 +1,4 @@
-"""Entry points of the registered ids, so `gymnasium.make` and `make_vec` accept every option of
+"""Entry points of the registered ids, through which `gymnasium.make` accepts every option of
 `agentgym.make`.
 
 Gymnasium loads the entry point of `agentgym/ListWorld-v0` as an attribute of this module.
@@ -15,11 +15,7 @@ from agentgym.assemble.registry import env_metadata, spec
 
 
 class EntryPoint:
-    """Entry point of one id.
-
-    Args:
-        env_id: The id.
-    """
+    """Entry point of one id."""
 
     def __init__(self, env_id: str) -> None:
         self.env_id = env_id

@@ -1,7 +1,7 @@
 """Worlds of other packages, named in the entry-point group `agentgym.worlds`.
 
-An entry is `module:Class`, or a module that calls `agentgym.register` on import. Reading the
-entries imports nothing. A broken package causes a warning, and only its own worlds are missing.
+An entry is `module:Class`, or a module that calls `agentgym.register` on import. A broken package
+causes a warning, and only its own worlds are missing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ _unused: dict[str, EntryPoint] = {}
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Register the worlds that installed packages name by class.
-
-    Args:
-        register: Called with `module:Class` and the name of the package.
-    """
+    """Call `register` with the `module:Class` and the package of the worlds named by class."""
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
@@ -41,7 +37,7 @@ def _entries() -> Iterator[EntryPoint]:
     try:
         yield from entry_points(group=GROUP)
     except Exception:  # noqa: BLE001 - the metadata are files of anyone
-        # Inspect the packages one by one to find the broken one and read the others.
+        # Find the broken package and read the others.
         for package in distributions():
             try:
                 yield from package.entry_points.select(group=GROUP)
@@ -50,14 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of entries that have not been imported yet.
-
-    Args:
-        namespace: Only entries of this package or with this name.
-
-    Returns:
-        The `module:Class` of the entries that failed to import.
-    """
+    """Import the modules of new entries; return the `module:Class` of failed ones."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

@@ -34,20 +34,13 @@ TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
-# Keyword arguments of `ToolEnv`; all others are fields of the world's configuration.
+# Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
 _ENV_OPTIONS = (
-    "world",
-    "dialect",
-    "parallel_calls",
-    "max_failed_rounds",
-    "max_result_chars",
-    "on_fault",
-    "render_mode",
-    "split",
+    *("world", "dialect", "parallel_calls", "max_failed_rounds"),
+    *("max_result_chars", "on_fault", "render_mode", "split"),
 )
-# Further keyword arguments of teams.
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
-# The tests check these worlds' presets; checking them here would slow the import.
+# Checking these worlds' presets would slow the import, so the tests do.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
@@ -55,10 +48,7 @@ _teams: dict[str, Entry] = {}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered world: its id, its class or `module:Class`, and its preset options.
-
-    A class given by path is imported on first use.
-    """
+    """A registered world: its id, its class or `module:Class`, and its preset options."""
 
     id: str
     source: type[World[Any]] | str
@@ -71,7 +61,7 @@ class Entry:
 
     @property
     def world(self) -> type[World[Any]]:
-        """Return the class of the world.
+        """Return the class, imported on first use.
 
         Raises:
             MissingHook: The class lacks a required hook or `Config`.
@@ -91,14 +81,12 @@ def register(
     teams: Sequence[str] = (),
     namespace: str = "agentgym",
 ) -> None:
-    """Register a world as `<namespace>/<Class>-v0`, and each preset as
-    `<namespace>/<Class>-<preset>-v0`.
-
-    Teams of the world are `<namespace>/<Class>-team-v0` and `<namespace>/<Class>-manager-v0`.
+    """Register a world as `<namespace>/<Class>-v0`, its presets as
+    `<namespace>/<Class>-<preset>-v0`, and its teams as `<namespace>/<Class>-team-v0` and `-manager-v0`.
 
     Args:
-        world: The class, importable from its module, or its path `module:Class`. With a path, the
-            module is imported on first use, and preset options are checked then.
+        world: The class, importable from its module, or its path `module:Class`, which is imported
+            and checked on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
         teams: Further kinds of teams that can play it; see `TEAMS`.
         namespace: The first part of the ids; other packages use their name.
@@ -134,9 +122,8 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} now refers to another env", stacklevel=3)
-        # `gymnasium.register` would search all ids each time. The envs enforce the order of calls
-        # themselves and the tests check every world; Gymnasium's two wrappers would add a twentieth
-        # to a step.
+        # `gymnasium.register` would search all ids. The envs enforce the order of calls and the
+        # tests check every world, so Gymnasium's wrappers would only take a twentieth of a step.
         gymnasium.registry[env_id] = EnvSpec(
             env_id,
             entry_point=entry_point(env_id),
@@ -147,12 +134,12 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
 
 
 def worlds(presets: bool = False) -> list[Entry]:
-    """Return the registered worlds in order of registration, optionally with presets."""
+    """Return the registered worlds, optionally with presets."""
     return [entry for entry in _worlds.values() if presets or not entry.options]
 
 
 def teams() -> list[Entry]:
-    """Return the registered teams in order of registration; `options["team"]` is the kind."""
+    """Return the registered teams; `options["team"]` is the kind."""
     return list(_teams.values())
 
 
@@ -166,19 +153,12 @@ def is_team(env_id: str) -> bool:
 
 
 def register_plugins() -> None:
-    """Register the worlds in the entry-point group `agentgym.worlds`; they are imported on first
-    use.
-    """
+    """Register the worlds in the entry-point group `agentgym.worlds` without importing them."""
     register_each(lambda path, package: register(path, namespace=package))
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the packages in the group `agentgym.worlds`; remove the worlds of broken ones with a
-    warning.
-
-    Args:
-        namespace: Only the package with this name.
-    """
+    """Import the other packages, or one; remove the worlds of broken ones with a warning."""
     for path in import_plugins(namespace):
         for env_id in _ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -186,12 +166,11 @@ def load_plugins(namespace: str = "") -> None:
 
 
 def resolve(env_id: str) -> str:
-    """Return the full id of a world.
+    """Return the full id of a world or team.
 
-    `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
-    A short name also finds another package's world if only one package has it.
-    `package.module:MyWorld` names a class, registered or not. As in Gymnasium, a module may precede
-    an id that it registers.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if only one
+    package has this name. `package.module:MyWorld` names a class, registered or not. As in
+    Gymnasium, a module may precede an id that it registers.
 
     Raises:
         ValueError: There is no such world, or there are several.
@@ -222,7 +201,7 @@ def _short(env_id: str) -> str:
 
 
 def _find(name: str) -> str:
-    """Return the id of a registered world by full or short name; empty if there is none."""
+    """Return the id of a registered world by full or short name, or an empty text."""
     for full in (name, f"{name}-v0", f"{_NAMESPACE}{name}", f"{_NAMESPACE}{name}-v0"):
         if full in gymnasium.registry and "world" in gymnasium.registry[full].kwargs:
             return full
@@ -240,7 +219,7 @@ def _is_called(full: str, name: str) -> bool:
 
 
 def _resolve_in_module(env_id: str) -> str:
-    """Return the id of a `module:name`; register an unregistered world in its package's namespace."""
+    """Return the id of a `module:name`, registering the world if necessary."""
     name = import_owner(env_id)
     module = env_id.rpartition(":")[0]
     short = name.rpartition("/")[2]
@@ -257,9 +236,8 @@ def _resolve_in_module(env_id: str) -> str:
 
 def _ids_of(path: str) -> list[str]:
     """Return all ids of a world's `module:Class`."""
-    return [
-        env_id for env_id, each in gymnasium.registry.items() if each.kwargs.get("world") == path
-    ]
+    registered = gymnasium.registry.items()
+    return [env_id for env_id, each in registered if each.kwargs.get("world") == path]
 
 
 def spec(
@@ -282,19 +260,17 @@ def spec(
     Args:
         env_id: The id, full or short.
         oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
-            (communication). A probability after P or S makes hints right only with that probability
-            (`P0.5`; `P0` is always wrong). `_` after any letter but H gives a placebo of the same
-            length.
+            (communication). After P or S, a number is the probability of a right hint (`P0.5`).
+            After any letter but H, `_` gives a placebo of the same length.
         hint_scope: `persistent` hints stay in the chat; `ephemeral` hints show on the newest
             message only.
         oracle_options: Arguments of the oracles' wrappers by letter, such as `{"H":
             {"keep_last_error": True}}`; inactive oracles are ignored.
         shots: The number of solved examples before the task.
-        labels: Whether `info` tells if each step was optimal (`StepOptimality`).
+        labels: Whether `info` contains the optimality of each step (`StepOptimality`).
         wrappers: Further wrappers, inner to outer, between the oracles and the examples.
         context: Context strategies, joined by `+` or as a sequence, in any order; see `strategies`.
-        window: The context window in tokens, such as 32_000 or `32k`. The oldest turns that exceed
-            it are trimmed.
+        window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments of the strategies' wrappers by strategy, including `trim` and
             `budget`.
         agents: For a team, which takes no `shots`: overrides by agent name.
@@ -319,12 +295,11 @@ def spec(
     }
     if "team" in env_spec.kwargs:
         stacks = _team_stacks(world, shared, agents or {}, shots)
-        env_spec.kwargs["stacks"] = {  # JSON-able
-            agent: [
+        env_spec.kwargs["stacks"] = {}
+        for agent, stack in stacks.items():
+            env_spec.kwargs["stacks"][agent] = [
                 {"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack
             ]
-            for agent, stack in stacks.items()
-        }
     else:
         stacks = {"": build_stack(world, shots=shots, **shared)}
         env_spec.additional_wrappers += tuple(stacks[""])
@@ -340,25 +315,19 @@ def spec(
 def _bare_spec(
     env_id: str, options: Mapping[str, Any], *, is_for_team: bool
 ) -> tuple[EnvSpec, type[World[Any]], Any]:
-    """Return the spec without wrappers and with validated options, the class of the world, and its
-    configuration.
-    """
+    """Return the validated spec without wrappers, the class of the world, and its configuration."""
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
     if has_own_entry_point(env_spec):
         env_spec.entry_point = _TEAM_ENV if "team" in env_spec.kwargs else _ENV
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
-    config = make_config(
-        world,
-        {k: value for k, value in env_spec.kwargs.items() if k not in others},
-        (*others, *(spec.__kwdefaults__ or ())),
-    )
+    own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
+    config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
     for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
         if isinstance(options[name], str):
             env_spec.kwargs[name] = getattr(config, name)
-    # raises if the world cannot be split
-    config_for_split(world, config, env_spec.kwargs.get("split"))
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # raises if it cannot be split
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
@@ -371,7 +340,7 @@ def _team_stacks(
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
-    """Return the wrappers of a team's agents; `""` stands for agents that are not named."""
+    """Return the wrappers of a team's agents; `""` stands for unnamed agents."""
     if shots:
         raise ValueError(
             f"a team cannot have solved examples, got shots={shots!r}: an example shows one agent "
@@ -388,7 +357,7 @@ def _team_stacks(
 
 
 def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """Make an env; takes the arguments of `spec`.
+    """Make an env with the arguments of `spec`.
 
     Example:
         >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
@@ -405,10 +374,7 @@ def env_metadata(env_id: str) -> Mapping[str, Any]:
 
 
 def config_schema(env_id: str) -> dict[str, Any]:
-    """Return the JSON Schema of a world's options, with bounds, defaults and descriptions.
-
-    Args:
-        env_id: The id, full or short; its preset options become defaults.
+    """Return the JSON Schema of a world's options; preset options are the defaults.
 
     Raises:
         ValueError: There is no such world.

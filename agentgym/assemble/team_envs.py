@@ -8,7 +8,7 @@ from agentgym.assemble.registry import TEAM_IDS, spec
 
 
 def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Make a team as a `pettingzoo.AECEnv`; takes the arguments of `agentgym.spec`.
+    """Make a team as a `pettingzoo.AECEnv` with the arguments of `agentgym.spec`.
 
     Raises:
         ImportError: PettingZoo is not installed.
@@ -32,14 +32,9 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
 
 
 def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
-    """Make a team as a `pettingzoo.ParallelEnv`; takes the arguments of `aec_env`.
+    """Make a team as a `pettingzoo.ParallelEnv`, like `aec_env`.
 
-    A step takes the replies of all agents, plays them in the order of `possible_agents`, and ends
-    the cycle.
-
-    Raises:
-        ImportError: PettingZoo is not installed.
-        ValueError: The id is not a team's, or an option is invalid.
+    A step plays the replies of all agents in the order of `possible_agents`.
     """
     env = aec_env(env_id, render_mode=render_mode, **options)
     from pettingzoo.utils.conversions import aec_to_parallel  # type: ignore[import-untyped]  # noqa: PLC0415 - as above

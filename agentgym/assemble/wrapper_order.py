@@ -13,11 +13,7 @@ from agentgym.play.env import tool_env
 
 
 class Stage(IntEnum):
-    """Position of a wrapper in a stack. Edits must see everything that is added, and reports
-    everything that is edited.
-
-    Cheap edits precede lossy ones, so that a summary is requested only if clearing was not enough.
-    """
+    """Position of a wrapper in a stack: additions, then edits, cheap ones first, then reports."""
 
     TOOLS = 1
     HINTS = 2
@@ -51,8 +47,7 @@ class StagedWrapper(
         world_env: The env inside all wrappers.
 
     Raises:
-        ValueError: The env has a wrapper of a later stage; the error names both and the right
-            order.
+        ValueError: The env has a wrapper of a later stage.
         TypeError: The env does not play a world.
     """
 

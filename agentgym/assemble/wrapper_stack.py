@@ -1,6 +1,4 @@
-"""Wrapper stacks: oracles, labels, examples and context strategies register here, and `spec`
-requests them by name.
-"""
+"""Wrapper stacks of oracles, labels, examples and context strategies, which register here by name."""
 
 from __future__ import annotations
 
@@ -39,12 +37,14 @@ WINDOW = 128_000
 """The default window for context strategies, as in LOCA-bench's comparison."""
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
-# Returns the arguments of an oracle's wrapper, given the letters of an arm with always-right hints
-# and a hint scope.
+
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
+"""Returns the arguments of an oracle's wrapper, given the letters of an arm with always-right hints
+and a hint scope.
+"""
 
 PLACEBO = "_"
-"""Suffix of an oracle whose hints are replaced by text without information."""
+"""Suffix of an oracle with a placebo instead of hints."""
 _HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
 
 _strategies: dict[str, Layer] = {}
@@ -61,22 +61,18 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Name the wrapper by the outermost package that exports it, so that stored specs survive
-        when its file moves.
-        """
-        name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
-        paths = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
-        public = (
-            path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper
-        )
-        return WrapperSpec(name, f"{next(public, paths[-1])}:{name}", dict(arguments))
+        """Name the wrapper by its outermost package, because its file may move."""
+        name, path = self.wrapper.__name__, ""
+        for part in self.wrapper.__module__.split("."):
+            path = f"{path}.{part}" if path else part
+            if getattr(sys.modules.get(path), name, None) is self.wrapper:
+                break
+        return WrapperSpec(name, f"{path}:{name}", dict(arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle: its wrapper, its arguments in an arm, and the letter it needs with the
-    reason.
-    """
+    """A registered oracle, its arguments in an arm, and the letter it needs and why."""
 
     layer: Layer
     arguments: ArmArguments
@@ -89,11 +85,9 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class, importable from its module because specs store its path. It accepts the
-            env and the `context_options`; after the examples' stage it also accepts `budget`, like
-            `ContextWrapper`.
-        stage: Its position; by default its attribute `stage`. Strategies of one stage keep the
-            order of registration.
+        wrapper: The class, importable from its module. It accepts the env and the
+            `context_options`, and after the examples' stage also `budget`, like `ContextWrapper`.
+        stage: Its position; by default its attribute `stage`.
 
     Raises:
         ValueError: The name is invalid, or the class has no stage or no `budget`.
@@ -130,8 +124,7 @@ def register_oracle(
         letter: Its capital letter in an arm.
         name: Its name in errors.
         wrapper: The class, with an attribute `stage`.
-        arguments: Its arguments in an arm, given the letters with always-right hints and the hint
-            scope.
+        arguments: Returns its arguments in an arm.
         needs: The letter of an oracle it requires.
         reason: Why it requires the other.
     """
@@ -139,20 +132,17 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Name the wrapper that an option of its own adds: `labels`, `examples` (for `shots`) or `trim`
-    (for `window`).
-    """
+    """Name the wrapper that the option `labels`, `shots` (`examples`) or `window` (`trim`) adds."""
     _options[name] = Layer(name, wrapper, stage)
 
 
 def strategies() -> tuple[str, ...]:
-    """Return the names of the context strategies, in the order of registration."""
+    """Return the names of the context strategies."""
     return tuple(_strategies)
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name`, which registers what it holds, and return the name;
-    other names stay as they are.
+    """Import the module of a `module:name`, which registers its contents, and return the name.
 
     Raises:
         ValueError: The module cannot be imported.
@@ -170,13 +160,12 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm with each oracle named once and as shortly as it can be: `P0.50S1` is `P0.5S`.
+    """Return an arm in its shortest form: `P0.50S1` is `P0.5S`.
 
     Raises:
-        ValueError: A letter is unknown or doubled, or one that it needs is missing; what follows a
-            letter is no probability and no placebo, or its oracle has none.
+        ValueError: A letter is unknown, doubled or lacks one that it needs, or a suffix is invalid.
     """
-    return "".join(f"{letter}{suffix}" for letter, suffix in _read_arm(oracles).items())
+    return "".join(map("".join, _read_arm(oracles).items()))
 
 
 def _read_arm(oracles: str | None) -> dict[str, str]:
@@ -185,12 +174,9 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
     if not isinstance(text, str):
         raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
     parts = _HINT.findall(text)
-    letters = [letter for letter, _ in parts]
-    if (
-        "".join(map("".join, parts)) != text
-        or set(letters) - _oracles.keys()
-        or len(set(letters)) != len(letters)
-    ):
+    arm = {letter: _shorten(suffix) for letter, suffix in parts}
+    is_complete = "".join(map("".join, parts)) == text
+    if not is_complete or arm.keys() - _oracles.keys() or len(arm) != len(parts):
         *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
         known = f"{', '.join(first)} and {last}"
         near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
@@ -200,7 +186,6 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
             f"{close}{' ' if close else ''}a letter may be followed by the probability of a right hint (P0.5), or by "
             f"{PLACEBO} for a placebo (P{PLACEBO})"
         )
-    arm = {letter: _shorten(suffix) for letter, suffix in parts}
     for letter, suffix in arm.items():
         oracle = _oracles[letter]
         if oracle.needs and arm.get(oracle.needs, PLACEBO) == PLACEBO:
@@ -238,11 +223,7 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the names of the strategies in a text joined by `+` or in a sequence; none for None,
-    an empty text or `none`.
-
-    A strategy outside the package is `module:name`, and its module is imported. Arguments
-    (`agentgym.assemble.context_options`) are not checked here.
+    """Return the names of the strategies in a context, importing the modules of `module:name`.
 
     Raises:
         ValueError: A strategy is unknown or occurs twice.
@@ -277,10 +258,7 @@ def build_stack(
     shots: int = 0,
     is_team: bool = False,
 ) -> list[WrapperSpec]:
-    """Compose the wrappers of an env, inner to outer; the other arguments are those of
-    `agentgym.spec`.
-
-    A wrapper's attribute `hooks` names the world hooks it needs.
+    """Compose the wrappers of an env, inner to outer, from the arguments of `agentgym.spec`.
 
     Raises:
         MissingHook: The world lacks a hook that a wrapper needs.
@@ -318,8 +296,9 @@ def build_stack(
 def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the world hooks that a wrapper needs, including those for wrong hints."""
     hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
-    wrong: tuple[str, ...] = getattr(wrapper, "wrong_hooks", ())
-    return (*hooks, *(wrong if arguments.get("accuracy", 1.0) < 1.0 else ()))
+    if arguments.get("accuracy", 1.0) < 1.0:
+        hooks += getattr(wrapper, "wrong_hooks", ())
+    return hooks
 
 
 def _oracle_layers(
@@ -335,34 +314,20 @@ def _oracle_layers(
         layer = _oracles[letter].layer
         check_arguments(f"{letter} ({layer.name}) in oracle_options", layer.wrapper, own)
     right = "".join(letter for letter, suffix in arm.items() if not suffix)
-    return [
-        (
-            oracle.layer,
-            {
-                **oracle.arguments(right, hint_scope),
-                **_variant(arm[letter]),
-                **options.get(letter, {}),
-            },
-        )
-        for letter, oracle in _oracles.items()
-        if letter in arm
-    ]
+    layers: list[tuple[Layer, Mapping[str, Any]]] = []
+    for letter, oracle in _oracles.items():
+        if letter in arm:
+            arguments = {**oracle.arguments(right, hint_scope), **_variant(arm[letter])}
+            layers.append((oracle.layer, {**arguments, **options.get(letter, {})}))
+    return layers
 
 
 def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return an option that maps names to mappings; empty for None.
-
-    Raises:
-        ValueError: The option has another form.
-    """
+    """Return an option that maps names to mappings; empty for None."""
     given: object = {} if options is None else options
-    if not isinstance(given, Mapping) or not all(
-        isinstance(own, Mapping) for own in given.values()
-    ):
-        raise ValueError(
-            f"{name} must be a mapping of mappings, such as {example}, got {options!r}"
-        )
-    return given
+    if isinstance(given, Mapping) and all(isinstance(own, Mapping) for own in given.values()):
+        return given
+    raise ValueError(f"{name} must be a mapping of mappings, such as {example}, got {options!r}")
 
 
 def _context_layers(
@@ -395,19 +360,14 @@ def _context_layers(
 def _with_arguments(
     context: str, options: Mapping[str, Mapping[str, Any]], window: int | str | None
 ) -> tuple[dict[str, dict[str, Any]], int | str | None]:
-    """Merge the arguments in a context's text with the options, and return the window.
-
-    Raises:
-        ValueError: An argument is unknown, invalid, or given twice.
-    """
+    """Merge the arguments in a context's text with the options, and return the window."""
     merged = {name: dict(own) for name, own in options.items()}
     for written, texts in split_context(context):
         short = written.rpartition(":")[2]
         name = "trim" if short in ("", "none") else short
         layer = _options["trim"] if name == "trim" else _strategies[name]
-        for owner, values in zip(
-            (name, "budget"), read_context_arguments(name, layer.wrapper, texts), strict=True
-        ):
+        own, shared = read_context_arguments(name, layer.wrapper, texts)
+        for owner, values in ((name, own), ("budget", shared)):
             given = merged.setdefault(owner, {}) if values else {}
             if doubled := sorted(values.keys() & given.keys()):
                 raise ValueError(f"{doubled[0]} of {owner} is set twice, once in {context!r}")

@@ -1,4 +1,4 @@
-"""Env of one agent in a team, over the shared world; any wrapper fits around it."""
+"""Env of one agent in a team, for any wrapper."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from agentgym.world.world import World
 
 
 class AgentEnv(ToolEnv):
-    """Env in which one agent of a team plays.
-
-    It is a `ToolEnv` over the team's world, with its own chat, some of the world's tools and the
-    team's tools. It never ends by itself; the game ends it at the end of a cycle.
+    """Env of one agent over the team's world, with its own chat, some of the world's tools and the
+    team's tools; the game ends it at the end of a cycle.
 
     Args:
         world: The class of the world.
@@ -82,14 +80,12 @@ class AgentEnv(ToolEnv):
         return self._protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment. Agents that share a world share its moment; rivals need different
-        ones, or they would draw alike.
-        """
+        """Return the moment; rivals need different ones, or they would draw alike."""
         rival = "" if self._protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Count a turn, unless the reply calls only tools of the team."""
+        """Count a turn unless the reply calls only team tools."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
         self.took_turn = not reply.calls or any(
@@ -119,12 +115,10 @@ class AgentEnv(ToolEnv):
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         """Re-create the world with the tools of all agents, whose calls share one log."""
         new = draw(self.world_class, self.config, world.instance_seed)
-        owners = {
-            id(owner): owner
-            for agent in self._protocol.agents
-            for owner in self._protocol.toolsets(agent, new)
-        }
-        return rebuild(world, new, tools_of(*owners.values()), calls)
+        owners: list[object] = []
+        for agent in self._protocol.agents:
+            owners += self._protocol.toolsets(agent, new)
+        return rebuild(world, new, tools_of(*owners), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
         """Continue the whole team in a re-created world."""
@@ -139,7 +133,7 @@ class AgentEnv(ToolEnv):
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        """Report an end of the world to the protocol; the env continues until the game ends it."""
+        """Report an end of the world to the protocol; only the game ends this env."""
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
@@ -166,12 +160,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Show, through a stack of wrappers, a chat that has grown or a world that has changed since
-    the last step.
-
-    Returns:
-        The observation, and the last step's info with updated accounts.
-    """
+    """Return the observation and info of a stack after a change of its chat or world."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
@@ -179,5 +168,5 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    hook = getattr(env, "refresh", None)  # of context wrappers, which observe more than the chat
+    hook = getattr(env, "refresh", None)  # context wrappers update their accounts
     return hook(chat, info) if hook is not None else (chat, info)

@@ -27,27 +27,16 @@ from agentgym.world.world import SplitName, World, load_world
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel)
 }
-_ENV_OPTIONS = (
-    "dialect",
-    "parallel_calls",
-    "max_failed_rounds",
-    "max_result_chars",
-    "on_fault",
-)
+_ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
-_TERMINAL = (
-    "world",
-    "failed_rounds",
-    "referee",
-)  # ends of the task; any other reason truncates
+_TERMINAL = ("world", "failed_rounds", "referee")  # ends of the task; other reasons truncate
 
 
 class Game:
     """Loop that plays a team's episodes.
 
-    A cycle asks the agents in order. Each agent that is awake at the start of the cycle is asked
-    for a reply, which is played at once. Mail and the end of the episode reach everyone at the end
-    of the cycle.
+    A cycle asks each agent that is awake at its start for a reply, which is played at once. Mail
+    and the end of the episode reach everyone at the end of the cycle.
 
     Args:
         world: The world's class or path.
@@ -62,13 +51,10 @@ class Game:
 
     Attributes:
         agents: The names, in turn order.
-        chats: The observation of each agent.
-        infos: The info of each agent's last reply.
         rewards: The reward of each agent, after the end of the episode.
         over: Whether the episode has ended.
         terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
-        cycle: The number of completed cycles.
         instance_key: The key of the instance if there is a split, else empty.
 
     Raises:
@@ -88,33 +74,29 @@ class Game:
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
-        protocol_options = {
-            name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options
-        }
+        given = {name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options}
         config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
-        self.config = config_for_split(
-            self.world_class, make_config(self.world_class, config), split
-        )
+        plain = make_config(self.world_class, config)
+        self.config = config_for_split(self.world_class, plain, split)
         self.split, self.instance_key = split, ""
-        self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
+        self.protocol = PROTOCOLS[team](self.world_class, self.config, **given)
         self.agents = tuple(self.protocol.agents)
         self.team = Team(self.agents)
-        if unknown := [name for name in stacks or {} if name and name not in self.agents]:
-            raise ValueError(
-                f"there is no agent {unknown[0]!r} in this team; "
-                f"{list_names(unknown[0], self.agents, 'agents')}"
-            )
-        self.agent_envs = {
-            a: AgentEnv(self.world_class, a, self.team, self.protocol, split=split, **options)
-            for a in self.agents
-        }
+        wrappers = stacks or {}
+        for name in wrappers:
+            if name and name not in self.agents:
+                raise ValueError(
+                    f"there is no agent {name!r} in this team; "
+                    f"{list_names(name, self.agents, 'agents')}"
+                )
+        self.agent_envs: dict[str, AgentEnv] = {}
+        self.stacks: dict[str, gymnasium.Env[Any, Any]] = {}
+        for name in self.agents:
+            env = AgentEnv(self.world_class, name, self.team, self.protocol, split=split, **options)
+            self.agent_envs[name] = env
+            self.stacks[name] = _stack(env, wrappers.get(name, wrappers.get("", ())))
         self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect
         self._asked: list[str] = []
-        wrappers = stacks or {}
-        self.stacks = {
-            a: _stack(self.agent_envs[a], wrappers.get(a, wrappers.get("", ())))
-            for a in self.agents
-        }
         self.over = self.terminated = self._running = False
         self.score = 0.0
         self.chats: dict[str, Chat] = {}
@@ -124,19 +106,15 @@ class Game:
         """Start an episode on a new instance."""
         drawn = draw_instance(self.world_class, self.config, rng, self.split)
         first, self.instance_key = drawn.world, drawn.key
-        worlds = {
-            a: first
-            if self.protocol.one_world or a == self.agents[0]
-            else draw(self.world_class, self.config, drawn.seed)
-            for a in self.agents
-        }
+        worlds = dict.fromkeys(self.agents, first)
+        if not self.protocol.one_world:
+            for agent in self.agents[1:]:
+                worlds[agent] = draw(self.world_class, self.config, drawn.seed)
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
-        # Four cycles per turn by default, because talking and waiting use no turn.
-        self._last = (
-            4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
-        )
+        # Talking and waiting use no turn, so a turn may take several cycles.
+        self._last = self.max_cycles or 4 * (first.max_turns or 2_500) + 16
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
         self.protocol.begin(self.team)
@@ -145,7 +123,6 @@ class Game:
         self._asked = self._awake()
 
     def _begin_chat(self, agent: str) -> None:
-        """Start a chat."""
         self.chats[agent], info = self.stacks[agent].reset()
         self._begun[agent] += 1
         self.infos[agent] = self._with_agent(agent, info)
@@ -231,9 +208,8 @@ class Game:
 
     def to_text(self) -> str:
         """Return the chats of all agents in readable form."""
-        return "\n\n".join(
-            f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()
-        )
+        texts = [f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()]
+        return "\n\n".join(texts)
 
     def _finish(self) -> None:
         self.over = True
@@ -267,7 +243,7 @@ class Game:
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 
     def _scores(self) -> list[float]:
-        """Return the score of each world and keep the reports; empty if a world cannot be scored."""
+        """Return the score of each world, or nothing if one cannot be scored; keep the reports."""
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():

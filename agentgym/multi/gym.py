@@ -1,8 +1,4 @@
-"""A team as one Gymnasium env: each step is the reply of the next agent, so one policy plays all
-agents.
-
-Code that plays, records or trains single-agent episodes therefore works with teams.
-"""
+"""A team as one Gymnasium env, whose policy plays all agents."""
 
 from __future__ import annotations
 
@@ -15,24 +11,20 @@ from agentgym.multi.game import Game
 from agentgym.play.kept_spec import KeepsSpec
 from agentgym.play.spaces import ActionSpace, ChatSpace
 from agentgym.text.messages import Chat
+from agentgym.text.tools import Tool
 from agentgym.text.validation import check_choice, check_reset
 
 
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team reply by reply. The observation is the chat of the next agent.
 
-    `info["agent"]` is the agent whose reply was played, or after a reset the first agent, and
-    `info["task"]` the number of chats it has started in this episode. The reward is the team's
-    score, once, at the end. Each agent's reward is in the report (`info["detail"].report["team"]`),
-    where trajectories and trainers find it.
+    `info["agent"]` is the agent whose reply was played, or the first agent after a reset, and
+    `info["task"]` the number of its chats in this episode. The reward is the team's score, once, at
+    the end; `info["detail"].report["team"]` contains each agent's reward.
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
         **options: Arguments of `agentgym.multi.game.Game`.
-
-    Attributes:
-        game: The game.
-        agent: The next agent.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -44,17 +36,15 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self.game = Game(**options)
         self.agent = self.game.agents[0]
         self.observation_space = ChatSpace()
-        tools = {
-            tool.name: tool
-            for agent_env in self.game.agent_envs.values()
-            for tool in agent_env.tools
-        }
+        tools: dict[str, Tool] = {}
+        for agent_env in self.game.agent_envs.values():
+            tools.update((tool.name, tool) for tool in agent_env.tools)
         self.action_space = ActionSpace(tuple(tools.values()), self.game.dialect)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on an instance determined by the configuration and the seed."""
+        """Start an episode; configuration and seed determine the instance."""
         check_reset(options, vars(self.game.config))
         super().reset(seed=seed)
         self.game.reset(self.np_random)

@@ -5,32 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from agentgym.multi.team import Team, TeamProtocol
+from agentgym.multi.team import AgentTools, Roles, Team, TeamProtocol
 from agentgym.text.messages import Content, ToolCall
 from agentgym.text.tools import ToolError, Toolset, tool, tools_of
 from agentgym.world.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
-# The first wrong answer may be a slip; the third is not.
-MOST_FAULTS = 3
+MOST_FAULTS = 3  # one wrong answer may be a slip
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results a host can give.
-
-    The world computes the right result; the host must find it independently.
-    """
+    """World whose results a host must find independently of the world."""
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
 
     def questions(self) -> object:
-        """Return the owner of the tools that ask the host questions, besides the world's tools."""
+        """Return the owner of the guesser's tools for questions."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the text that shows the host a pending call; empty if the call needs no host.
+        """Return the question that a call asks the host; empty if the call needs no host.
 
         Raises:
             ToolError: The call is invalid.
@@ -45,18 +41,14 @@ class Hosted(Protocol):
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """Return what is wrong with a host's answer, given the right result; empty if nothing is."""
+        """Return the error in a host's answer, given the right result; empty if it is right."""
 
 
 class Hosting(TeamProtocol):
-    """Protocol of a hosted game.
-
-    The guesser has all tools of the world and tools for questions; the host answers its guesses and
-    questions.
+    """Protocol of a hosted game: the host answers the guesser's guesses and questions.
 
     An answer that the referee rejects is not passed on, and the host must answer again. The third
-    rejection ends the episode. The host earns what the guesser earns, or nothing if the referee
-    ever rejected an answer.
+    rejection ends the episode. The host earns the guesser's share, or nothing after a rejection.
     """
 
     kind = "host"
@@ -74,11 +66,8 @@ class Hosting(TeamProtocol):
         return cast(Hosted, world)
 
     def assign_tools(
-        self,
-        world: type[World[Any]],
-        tools: Mapping[str, bool],
-        roles: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, tuple[str, ...]]:
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
         """Return the guesser, who starts, and the host."""
         if roles is not None:
             raise ValueError(
@@ -109,9 +98,7 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules of each role; the host starts a chat with each question and does not see
-        the task.
-        """
+        """Return the rules of each role; the host sees a question instead of the task."""
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
                 HOST, "There is no question yet."
@@ -119,7 +106,7 @@ class Hosting(TeamProtocol):
         return super().opening(agent, team)
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the guesser's task; a question stays as it is."""
+        """Return the guesser's restated task; a question does not change."""
         return None if agent == HOST else super().restated_task(agent, team)
 
     def begin(self, team: Team) -> None:
@@ -129,9 +116,7 @@ class Hosting(TeamProtocol):
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run calls that need no host; for others, keep the result for the referee and ask the
-        host.
-        """
+        """Run a call; if it needs the host, keep the result for the referee and ask the host."""
         question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()
@@ -174,7 +159,10 @@ class Hosting(TeamProtocol):
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """Return the shares; the host loses its share with its first wrong answer."""
-        return {**super().shares(team, score), **({HOST: 0.0} if team.faults[HOST] else {})}
+        shares = super().shares(team, score)
+        if team.faults[HOST]:
+            shares[HOST] = 0.0
+        return shares
 
 
 class Answering(Toolset):

@@ -1,13 +1,19 @@
-"""Teams without a referee: agents that share a world and tell each other their findings, a manager
-with workers, and rivals.
-"""
+"""Teams without a referee: agents that talk to each other, a manager with workers, and rivals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from agentgym.multi.team import Team, TeamProtocol, default_roles, list_agents, read_roles
+from agentgym.multi.team import (
+    AgentTools,
+    Roles,
+    Team,
+    TeamProtocol,
+    default_roles,
+    list_agents,
+    read_roles,
+)
 from agentgym.text.messages import Content
 from agentgym.text.tools import ToolError, Toolset, echo, tool
 from agentgym.world.world import World
@@ -21,11 +27,8 @@ class Split(TeamProtocol):
     kind = "split"
 
     def assign_tools(
-        self,
-        world: type[World[Any]],
-        tools: Mapping[str, bool],
-        roles: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, tuple[str, ...]]:
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
         """Return one agent for each role."""
         return read_roles(roles or default_roles(world, tools), tools)
 
@@ -57,7 +60,7 @@ class _AgentTools(Toolset):
 
 
 class Talk(_AgentTools):
-    """Toolset for telling and waiting."""
+    """Toolset for talking and waiting."""
 
     @tool
     def tell(self, agent: str, text: str, wait: bool = False) -> str:
@@ -87,21 +90,17 @@ class Talk(_AgentTools):
 
 
 class Management(TeamProtocol):
-    """Protocol of a manager with sub-agents.
+    """Protocol of a manager who delegates to workers.
 
-    The first agent delegates; every other agent starts a new chat with each sub-task and ends it
-    with a report. By default the manager has the tools that end the task, and one worker has the
-    others.
+    A worker starts a new chat with each sub-task and ends it with a report. By default the manager
+    has the tools that end the task, and one worker has the others.
     """
 
     kind = "manager"
 
     def assign_tools(
-        self,
-        world: type[World[Any]],
-        tools: Mapping[str, bool],
-        roles: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, tuple[str, ...]]:
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
         """Return the manager and its workers."""
         if roles is None:
             final = [name for name, ends in tools.items() if ends]
@@ -154,7 +153,7 @@ class Management(TeamProtocol):
         )
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the manager's task; a sub-task stays as it is."""
+        """Return the manager's restated task; a sub-task does not change."""
         return super().restated_task(agent, team) if agent == MANAGER else None
 
     def rouse(self, team: Team) -> None:
@@ -179,18 +178,15 @@ class Delegation(_AgentTools):
             raise ToolError(
                 f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter"
             )
-        free = [
-            agent
-            for agent in team.agents
-            if agent != MANAGER and agent in team.idle and agent not in team.restarting
-        ]
+        free = team.idle - team.restarting - {MANAGER}
         if not free:
             raise ToolError("no worker is free; wait for a report")
-        team.tasks[free[0]] = task
-        team.restarting.add(free[0])
+        worker = min(free, key=team.agents.index)
+        team.tasks[worker] = task
+        team.restarting.add(worker)
         team.messages += 1
         team.idle.add(MANAGER)
-        return f"{free[0]} works on it."
+        return f"{worker} works on it."
 
 
 class Reporting(_AgentTools):
@@ -209,23 +205,18 @@ class Reporting(_AgentTools):
 
 
 class Duel(TeamProtocol):
-    """Protocol of rivals.
+    """Protocol of rivals, each in a separate world of the same configuration and seed.
 
-    Each agent plays a separate world with the same configuration and seed and all tools, and sees
-    nothing of the others. The first agent to solve it ends the episode and earns 1; agents that
-    solve it in the same cycle share the reward. An agent whose world has ended without success is
-    not asked again.
+    The first agent to solve it ends the episode and earns 1; agents that solve it in the same cycle
+    share the reward. An agent whose world has ended without success is not asked again.
     """
 
     kind = "duel"
     one_world = False
 
     def assign_tools(
-        self,
-        world: type[World[Any]],
-        tools: Mapping[str, bool],
-        roles: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, tuple[str, ...]]:
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
         """Return two players, unless others are named."""
         return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
 

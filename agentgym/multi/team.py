@@ -14,9 +14,14 @@ from agentgym.text.tools import ToolError, Toolset, tools_of
 from agentgym.text.validation import check_int, list_names
 from agentgym.world.world import World
 
-# Default for the characters that an agent may send per cycle, so that none can flood another
-# agent's context.
 MAX_MESSAGE = 16_384
+"""Default characters that an agent may send per cycle, to protect the others' contexts."""
+
+Roles = Mapping[str, Sequence[str]]
+"""World tools by role or agent."""
+
+AgentTools = dict[str, tuple[str, ...]]
+"""World tools by agent, in turn order."""
 
 _ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
 
@@ -31,13 +36,12 @@ class TeamAction:
 
 
 class Team:
-    """State of a team in an episode, apart from the world's. The agents' tools change it.
+    """State of a team in an episode, apart from the world's.
 
     Attributes:
         agents: The names, in turn order.
         worlds: The world of each agent: one for all, or one each.
         mail: The texts that each agent sees at the end of the cycle.
-        messages: The number of texts sent between agents.
         actions: The completed world calls, in order.
         idle: The agents that are not asked until they have mail.
         tasks: The current sub-tasks, by agent.
@@ -45,10 +49,9 @@ class Team:
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, if they compete.
         faults: The number of rejected answers, by agent.
-        question: The host's open question; empty if there is none.
+        question: The host's open question, or an empty text.
         answer: The right answer to it.
-        pending_end: Why the episode will end after the answer, or, in a duel, why the last world
-            ended.
+        pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -75,8 +78,8 @@ class Team:
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Add a text to an agent's mail under a heading with sender and length, so that one text
-        cannot pass for several.
+        """Add a text to an agent's mail, with its length, because one text must not pass for
+        several.
 
         Raises:
             ToolError: The text is empty or exceeds the rest of this cycle's limit.
@@ -100,8 +103,8 @@ class Team:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context manager that restores the team after an exception."""
-        # Actions are added after the transaction, so that no transaction copies the long list.
+        """Restore the team after an exception."""
+        # Actions are added after the transaction, because copying the list would take long.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:
@@ -112,13 +115,13 @@ class Team:
 
     def replace_world(self, old: World[Any], new: World[Any]) -> None:
         """Move all agents of one world to another world."""
-        self.worlds = {
-            agent: new if world is old else world for agent, world in self.worlds.items()
-        }
+        for agent, world in self.worlds.items():
+            if world is old:
+                self.worlds[agent] = new
 
 
 class TeamProtocol:
-    """Kind of team: its agents, their tools and knowledge, who acts when, and who is rewarded.
+    """Base of the kinds of teams: agents, their tools and knowledge, turns and rewards.
 
     Args:
         world: The class of the world.
@@ -141,34 +144,23 @@ class TeamProtocol:
         self,
         world: type[World[Any]],
         config: Any,
-        roles: Mapping[str, Sequence[str]] | None = None,
+        roles: Roles | None = None,
         reward: str | Mapping[str, float] = "shared",
         max_message: int = MAX_MESSAGE,
     ) -> None:
         check_int("max_message", max_message, 1, 131_072)
         self.max_message = max_message
-        tools = {
-            name: bound.schema.final
-            for name, bound in tools_of(*world(config, 0).toolsets()).items()
-        }
-        self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
+        bound = tools_of(*world(config, 0).toolsets())
+        tools = {name: each.schema.final for name, each in bound.items()}
+        self.agents: AgentTools = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
     # Hooks of a kind of team.
 
     def assign_tools(
-        self,
-        world: type[World[Any]],
-        tools: Mapping[str, bool],
-        roles: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, tuple[str, ...]]:
-        """Return the agents with their world tools, in turn order.
-
-        Args:
-            world: The class of the world.
-            tools: The names of all tools, and whether they end the task.
-            roles: The roles requested by the user.
-        """
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
+        """Return the world tools by agent; `tools` contains whether each ends the task."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
@@ -201,7 +193,7 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake an agent and explain why: all are idle and there is no mail."""
+        """Wake an agent when all are idle without mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."
@@ -212,13 +204,11 @@ class TeamProtocol:
         team.end(reason)
 
     def settle(self, team: Team) -> None:
-        """Decide the outcome of a cycle; called at its end, before the mail is delivered."""
+        """Decide the outcome of a cycle, before its mail is delivered."""
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """Return each agent's reward for the team's score."""
         return {agent: score * factor for agent, factor in self._factors.items()}
-
-    # Shared by all kinds of teams.
 
     def _read_reward(self, reward: str | Mapping[str, float]) -> dict[str, float]:
         if reward == "shared":
@@ -232,26 +222,21 @@ class TeamProtocol:
                 f"{list_names(unknown[0], tuple(self.agents), 'agents')}"
             )
         for name, factor in factors.items():
-            if (
-                isinstance(factor, bool)
-                or not isinstance(factor, (int, float))
-                or not -1.0 <= factor <= 1.0
-            ):
+            is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+            if not is_number or not -1.0 <= factor <= 1.0:
                 raise ValueError(
                     f"the reward of {name} must be a factor in [-1.0, 1.0], got {factor!r}"
                 )
         return {agent: float(factors.get(agent, 0.0)) for agent in self.agents}
 
 
-def read_roles(
-    roles: Mapping[str, Sequence[str]], tools: Collection[str]
-) -> dict[str, tuple[str, ...]]:
+def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
     """Read the user's roles: a role `reader` becomes the agent `reader_0`.
 
     Raises:
         ValueError: A name, a tool or the number of agents is invalid.
     """
-    agents: dict[str, tuple[str, ...]] = {}
+    agents: AgentTools = {}
     for role, names in roles.items():
         agent = _named(role)
         if agent in agents:
@@ -269,12 +254,9 @@ def read_roles(
     return agents
 
 
-def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
-    """Return the tools by role as the world declares them (`World.roles`); by default the `closer`
-    has the tools that end the task.
-
-    Tools without a role go to the first role. If all or none end the task, the `closer` gets every
-    second tool.
+def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTools:
+    """Return the tools by role (`World.roles`); if all or none end the task, the default `closer`
+    gets every second tool.
     """
     declared = world.roles
     if not declared:
@@ -283,11 +265,11 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
         declared = {"actor": (), "closer": tuple(closing)}
     named = {name for names in declared.values() for name in names}
     rest = [name for name in tools if name not in named]
-    first = next(iter(declared))
-    roles = {
-        role: tuple(name for name in names if name in tools) for role, names in declared.items()
-    }
-    return {**roles, first: (*roles[first], *rest)}
+    roles = {}
+    for role, names in declared.items():
+        roles[role] = tuple(name for name in (*names, *rest) if name in tools)
+        rest = []  # the first role gets the tools without a role
+    return roles
 
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:

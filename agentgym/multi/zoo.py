@@ -18,9 +18,7 @@ from agentgym.text.validation import check_choice, check_reset, list_names
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     """PettingZoo env of a team whose agents step in the order of `possible_agents`, once per cycle.
 
-    If `infos[agent]["waiting"]` is set, the agent's action is ignored and may be None. Messages and
-    the end of the episode arrive at the end of the cycle, so the env can be converted to a parallel
-    one.
+    If `infos[agent]["waiting"]` is set, the agent's action is ignored and may be None.
 
     Args:
         name: The value of `metadata["name"]`.
@@ -75,7 +73,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
-        # PettingZoo's tests pass options that no env has, so unknown ones are ignored.
+        # PettingZoo's tests pass options that no env has.
         check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)
@@ -105,7 +103,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self._was_dead_step(action)
             return
         if agent in self.game.due:
-            self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
+            self.game.play(agent, action)  # type: ignore[arg-type]  # it raises for other types
         elif action is not None and not isinstance(action, str):
             raise TypeError(
                 f"an action must be the agent's text (str) or None, got {type(action).__name__}"

@@ -1,9 +1,4 @@
-"""Choices among a world's calls (optimal, wrong, any), and wrong hints: a non-optimal call worded
-like a plan, and the state of another instance.
-
-Wrong hints differ from right ones only in content. A placebo is text without information and with
-the length of the hint.
-"""
+"""Choices among a world's calls, wrong hints that look like right ones, and placebos."""
 
 from __future__ import annotations
 
@@ -23,18 +18,12 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import generate
 from agentgym.world.world import World, has_hook, phrase
 
-# Wrong calls to try until one reads back from its wording; nearly always the first does.
-_READ_BACK = 16
-# Calls drawn from the tools' schemas if every legal call is optimal; if these are optimal too, the
-# world has no wrong call.
-_SAMPLES = 64
-# Instances to draw for a wrong state; one is not enough if two states agree.
-_DECOYS = 8
-# Turns by which a decoy may be ahead of the episode: all offices start with the same empty state.
-_AHEAD = 8
+_READ_BACK = 16  # nearly always the first wrong call reads back from its wording
+_SAMPLES = 64  # a world all of whose drawn calls are optimal has no wrong call
+_DECOYS = 8  # one other instance is not enough, because its state may agree
+_AHEAD = 8  # turns: all offices start with the same empty state
 
-# Measures hints; each word and period below is one token of this vocabulary.
-_COUNTER = "cl100k_base"
+_COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (
     "This note says nothing about the task. It is here to fill some space in the text. "
     "There is no need to read it, and no need to reply to it. It holds no plan, no state and no "
@@ -68,14 +57,12 @@ def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
 
 
 def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
-    """Return a plan hint for a legal call that is not optimal.
-
-    If every legal call is optimal, or the world does not list legal calls, the hint asks for
-    another call that fits a tool's schema; empty if there is none.
+    """Return a plan hint for a legal call that is not optimal, or else for one that fits a tool's
+    schema; empty if there is none.
 
     Args:
         env: The env of the world.
-        with_state: Whether the state is visible too, so that the hint may refer to it.
+        with_state: Whether the hint may refer to a visible state.
         rng: Draws the call.
     """
     world = env.world
@@ -91,10 +78,8 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Other instances of an episode's configuration, each played optimally up to the same turn.
-
-    Their states serve as wrong states: another instance of the same split reveals nothing hidden in
-    this one.
+    """Other instances of the same split, played optimally up to the same turn; their states serve
+    as wrong states.
 
     Args:
         env: The env of the episode.
@@ -120,12 +105,7 @@ class Decoys:
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:
-        """Return a state of another instance that differs from the right one; empty if no decoy has
-        one.
-
-        Args:
-            describe: Returns the state of a world in words.
-        """
+        """Return another instance's state that differs from the right one; empty if all agree."""
         right, turn = describe(self._env.world), self._env.world.turn
         for decoy in self._others():
             while decoy.world.turn < turn and not decoy.over:
@@ -163,13 +143,7 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return text without information, with as many tokens as a hint.
-
-    Args:
-        hint: The hint, of which only the length matters.
-        turn: The turn number, which selects the first sentence, so that the placebos of a chat
-            differ.
-    """
+    """Return text without information and with a hint's tokens; it varies with the turn."""
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))
     return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

@@ -1,7 +1,4 @@
-"""Communication oracle for teams: shows an agent the calls and results of the others.
-
-The state oracle would also reveal the resulting state; here the agent must track it.
-"""
+"""Communication oracle for teams; unlike the state oracle, it leaves state tracking to the agent."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ TEAM_NOTE = (
 class CommunicationOracle(HintOracle):
     """Oracle that shows a team agent each call of the others with its result, verbatim.
 
-    Each entry is attached to the next message and stays there, like a result. An agent that starts
-    a new chat sees all entries of the episode so far.
+    Each entry is attached to the next message and stays there. A new chat shows all entries of the
+    episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.
@@ -45,7 +42,7 @@ class CommunicationOracle(HintOracle):
     for_teams = True
 
     def __init__(self, env: gymnasium.Env[Chat, str], placebo: bool = False) -> None:
-        # Before the base class, which would record a hint scope that this oracle does not have.
+        # The base class would record a hint scope, which this oracle lacks.
         gymnasium.utils.RecordConstructorArgs.__init__(self, placebo=placebo)
         super().__init__(env, placebo=placebo)
         agent_env = env.unwrapped

@@ -1,11 +1,8 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
-does not say whether earlier hints stay: `persistent` hints do, so the prompt only grows;
-`ephemeral` hints appear on the newest message only.
-
-Two variants go beyond the paper and show why an oracle helps: hints that are right with a given
-probability, and placebos.
+leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. Hints that
+are right with a given probability, and placebos, go beyond the paper.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices that context wrappers append to a message; they are not the world's text.
+# Notices of context wrappers, which are not the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -63,26 +60,21 @@ HISTORY_NOTE = (
 class HintOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that appends a hint to the newest message; its cost does not depend on the chat's
-    length.
+    """Wrapper that appends a hint to the newest message, at a cost independent of the chat's length.
 
-    Random choices depend on the instance and the turn. Arms with the same probability therefore
-    share the same wrong hints, and a hint that is right at a lower probability is right at a higher
-    one.
+    Random choices depend on the instance and the turn, so arms with one probability share their
+    wrong hints, and a hint that is right at a lower probability is right at a higher one.
 
     Args:
         env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        accuracy: The probability, in [0, 1], that a hint is right. Wrong hints look like right ones
-            and are announced in the same way.
+        accuracy: The probability, in [0, 1], that a hint is right. Wrong hints look like right
+            ones.
         placebo: Whether to show text of the same length without content.
         **recorded: Arguments of the subclass, for specs.
 
     Attributes:
-        tag: The name of the block.
-        placebo_tag: The name of a placebo's block.
-        note: The announcement in the system message; by default it names the block and says that
-            the environment writes it.
+        note: The announcement in the system message; empty for a general one.
         hooks: The hooks of `World` that provide the hint.
         wrong_hooks: Further hooks for wrong hints; none if a hint is always right.
         source: The chat before this hint was added.
@@ -139,18 +131,14 @@ class HintOracle(
         raise NotImplementedError
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Return a wrong hint for the current moment; empty if there is none.
-
-        Args:
-            rng: Draws the hint.
-        """
+        """Draw a wrong hint for the current moment; empty if the world has none."""
         raise NotImplementedError
 
     def begin(self) -> None:
         """Prepare for a new episode."""
 
     def _draw(self) -> str:
-        """Return the visible text: the hint, a wrong hint, or a placebo."""
+        """Return the hint, a wrong hint, or a placebo."""
         if self.placebo:
             return placebo_for(self.text(), self.world_env.world.turn)
         if self.accuracy == 1.0:
@@ -160,11 +148,8 @@ class HintOracle(
 
     def observation(self, observation: Chat) -> Chat:
         """Append the hint to a chat's newest message."""
-        known = len(self.source.messages)
-        grew = (
-            0 < known <= len(observation.messages)
-            and observation.shared_prefix(self.source) == known
-        )
+        known, count = len(self.source.messages), len(observation.messages)
+        grew = 0 < known <= count and observation.shared_prefix(self.source) == known
         self.source = observation
         self.hint = ""
         if not self.world_env.over:
@@ -175,16 +160,14 @@ class HintOracle(
             return observation.without_last().with_last(last)
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
-            known = len(observation.messages) - 1
-        elif known == len(
-            observation.messages
-        ):  # the same chat observed again, as at the end of a team's cycle
+            known = count - 1
+        elif known == count:  # at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply and append the hint to the resulting observation."""
+        """Play a reply and append the next hint."""
         chat, reward, terminated, truncated, info = self.env.step(action)
         shown = self.observation(chat)  # first, because its faults belong to this step
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
@@ -204,10 +187,10 @@ class PlanOracle(HintOracle):
     Args:
         env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        with_state: Whether the policy also sees the state, so that the step may refer to it.
-        accuracy: The probability that a hint is right; a wrong hint asks for a legal call that is
-            not optimal.
-        placebo: Whether to show text without content instead of the hints.
+        with_state: Whether the policy also sees the state, to which the step may refer.
+        accuracy: The probability that a hint is right; a wrong one asks for a legal, non-optimal
+            call.
+        placebo: Whether to show text without content instead.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -246,12 +229,11 @@ class StateOracle(HintOracle):
     Args:
         env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state replaces the history. An agent that sees the brief state of a long
-            episode (`World.brief_state`) then has a tool for the rest (`StatePages`). Team agents,
-            whose chats contain only part of the history, always have the tool.
-        accuracy: The probability that a hint is right; a wrong hint is the state of another
-            instance.
-        placebo: Whether to show text without content instead of the hints.
+        whole: Whether the state replaces the history. A tool then shows the rest of a brief state
+            (`World.brief_state`, `StatePages`). Team agents, whose chats contain only part of the
+            history, always have the tool.
+        accuracy: The probability that a hint is right; a wrong one is another instance's state.
+        placebo: Whether to show text without content instead.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -297,9 +279,7 @@ class StateOracle(HintOracle):
         return self._pages.describe(world) if self._offers_pages else world.brief_state()
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply. A reply that only requests pages of the state is not played: it uses no
-        turn and shows the pages.
-        """
+        """Play a reply; one that only requests pages of the state uses no turn."""
         if self._pages.count and not self.world_env.over and isinstance(action, str):
             if TOOL in action and self._pages.request(self._parse(action)):
                 return self._show_pages()
@@ -313,7 +293,7 @@ class StateOracle(HintOracle):
         return replace(reply, calls=()) if too_many else reply
 
     def _show_pages(self) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Return the result of a step that shows the same moment again, with pages of the state."""
+        """Show the same moment again, with pages of the state."""
         info = {
             **dict.fromkeys(self._info_keys),
             "turn": self.world_env.world.turn,
@@ -332,14 +312,11 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that removes the history: the policy sees the system message, the restated task and
-    the newest hints.
-
-    Outdated parts of the task are omitted (`World.restate`), because the state describes the
-    present (LUMINA, figure 1c).
+    """Oracle that shows only the system message, the restated task (`World.restate`) and the newest
+    hints (LUMINA, figure 1c).
 
     Args:
-        env: An env with a `StateOracle`, without which the state would be unknown.
+        env: An env with a `StateOracle`.
         keep_last_error: Whether to show the error of a failed reply; the paper's oracle drops it.
 
     Raises:
@@ -364,9 +341,7 @@ class HistoryOracle(
             )
 
     def observation(self, observation: Chat) -> Chat:
-        """Return the messages up to the task with the hints appended; after the end of the episode,
-        the whole chat.
-        """
+        """Return the messages up to the task with the hints; at the end, the whole chat."""
         if self.world_env.over:
             return observation
         source = self.hints[0].source
@@ -386,10 +361,9 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return the arms without duplicates: the paper's in the order of its figures, then others by
-    name.
-    """
-    return sorted(set(arms), key=lambda arm: (ARMS.index(arm) if arm in ARMS else len(ARMS), arm))
+    """Return the arms without duplicates: the paper's in the order of its figures, then others."""
+    mine = set(arms)
+    return [arm for arm in ARMS if arm in mine] + sorted(mine.difference(ARMS))
 
 
 register_oracle(
@@ -414,9 +388,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the world's words, without the notices of context wrappers, and the hints
-    by tag.
-    """
+    """Split a text into the world's words and the hints by tag, without other notices."""
     if "\n\n<" not in text:
         return text, {}
     said, hints = _take_blocks(text, _HINT, "\n</{}>")
@@ -424,12 +396,10 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the rest and the last block of each tag, in linear time for any number of
-    unclosed blocks.
-    """
+    """Split a text into the rest and the last block of each tag."""
     rest: list[str] = []
     blocks: dict[str, str] = {}
-    unclosed: set[str] = set()  # tags without a further closing tag
+    unclosed: set[str] = set()  # searching for their closing tags again would take quadratic time
     position = start = 0
     while mark := opening.search(text, start):
         tag = mark[1]

@@ -1,8 +1,4 @@
-"""Solved examples in the context, and labels of step optimality.
-
-Examples are played through the same wrappers as the live episode, so that they look alike (LUMINA,
-section 4.2). Labels give the step accuracy (section 3).
-"""
+"""Solved examples in the context (LUMINA, section 4.2), and labels of step optimality (section 3)."""
 
 from __future__ import annotations
 
@@ -22,9 +18,7 @@ from agentgym.text.parsing import render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Far above any seed that runs count up to.
-EXAMPLE_SEED = 2**31
-
+EXAMPLE_SEED = 2**31  # far above the seeds of runs
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 
@@ -34,9 +28,9 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is a separate instance, solved by optimal calls in a second env of the same spec.
-    It contains every observation as it looked when it was the newest, followed by the reply with
-    the world's reasoning before the call. Its last line separates it from the following messages.
+    Each example is another instance, solved by optimal calls in a second env of the same spec. It
+    contains every observation as it was when it was the newest, each followed by the world's
+    reasoning and the call.
 
     Args:
         env: The env, with its oracles.
@@ -60,15 +54,16 @@ class InContextExamples(
         check_hooks(self.world_env.world_class, self.hooks)
         check_defined(self.world_env.world_class, self.world_env.config, ("reasoning",))
         example_env = gymnasium.make(env.spec)
-        self.examples = tuple(
-            message for shot in range(shots) for message in _roll(example_env, shot)
-        )
+        examples: list[Message] = []
+        for shot in range(shots):
+            examples += _roll(example_env, shot)
+        self.examples = tuple(examples)
         self._source = Chat()
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
         """Insert the examples after a chat's system message."""
-        # The newest message is kept apart, because the next observation drops its ephemeral hint.
+        # The newest message stays apart, because the next observation drops its ephemeral hint.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
@@ -82,9 +77,7 @@ register_option("examples", InContextExamples, InContextExamples.stage)
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """Solve an instance; return the new messages of each observation and the replies, the last one
-    with a separating line.
-    """
+    """Solve an instance; return the new messages of each observation and the replies."""
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
     messages: list[Message] = []
@@ -107,25 +100,24 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
-    """Write the world's reasoning and an optimal call, as a model should.
-
-    If the reasoning is empty or equals the visible state, the next step replaces it.
+    """Write an optimal call after the world's reasoning, or after the next step if the reasoning
+    would be empty or repeat the visible state.
     """
     world, call = inner.world, best_call(inner.world)
-    repeated = "state" in split_hints(chat.messages[-1].text)[1] and not has_hook(
-        inner.world_class, "reasoning"
-    )
-    thought = "" if repeated else world.reasoning(call)
+    shows_state = "state" in split_hints(chat.messages[-1].text)[1]
+    repeats = shows_state and not has_hook(inner.world_class, "reasoning")
+    thought = "" if repeats else world.reasoning(call)
     if not thought and has_hook(inner.world_class, "subtask"):
         thought = world.subtask(with_state=True)
     return f"{thought}\n{render(call, inner.dialect)}".lstrip()
 
 
 def _newest(chat: Chat) -> list[Message]:
-    """Return the messages after the last reply, or all but the system message if there is none."""
-    last = max(
-        (k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0
-    )
+    """Return the messages after the last reply, or else after the system message."""
+    last = 0
+    for k, message in enumerate(chat.messages):
+        if message.role == "assistant":
+            last = k
     return list(chat.messages[last + 1 :])
 
 
@@ -139,14 +131,12 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
     call (`World.label_calls`).
 
-    `optimal` tells whether every call of the reply succeeded and was among the optimal ones; a
-    reply without a readable call is not optimal. `alive` tells whether success was still possible
-    before the reply. Both are None after a reset, or if the world does not define optimality.
+    `optimal`: every call of the reply succeeded and was among the optimal ones. `alive`: success
+    was still possible before the reply. Both are None after a reset, or if optimality is undefined.
 
-    `labels` contains the world's label for each call, and `invalid` for a failed call. A reply is
-    then optimal if all its calls are `optimal` or `neutral` and at least one is `optimal`, unless
-    labels do not decide optimality in this world (`World.labels_decide`). No observation contains
-    any of this.
+    `labels`: the world's label for each call, or `invalid` for a failed call. If
+    `World.labels_decide`, a reply is optimal if some label is `optimal` and the rest are `optimal`
+    or `neutral`.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -156,7 +146,7 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         super().__init__(env)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Reset; there is no step to label yet."""
+        """Start an episode, without labels yet."""
         chat, info = self.env.reset(**options)
         labels = {} if self.world_env.world.label_calls() is None else {"labels": ()}
         return chat, {**info, "optimal": None, "alive": None, **labels}
@@ -173,8 +163,7 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         labels: dict[str, Any] = {"optimal": None, "alive": None}
         if label_calls is not None:
             labels["labels"] = ()
-        # A tool fault is not the policy's error and may have changed the world, so the step gets no
-        # label.
+        # A tool fault is not the policy's error and may have changed the world.
         if best is not None and not info["detail"].faults:
             with guard.watch("labels"):
                 labels = self._label(world, best, label_calls, start, all_ran=info["valid"])
@@ -188,22 +177,23 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         start: int,
         all_ran: bool,
     ) -> dict[str, Any]:
-        """Return the labels of the reply at a position in the chat, given the optimal calls before
-        it.
-        """
+        """Return the labels of the reply at `start` in the chat; `best` was optimal before it."""
         reply, *answers = self.world_env.chat.messages[start:]
-        all_best = all_ran and bool(reply.calls) and all(call in best for call in reply.calls)
+        optimal = all_ran and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
-            return {"optimal": all_best, "alive": bool(best)}
-        outcomes = [
-            (call, not answer.text.startswith("error:"))
-            for call, answer in zip(reply.calls, answers, strict=False)
-        ]
-        world_labels = iter(label_calls([call for call, ran in outcomes if ran]))
-        labels = tuple(next(world_labels) if ran else "invalid" for _, ran in outcomes)
-        all_good = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
-        optimal = all_good if world.labels_decide else all_best
-        return {"optimal": optimal, "alive": bool(best), "labels": labels}
+            return {"optimal": optimal, "alive": bool(best)}
+        labels: list[str] = []
+        ran: list[ToolCall] = []
+        for call, answer in zip(reply.calls, answers, strict=False):
+            failed = answer.text.startswith("error:")
+            labels.append("invalid" if failed else "")
+            if not failed:
+                ran.append(call)
+        world_labels = iter(label_calls(ran))
+        labels = [label or next(world_labels) for label in labels]
+        if world.labels_decide:
+            optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
+        return {"optimal": optimal, "alive": bool(best), "labels": tuple(labels)}
 
 
 # Inside the oracles, so that labels refer to the world's own messages.

@@ -1,8 +1,7 @@
-"""Scripted policies. They see only the chat, so a model could do the same.
+"""Scripted policies: stateless functions of the chats, like a model.
 
-They are batched, stateless functions of chats. Random choices depend on the seed, the instance and
-the turn (`Message.moment`), so every arm of an ablation repeats the same choices, which sharpens
-paired comparisons.
+Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms of an
+ablation repeat them, which sharpens paired comparisons.
 """
 
 from __future__ import annotations
@@ -64,14 +63,12 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the contents of a chat. Only messages after the previous version are read; the
-        contents and the recalled worlds change with the next version.
-        """
+        """Lend the contents of a chat; they and the recalled worlds change with its next version."""
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call, or a requested summary; first request the rest of a partial state hint."""
+        """Write a call or a requested summary; request the rest of a partial state hint first."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         return parsed.render(ask_for_state(parsed) or self.act(parsed), self.dialect)
@@ -85,9 +82,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Reconstruct the world from the chat: from a state hint, or else from the summary and the
-        history since. Do not modify the result.
-        """
+        """Return the world that a hint, or the summary and history, describe; read-only."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
             if read_state(world, state):
@@ -95,10 +90,9 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a generator for this moment, which is the same in every arm.
+        """Return a generator for this moment, equal in every arm.
 
-        Chats parsed from plain text have no moment; there the task and the number of visible
-        replies replace it.
+        In chats from plain text, the task and the number of replies replace the moment.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
@@ -121,24 +115,19 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random legal calls.
-
-    If the world cannot be read from the chat or does not list legal calls, the calls only fit the
-    tools' schemas. Summaries are empty if the state is unknown.
+    """Policy that plays random legal calls, or calls that fit the tools' schemas if the world
+    cannot be read from the chat. Summaries are empty if the state is unknown.
     """
 
     hooks = ()
 
     def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
         super().__init__(env_id, seed, dialect)
-        self._reads_chat = all(
-            has_hook(self.world, hook) for hook in (*ScriptedPolicy.hooks, "legal_calls")
-        )
-        self._sums_up = (
-            self._reads_chat
-            and has_hook(self.world, "state")
-            and has_hook(self.world, "read_state")
-        )
+        self._reads_chat = self._has(*ScriptedPolicy.hooks, "legal_calls")
+        self._sums_up = self._reads_chat and self._has("state", "read_state")
+
+    def _has(self, *hooks: str) -> bool:
+        return all(has_hook(self.world, hook) for hook in hooks)
 
     def write(self, parsed: ParsedChat) -> str:
         """Write a call, or a requested summary."""
@@ -152,8 +141,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays optimally, except for a non-optimal legal call with probability `p` per
-    step.
+    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one.
 
     Args:
         env_id: The id of the world.
@@ -181,14 +169,12 @@ class Deficits(Config):
     """Deficits of an agent, as probabilities in [0, 1].
 
     Attributes:
-        planning: The probability of a wrong call although the state is known. A plan hint in the
-            newest message removes this deficit.
-        tracking: The probability, drawn at each step for each change since the state was last
-            shown, of forgetting the change. Errors grow with the number of changes. A state hint in
-            the newest message removes this deficit.
-        distraction: The probability, for each reply in the history, of playing a random call
-            instead. Errors grow with the length of the chat. Pruning the history removes this
-            deficit.
+        planning: The probability of a wrong call although the state is known; a plan hint in the
+            newest message removes it.
+        tracking: The probability, drawn at each step, of forgetting each change since the state
+            was last shown; a state hint in the newest message removes it.
+        distraction: The probability, for each reply in the history, of playing a random call;
+            pruning the history removes it.
     """
 
     planning: Share = 0.0
@@ -197,12 +183,10 @@ class Deficits(Config):
 
 
 class ControlPolicy(ScriptedPolicy):
-    """Scripted policy that plays optimally except for its deficits: the positive control of the
-    oracle method.
+    """Policy that plays optimally except for its deficits: the positive control of an ablation over
+    the oracle arms, which must find exactly these deficits.
 
-    A credible ablation over the oracle arms must find exactly the planted deficits. The agent
-    believes hints: it takes the state from a state hint instead of its memory, and follows plan
-    hints instead of planning.
+    It follows plan hints instead of planning, and takes the state from hints instead of memory.
 
     Args:
         env_id: The id of the world.
@@ -222,7 +206,7 @@ class ControlPolicy(ScriptedPolicy):
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Recall the state, plan, and err."""
         world = self.recall(parsed)
-        # Separate streams, so that one deficit does not shift the draws of another.
+        # Separate streams, because one deficit must not shift another's draws.
         distracted, planning, tracking = self.draw(parsed).spawn(3)
         if distracted.random() >= (1 - self.deficits.distraction) ** parsed.past.turns:
             return choose(world.legal_calls(), distracted)
@@ -230,11 +214,9 @@ class ControlPolicy(ScriptedPolicy):
             world = self._recall_with_gaps(parsed, tracking)
         if "plan" in parsed.hints:
             return world.read_subtask(parsed.hints["plan"]) or best_call(world)
-        return (
-            wrong_call(world, planning)
-            if planning.random() < self.deficits.planning
-            else best_call(world)
-        )
+        if planning.random() < self.deficits.planning:
+            return wrong_call(world, planning)
+        return best_call(world)
 
     def remember(self, parsed: ParsedChat) -> World[object]:
         """Return the world that the agent's summary describes, without forgotten changes."""
@@ -243,9 +225,7 @@ class ControlPolicy(ScriptedPolicy):
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
-        """Return the world as the agent remembers it; each past change may be missing, drawn anew
-        at each step.
-        """
+        """Return the world as the agent remembers it; each past change may be missing."""
         if not self.deficits.tracking:
             return parsed.past.world(self.world, parsed.task, parsed.summary)
         world = self.world.read_task(parsed.task)
@@ -259,12 +239,10 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that plays like another scripted policy and writes the world's reasoning before each
-    call.
+    """Policy that writes the world's reasoning before another policy's calls, except after a plan
+    and a state hint.
 
-    It serves as a teacher: a small model learns to write down what it cannot compute in one step.
-    If the newest message contains plan and state, the next call follows directly and there is no
-    reasoning.
+    It is a teacher: a small model learns to write down what it cannot compute in one step.
 
     Args:
         policy: The policy that chooses the calls.

@@ -1,8 +1,7 @@
 """Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`). The reading of a version
-stays with the buffer, and the next version continues from there. A context strategy that edits the
-history creates a new buffer, which is read in full.
+The chats of an episode are versions of one buffer (`Messages.lineage`), with which a reading stays.
+A context edit creates a new buffer, which is read in full.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ from agentgym.text.tools import Tool
 from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
-# More episodes than one process plays at a time. A reading is about as large as the episode's
-# world, so readings of finished episodes must not accumulate.
+# More episodes than a process plays at once; a reading is about as large as the episode's world.
 _MOST_CHATS = 1_024
-# Threads and repeated passes over an episode read different versions of a chat.
-_MOST_VERSIONS = 4
+_MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 
 
 class PastCalls:
@@ -34,7 +31,6 @@ class PastCalls:
 
     Attributes:
         events: Each call with its result, in order; None at the start of a turn.
-        turns: The number of turns.
     """
 
     def __init__(self) -> None:
@@ -53,7 +49,7 @@ class PastCalls:
         return self._newest is None
 
     def take(self, message: Message) -> None:
-        """Read one more message; a picture becomes a line after the text."""
+        """Read a message; a picture becomes a line after the text."""
         self._newest, self._newest_event = message, len(self.events)
         if message.role == "assistant":
             self._calls = {call.id: call for call in message.calls}
@@ -64,7 +60,7 @@ class PastCalls:
             self.events.append((self._calls[message.call_id], "\n".join(lines)))
 
     def replace_newest(self, text: str) -> None:
-        """Reread the newest message with another text; do nothing if there is none."""
+        """Reread the newest message, if any, with another text."""
         newest = self._newest
         if newest is None or newest.role == "assistant":  # the calls of a reply never change
             return
@@ -74,9 +70,8 @@ class PastCalls:
         self.take(replace(newest, text=text))
 
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
-        """Return the world after these calls.
-
-        The next call with the same arguments returns the same object with later events applied.
+        """Return the world after these calls. The next call with the same arguments returns the
+        same object with later events applied.
 
         Args:
             kind: The class of the world.
@@ -108,7 +103,6 @@ class ParsedChat:
         past: The calls after the task, or after the summary if there is one.
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
-        tools: The available tools.
         moment: The moment of the newest message that has one (`Message.moment`).
         dialect: The form of calls that the env asks for.
     """
@@ -130,7 +124,7 @@ class ParsedChat:
         return reading.parsed(chat)
 
     def render(self, call: ToolCall, dialect: Dialect) -> str:
-        """Render a call in a dialect; `auto` uses the env's."""
+        """Render a call; the dialect `auto` is the env's."""
         return render(call, self.dialect if dialect == "auto" else dialect)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
@@ -152,8 +146,6 @@ class ChatReading:
 
     Attributes:
         past: The calls since the summary, if there is one.
-        summary: The state in the last summary.
-        position: The number of messages read.
 
     Raises:
         ValueError: The chat has no task message.
@@ -168,41 +160,23 @@ class ChatReading:
         self._own: tuple[Message, ...] = ()
 
     def fits(self, chat: Chat, shared: int) -> bool:
-        """Report whether another version of the chat starts with the messages already read.
-
-        Args:
-            chat: The version.
-            shared: The number of its messages in the chat's buffer.
-        """
-        return (
-            self._shared <= shared
-            and self.position <= len(chat.messages)
-            and all(
-                _read_alike(message, chat.messages[number])
-                for number, message in enumerate(self._own, self._shared)
-            )
-        )
+        """Report whether a version starts with the messages already read."""
+        if shared < self._shared or len(chat.messages) < self.position:
+            return False
+        theirs = chat.messages[self._shared : self._shared + len(self._own)]
+        return all(map(_read_alike, self._own, theirs))
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read the new messages of a version.
-
-        Args:
-            chat: The version.
-            shared: The number of its messages in the chat's buffer.
-        """
+        """Read the new messages of a version with `shared` messages in the buffer."""
         messages = chat.messages
         for number in range(self.position, len(messages)):
-            self.take(messages[number], messages[number - 1].text if number > self._pinned else "")
+            before = messages[number - 1].text if number > self._pinned else ""
+            self.take(messages[number], before)
         self.position, self._shared = len(messages), shared
         self._own = tuple(messages[shared:])
 
     def take(self, message: Message, before: str) -> None:
-        """Read one message.
-
-        Args:
-            message: The message.
-            before: The previous message's text, if that message also follows the task.
-        """
+        """Read a message, given the text before it; empty after the task."""
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
             self.past = PastCalls()
@@ -224,24 +198,21 @@ class ChatReading:
 
     def _newest_observation(self, chat: Chat) -> Message:
         """Return the newest message with a text of the world, initially the task."""
-        places = range(len(chat.messages) - 1, self._pinned - 1, -1)
-        observations = (
-            message
-            for message in map(chat.messages.__getitem__, places)
-            if message.role != "assistant"
-            and not message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
-        )
-        return next(observations, chat.messages[self._pinned - 1])
+        for place in range(len(chat.messages) - 1, self._pinned - 1, -1):
+            message = chat.messages[place]
+            is_ours = message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
+            if message.role != "assistant" and not is_ours:
+                return message
+        return chat.messages[self._pinned - 1]
 
 
 ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, each of which continues where it ended.
+    """Readings of a policy's chats, which threads may share.
 
-    They belong to the chats, not to the policy's state, so copies and pickles have none. A reading
-    has one user at a time, so threads can share the policy.
+    Copies and pickles contain none, because readings belong to the chats.
 
     Args:
         begin: Starts the reading of a chat.
@@ -276,9 +247,10 @@ class Readings(Generic[ReadingT]):
         with self._lock:
             readings = self._kept.get(lineage, [])
             fitting = [reading for reading in readings if reading.fits(chat, shared)]
-            best = max(fitting, key=lambda reading: reading.position, default=None)
-            if best is not None:
-                readings.remove(best)
+            if not fitting:
+                return None
+            best = max(fitting, key=lambda reading: reading.position)
+            readings.remove(best)
             return best
 
     def _keep(self, lineage: object, reading: ReadingT) -> None:
@@ -290,17 +262,17 @@ class Readings(Generic[ReadingT]):
 
 
 def _read_alike(one: Message, other: Message) -> bool:
-    """Report whether two messages mean the same to a reader; hints of past moments may differ."""
+    """Report whether two messages differ at most in hints of past moments."""
     if one is other or one == other:
         return True
-    said, other_said = (
-        replace(message, text=split_hints(message.text)[0]) for message in (one, other)
-    )
-    return one.role != "assistant" and said == other_said
+    if one.role == "assistant":
+        return False
+    said = replace(one, text=split_hints(one.text)[0])
+    return said == replace(other, text=split_hints(other.text)[0])
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read the state of a hint or summary into a world; return False if it is missing or was cut."""
+    """Read a state into a world; return False if it is empty or was cut."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -309,8 +281,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world. Cleared or cut results, and calls without arguments, carry no
-    information.
-    """
+    """Read a result into a world; cleared or cut results carry no information."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

@@ -1,4 +1,4 @@
-"""Pages of a state that is too long for a hint. The agent requests them without using a turn."""
+"""Pages of a state that is too long for a hint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from agentgym.text.tools import ToolError, Toolset, tool
 from agentgym.world.world import World
 
 TOOL = "recall_state"
-PAGE_CHARS = 12_000
-"""Characters per page: about 4,000 tokens, a small part of any context window."""
+PAGE_CHARS = 12_000  # about 4,000 tokens, a small part of any context window
 RECALL_NOTE = (
     "# Long states\nA state that is too long for a hint is shown in part: what concerns the next "
     f"steps, and how much else there is. `{TOOL}` shows pages of the whole at the end of the hint, "
@@ -48,7 +47,7 @@ class StatePages(Toolset):
         Args:
             pages: The numbers of the pages, from 1, that are not shown yet.
         """
-        # Replies that may contain such calls are not played, so none arrives here.
+        # `StateOracle` answers valid requests without playing them.
         if not self.count:
             raise ToolError("the state hint is whole: it has no further pages")
         raise ToolError(
@@ -57,7 +56,7 @@ class StatePages(Toolset):
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe the state of a world: a long one partially, with the requested pages."""
+        """Describe a world's state; a long one partially, with the requested pages."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0
@@ -72,28 +71,24 @@ class StatePages(Toolset):
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
-        """Show the pages that a reply requests; return whether it requests only pages that are not
-        visible yet.
-        """
-        asked = set[Any]()
+        """Show the requested pages; return False if the reply does not request new ones."""
+        asked = set(self.shown)
         for call in reply.calls:
             pages = call.arguments.get("pages")
-            if (
-                call.name != TOOL
-                or len(call.arguments) != 1
-                or not isinstance(pages, list)
-                or not all(type(page) is int and 1 <= page <= self.count for page in pages)
-            ):
+            if call.name != TOOL or len(call.arguments) != 1 or not isinstance(pages, list):
                 return False
-            asked |= {*pages}
-        if asked <= {*self.shown}:
+            for page in pages:
+                if type(page) is not int or not 1 <= page <= self.count:
+                    return False
+                asked.add(page)
+        if len(asked) == len(self.shown):
             return False
-        self.shown = tuple(sorted({*self.shown, *asked}))
+        self.shown = tuple(sorted(asked))
         return True
 
 
 def missing_pages(hint: str) -> Sequence[int]:
-    """Return the page numbers that a state hint omits; none if it is complete."""
+    """Return the page numbers that a state hint omits."""
     return _read(hint)[1]
 
 

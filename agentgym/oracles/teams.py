@@ -1,9 +1,4 @@
-"""Scripted teams: every agent plays like a scripted policy and passes on its knowledge when another
-agent must act.
-
-They read one chat at a time and send the state in words (`World.state`), which suffices for optimal
-play.
-"""
+"""Scripted teams, whose agents send their state to the agent that must act next."""
 
 from __future__ import annotations
 
@@ -46,8 +41,7 @@ class _TeamReading(ChatReading):
         summary: The last state that the agent received or summarised.
         has_floor: Whether it should act: True after it received mail or acted, False after it sent
             mail, None if unknown.
-        parts: The part numbers received of a state that exceeds one message, and their total.
-        begun: The text of these parts.
+        parts: The number of the last part received of a long state, and the number of parts.
         parts_sent: The number of parts sent of such a state.
     """
 
@@ -80,7 +74,7 @@ class _TeamReading(ChatReading):
                 self.note_sent(str(self._calls[0].arguments.get("text")))
 
     def take_mail(self, text: str) -> None:
-        """Take the state from a mail; a state in parts counts once all have arrived."""
+        """Take the state from a mail; one in parts counts once all have arrived."""
         part = _PART.match(text)
         if part is None:
             self.take_state(text)
@@ -99,7 +93,7 @@ class _TeamReading(ChatReading):
         self.has_floor = number >= count
 
     def take_summary(self, text: str) -> None:
-        """Take the state, the floor and an incompletely sent state from a text by `write_summary`."""
+        """Take the state, the floor and an incomplete state from a text of `write_summary`."""
         self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
@@ -120,19 +114,19 @@ class _TeamReading(ChatReading):
 
     def take_state(self, text: str) -> None:
         """Take the state from a text."""
-        # If every opened block is closed, each is searched only once.
-        closed = text[: text.rfind(_STATE_END) + len(_STATE_END)] if _STATE_END in text else ""
-        if states := _STATE.findall(closed):
+        # Unclosed blocks at the end would be searched again and again.
+        closed, end, _ = text.rpartition(_STATE_END)
+        if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()
 
 
 class TeamPolicy:
-    """Policy that plays every agent of a team like one scripted policy; batched and stateless.
+    """Policy that plays every agent of a team like one scripted policy.
 
     In a split team, the agent with the tool for the next call plays it; the others send it the
-    state, in parts if necessary, and wait. A manager plays its own calls and delegates the rest
-    with the task and the state; a worker plays up to `patience` turns and reports the state. A host
-    answers from the question alone. Rivals in a duel play independently.
+    state and wait. A manager delegates the calls that it cannot play, with the task and the state;
+    a worker plays up to `patience` turns and reports the state. A host answers from the question
+    alone.
 
     Args:
         env_id: The id of the team.
@@ -193,9 +187,7 @@ class TeamPolicy:
     def _share(
         self, chat: Chat, view: _TeamReading, parsed: ParsedChat, call: ToolCall
     ) -> ToolCall:
-        """Return the call if this agent has the floor and the tool; otherwise a call that sends the
-        state or waits.
-        """
+        """Return the call if this agent has the floor and the tool, else talk or wait."""
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
         agents = {name: tools.split(", ") for name, tools in _AGENT.findall(rules)}
@@ -203,8 +195,7 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # With a hidden history the recipients are unknown, but a hint then shows the state to
-        # everyone, so sending it again is harmless.
+        # With a hidden history the recipients are unknown, and sending the state again is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)
@@ -223,11 +214,11 @@ def _tag(world: World[Any]) -> str:
 
 
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
-    """Return the next message with the state, and whether it completes the state.
+    """Return the next message with a tagged state, and whether it completes the state.
 
     Args:
         state: The state in its tag.
-        view: The agent's chat, which shows how many parts it has sent.
+        view: The reading with the number of parts sent.
         room: The maximum message length in characters; 0 for no limit.
     """
     if not room or len(state) <= room:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, SupportsFloat
 
 import gymnasium
@@ -12,81 +12,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebuild
-from agentgym.play.kept_spec import KeepsSpec
 from agentgym.play.rendering import render_chat
 from agentgym.play.spaces import ActionSpace, ChatSpace
+from agentgym.play.tool_host import ToolHost, episode_state
 from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
 from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
-from agentgym.text.prompts import document_tools
 from agentgym.text.requirements import check_requirements
 from agentgym.text.tool_results import cut_result, run_tool
 from agentgym.text.tools import (
     BoundTool,
     HostLimitError,
     RollbackError,
-    Tool,
     ToolError,
     Toolset,
     check_jsonable,
     echo,
     listed,
-    tools_of,
 )
-from agentgym.text.validation import check_bool, check_choice, check_int, check_reset, list_names
+from agentgym.text.validation import check_bool, check_choice, check_int, check_reset
 from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.step_info import NestedCall, StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
 MAX_CALLS = 128
-"""Further calls of a reply return an error, so that no reply takes long."""
+"""Further calls of a reply return an error, which bounds the time of a step."""
 
 MAX_ERROR_CHARS = 2_000
-"""Tool errors are cut to this length, because they stay in the context."""
+"""The maximum length of a tool error, because errors stay in the context."""
 
 # About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
 DEFAULT_RESULT_CHARS = 1_000_000
 
-# Details of all resets and nearly all steps, by their number of calls, built once.
+# Shared by all resets and nearly all steps, because building a `StepInfo` costs as much as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
-# Starts the answer to a reply without an attempted call.
+# Marks a reply without an attempted call.
 _PROSE = f"error: {NO_CALL}"
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """State of an episode; opaque, picklable, and reusable."""
+class ToolEnv(ToolHost):
+    """Env that plays a world: it parses a reply, runs its calls and shows the results.
 
-    state: Mapping[str, Any]
+    Every text is a valid action. The reward is the world's score, given once, at the end. The
+    episode terminates when the world has ended and is truncated when the turn budget is used up,
+    checked in this order, so the last turn may succeed.
 
-
-class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Plays a world: parses a reply, runs its calls, shows the results.
-
-    Every text is a valid step. The env raises only on misuse by its caller: a step before reset or
-    after the end, or an action that is not a `str`. The reward is the world's score, given once,
-    when the episode ends. The episode terminates when the world has ended and is truncated when the
-    turn budget is used up, checked in this order, so the last turn may succeed.
-
-    An unexpected exception of a tool or the scorer is our error, not the policy's: the call returns
-    an error, the world is restored, and `StepInfo.faults` contains the exception. If the episode no
-    longer measures the policy, `StepInfo.invalid` is set.
+    After an unexpected exception of a tool or the scorer, the call returns an error, the world is
+    restored, and `StepInfo.faults` contains the exception. `StepInfo.invalid` is set if the episode
+    no longer measures the policy.
 
     Args:
         world: The world's class or path (`"package.module:Class"`).
         dialect: The form of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
-        max_failed_rounds: End the episode after this many consecutive replies without a successful
-            call. Unless `World.prose_fails`, replies without an attempted call do not count. None
-            disables the limit, and `world` uses the world's (`World.max_failed_rounds`).
-        max_result_chars: The maximum length of a tool result, in characters. A longer result is
-            cut, and a notice states what was cut. Results of calls from within code are not cut.
-        on_fault: What to do with an unexpected exception of a tool or the scorer: `report` or
-            `raise`.
+        max_failed_rounds: The consecutive replies without a successful call that end the episode;
+            `world` uses `World.max_failed_rounds`, None disables the limit. Replies without an
+            attempted call count only if `World.prose_fails`.
+        max_result_chars: The maximum characters of a tool result. A longer result is cut, with a
+            notice; results of calls from within code are not.
+        on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
-        split: `train`, `test`, or None for all instances; the splits are disjoint
-            (`agentgym.world.splits`).
+        split: `train`, `test`, or None for all instances (`agentgym.world.splits`).
         **config: Fields of the world's `Config`.
 
     Attributes:
@@ -95,8 +82,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         sees_all: Whether its chat contains everything the world has shown.
 
     Raises:
-        ValueError: An option is unknown or out of range, or there are too few instances for a
-            split.
+        ValueError: An option is invalid, or a split has too few instances.
         MissingRequirement: The host does not meet the world's requirements.
     """
 
@@ -124,118 +110,28 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         check_choice("on_fault", on_fault, ("report", "raise"))
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
-        self.world_class = load_world(world)
-        plain = make_config(self.world_class, config)
-        check_requirements(self.world_class.__name__, self.world_class.requirements(plain))
-        self.config = config_for_split(self.world_class, plain, split)
-        self.split, self.instance_key = split, ""
-        self.dialect: Dialect = dialect
-        self.parallel_calls = parallel_calls and self.world_class.parallel_calls
-        self.max_failed_rounds = (
-            self.world_class.max_failed_rounds
-            if max_failed_rounds == "world"
-            else max_failed_rounds
+        world_class = load_world(world)
+        plain = make_config(world_class, config)
+        check_requirements(world_class.__name__, world_class.requirements(plain))
+        super().__init__(
+            world_class,
+            config_for_split(world_class, plain, split),
+            dialect,
+            parallel_calls and world_class.parallel_calls,
         )
+        self.split, self.instance_key = split, ""
+        if max_failed_rounds == "world":
+            max_failed_rounds = world_class.max_failed_rounds
+        self.max_failed_rounds = max_failed_rounds
         self.max_result_chars = max_result_chars
         self.render_mode = render_mode
-        self.chat = Chat()
-        self._world: World[Any] | None = None
-        self._mounted: tuple[object, ...] = ()
-        self._notes: tuple[str, ...] = ()
-        self._code_only: frozenset[str] = frozenset()
-        self._nested: list[NestedCall] = []
-        self._over = False
         self.guard = Guard(on_fault)
         self._failed_rounds = 0
-        self._schemas: tuple[Tool, ...] = ()
-        self._documentation = ""
-        self._bind(self.world_class(self.config, 0))
+        self._nested: list[NestedCall] = []
         self.observation_space = ChatSpace()
         self.action_space = ActionSpace(self._schemas, dialect)
 
-    @property
-    def world(self) -> World[Any]:
-        """The current world.
-
-        Raises:
-            ResetNeeded: The env has not been reset.
-        """
-        if self._world is None:
-            raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
-        return self._world
-
-    @property
-    def over(self) -> bool:
-        """True once the episode has ended."""
-        return self._over
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The schemas of the available tools, mounted ones last."""
-        return self._schemas
-
-    @property
-    def callable_tools(self) -> tuple[Tool, ...]:
-        """The schemas of all tools, including those that only code may call."""
-        return tuple(bound.schema for bound in self._tools.values())
-
-    def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
-        """Add the `@tool` methods of another object, from the next reset on, with the same checks
-        and log.
-
-        Args:
-            toolset: The owner of the tools; `Toolset.begin` is called at each reset.
-            notes: Text for the system message, after the tool documentation.
-            code_only: Names of tools that only `call` runs from now on; the policy no longer sees
-                them.
-
-        Raises:
-            ValueError: A tool name is taken, or `code_only` names an unknown tool.
-            MissingRequirement: The host does not meet the toolset's requirements.
-        """
-        if doubled := self._tools.keys() & tools_of(toolset).keys():
-            raise ValueError(
-                f"a tool named {', '.join(sorted(doubled))} already exists; rename it in "
-                f"{type(toolset).__name__}"
-            )
-        if isinstance(toolset, Toolset):
-            check_requirements(type(toolset).__name__, toolset.requirements)
-        hidden = frozenset(code_only)
-        for name in sorted(hidden - self._tools.keys()):
-            raise ValueError(
-                f"code_only contains {name!r}, which is not a tool; "
-                f"{list_names(name, tuple(self._tools), 'tools')}"
-            )
-        self._mounted = (*self._mounted, toolset)
-        self._code_only |= hidden
-        self.announce(*filter(None, [notes]))
-        self.action_space = ActionSpace(self._schemas, self.dialect)
-
-    def announce(self, *notes: str) -> None:
-        """Append a text to the system message after the tool documentation, from the next reset on."""
-        self._notes = (*self._notes, *notes)
-        self._bind(self._world or self.world_class(self.config, 0))
-
-    def _bind(self, world: World[Any]) -> None:
-        self.most_calls = world.max_calls if self.parallel_calls else 1
-        self._tools = self._world_tools(world)
-        self._own = frozenset(self._tools)
-        self._tools.update(tools_of(*self._mounted))
-        self._direct = dict(self._tools)
-        for name in self._code_only:
-            self._direct.pop(name, None)
-        schemas = tuple([bound.schema for bound in self._direct.values()])
-        if schemas != self._schemas or self._notes:
-            self._schemas = schemas
-            self._documentation = "\n\n".join(
-                (document_tools(schemas, self.dialect, self.most_calls), *self._notes)
-            )
-
     # Hooks that the `AgentEnv` of a team overrides.
-
-    def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the available tools of the world."""
-        return tools_of(*world.toolsets())
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
@@ -259,7 +155,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return world.rules(), world.task()
 
     def restated_task(self) -> str | None:
-        """Return the task as the world restates it (`World.restate`), or None if it is unchanged."""
+        """Return `World.restate`, or None if the hook fails."""
         with self.guard.watch("the restated task", "the task could not be restated"):
             return self.world.restate()
         return None
@@ -269,14 +165,14 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return f"{world.instance}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Parse a reply and number it; its turn counts first, because message ids contain it."""
+        """Count a turn, and parse a reply with its number."""
         world.turn += 1
         return self._parse(world, action, world.turn), world.turn
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on an instance determined by the configuration and the seed."""
+        """Start an episode; configuration and seed determine the instance."""
         check_reset(options, vars(self.config))
         super().reset(seed=seed)
         self.close()
@@ -303,7 +199,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.chat, self._info(world, 0, 0)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play one reply of the policy.
+        """Play one reply.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -350,7 +246,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def _answer(
         self, world: World[Any], reply: Message, action: str, turn: int
     ) -> tuple[list[Message], int]:
-        """Run the calls of a reply in order; return the result messages and the number of errors."""
+        """Run the calls of a reply; return the result messages and the number of errors."""
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
@@ -378,14 +274,12 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
-        """Run one call without a chat, with the same checks: for code-driven calls, TRL or an MCP
-        server.
+        """Run one call without a chat: for code, TRL or an MCP server.
 
         Args:
             name: The tool.
             arguments: Its arguments.
-            nested: Whether a call of the current reply makes this call; `StepInfo.nested` then
-                lists it.
+            nested: Whether the current reply's code makes the call; `StepInfo.nested` lists it.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -409,10 +303,10 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode from outside with the world's current score; return the result of a step.
+        """End the episode from outside, like a last step, with the current score.
 
         Args:
-            reason: The content of `StepInfo.ended`.
+            reason: The value of `StepInfo.ended`.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -453,7 +347,7 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             if isinstance(error, RollbackError):
                 raise error
             if not bound.restores and any(
-                bound.owner is each and _episode_state(each) for each in self._mounted
+                bound.owner is each and episode_state(each) for each in self._mounted
             ):
                 raise RollbackError(f"{name} has no transactions")
             if len(world.call_log) != calls or (name in self._own and not bound.restores):
@@ -524,67 +418,13 @@ class ToolEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             invalid=self.guard.invalid,
         )
 
-    def close(self) -> None:
-        """Release the external resources of all toolsets."""
-        for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
-            if isinstance(owner, Toolset):
-                owner.close()
-
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the chat and the board as text (`ansi`), the board as pixels (`rgb_array`), or
-        None.
-        """
+        """Return the episode as the render mode wants it, or None."""
         return render_chat(self.render_mode, self.chat, self.world.board())
-
-    def snapshot(self) -> Snapshot:
-        """Return the state of the episode, for `restore` in this env or one with the same world and
-        toolsets.
-
-        Wrappers have state too: use `agentgym.clone` to branch a whole stack.
-        """
-        return Snapshot(copy.deepcopy(self._state()))
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Return to a snapshot, which stays usable."""
-        state = copy.deepcopy(dict(snapshot.state))
-        for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
-            vars(toolset).update(attributes)
-        self.__dict__.update(state)
-        self._bind(self.world)
-
-    def clone(self) -> ToolEnv:
-        """Return an independent env at the same point; `agentgym.clone` copies a whole stack."""
-        return copy.deepcopy(self)
-
-    def _state(self) -> dict[str, Any]:
-        names = (
-            *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
-            *("chat", "_np_random", "_np_random_seed"),
-        )
-        return {
-            **{name: self.__dict__[name] for name in names if name in self.__dict__},
-            "_mounted": [_episode_state(toolset) for toolset in self._mounted],
-        }
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in self.__dict__.items()
-            if name not in ("_tools", "_direct", "_own")
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._bind(self._world or self.world_class(self.config, 0))
-
-
-def _episode_state(toolset: object) -> dict[str, Any]:
-    names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
-    return {name: getattr(toolset, name) for name in names}
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return an independent copy of an env with its wrappers, at the same point of its episode."""
+    """Return an independent copy of an env and its wrappers, at the same point of the episode."""
     return copy.deepcopy(env)
 
 

@@ -18,11 +18,10 @@ def has_own_entry_point(spec: EnvSpec) -> bool:
 
 
 class KeepsSpec:
-    """Mixin for envs that keep the first spec they are given.
+    """Mixin for envs that keep their first spec.
 
-    `gymnasium.make` overwrites the spec after the entry point has returned and mixes the wrappers'
-    options with the env's. The first spec lists the wrappers separately, so
-    `gymnasium.make(..., oracles="P")` and `agentgym.make(..., oracles="P")` yield equal specs.
+    `gymnasium.make` overwrites it later with one that mixes the wrappers' options with the env's.
+    The first spec lists the wrappers separately, as `agentgym.make` does.
     """
 
     _spec: EnvSpec | None = None

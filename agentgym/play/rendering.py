@@ -7,22 +7,20 @@ from numpy.typing import NDArray
 
 from agentgym.text.messages import Chat, pillow
 
-# pixels around the text
-_MARGIN = 8
-# pixels between lines
-_SPACING = 4
-
-# The font is only 11 pixels high.
-_SCALE = 2
+_MARGIN = 8  # pixels
+_SPACING = 4  # pixels between lines
+_SCALE = 2  # the font is only 11 pixels high
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
-    """Render a mode: `ansi` for the chat and the board, `rgb_array` for a picture of the board or
-    else of the newest message; None without a mode.
+    """Return the chat and the board as text (`ansi`), the board or else the newest message as a
+    picture (`rgb_array`), or None without a mode.
     """
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
-    return "\n\n".join(filter(None, (chat.to_text(), board))) if mode == "ansi" else None
+    if mode == "ansi":
+        return "\n\n".join(filter(None, (chat.to_text(), board)))
+    return None
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:

@@ -1,9 +1,8 @@
 """Shared memory for chats, so that Gymnasium's `AsyncVectorEnv` works with its default
 (`shared_memory=True`) and observations of any length.
 
-Gymnasium's buffers have a fixed size. Here each env has a section of one unnamed in-memory file,
-which the system frees when the last process closes it. An env writes only what is new since the
-reader's chat, so a step costs O(new messages).
+Each env has a section of one unnamed in-memory file, which the system frees when the last process
+closes it. A step writes only the new messages.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from multiprocessing import reduction
 from types import ModuleType
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import Space, Tuple
@@ -29,30 +28,21 @@ from gymnasium.vector.utils import (
 )
 
 from agentgym.play.spaces import ChatSpace
-from agentgym.text.messages import Chat, Message
-from agentgym.text.tools import Tool
+from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # number of the newest record, its length in bytes
 _SEEN = struct.Struct("<Q")  # number of the last record read
 _PAGE = 4096  # a memory page; the first one of each env contains head and seen number
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
-_SLOTS = 2  # a record is written beside the previous one, which may be in use
+_SLOTS = 2  # the reader may still use the previous record
 _PART = _SLOTS * _SLOT  # bytes per env
 
 
-class _Record(NamedTuple):
-    """A chat as the difference from the previous record, or from nothing if `base` is 0."""
-
-    base: int
-    kept: int
-    new: tuple[Message, ...]
-    tools: tuple[Tool, ...] | None
-
-
 class SharedChats(Sequence[Chat]):
-    """The newest chat of each env of a vector env, written by another process.
+    """The newest chat of each env of a vector env, written by other processes.
 
-    It is always up to date; a deep copy is a tuple of the current chats.
+    A deep copy is a tuple of the current chats. A record is a chat as the difference from the
+    previous record, or from nothing if the reader missed that one.
 
     Args:
         count: The number of envs.
@@ -72,15 +62,11 @@ class SharedChats(Sequence[Chat]):
         weakref.finalize(self, os.close, file)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Used for spawned processes; forked ones inherit the open file.
+        # Spawned processes need a duplicate; forked ones inherit the open file.
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
         """Write an env's chat, in the process that plays it.
-
-        Args:
-            index: The index of the env.
-            chat: The chat.
 
         Raises:
             ValueError: A chat or its new part exceeds 4 GiB.
@@ -90,17 +76,14 @@ class SharedChats(Sequence[Chat]):
         base = number if seen == number else 0
         kept = chat.shared_prefix(last) if base else 0
         tools = None if base and chat.tools == last.tools else chat.tools
-        # The fields of a `_Record`.
-        data = pickle.dumps(
-            (base, kept, tuple(chat.messages[kept:]), tools), pickle.HIGHEST_PROTOCOL
-        )
+        data = pickle.dumps((base, kept, chat.messages[kept:], tools), pickle.HIGHEST_PROTOCOL)
         if len(data) > _SLOT - _PAGE:
             raise ValueError(
                 f"a chat of {len(data):,} bytes does not fit into shared memory; use "
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # Last, so that readers find either this record or the previous one.
+        # Last, because a reader must find a complete record.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 
@@ -118,7 +101,12 @@ class SharedChats(Sequence[Chat]):
         number, length = _HEAD.unpack(head) if head else (0, 0)
         if number != self._numbers[index]:
             data = os.pread(self._file, length, _slot(start, number))
-            self._chats[index] = _apply(self._chats[index], _Record(*pickle.loads(data)))
+            base, kept, new, tools = pickle.loads(data)
+            last = self._chats[index]
+            messages = last.messages if base else ()
+            # Usually the whole chat is kept, and a slice would copy it.
+            shared = messages if kept == len(messages) else messages[:kept]
+            self._chats[index] = Chat(shared, last.tools if tools is None else tools).extend(new)
             self._numbers[index] = number
             _write(self._file, _SEEN.pack(number), start + _HEAD.size)
         return self._chats[index]
@@ -152,7 +140,6 @@ class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new
 
 
 def _nameless_file() -> int:
-    """Return the descriptor of an empty unnamed file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("agentgym-chats")
     with tempfile.TemporaryFile() as file:
@@ -160,7 +147,6 @@ def _nameless_file() -> int:
 
 
 def _attach(count: int, duplicate: Any) -> SharedChats:
-    """Return the chats in a spawned process."""
     return SharedChats(count, duplicate.detach())
 
 
@@ -173,14 +159,6 @@ def _write(file: int, data: bytes, offset: int) -> None:
     while view:  # the system writes at most 2 GiB at once
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _apply(last: Chat, record: _Record) -> Chat:
-    """Return the chat of a record."""
-    messages = last.messages if record.base else ()
-    # Everything but context edits and ephemeral hints keeps the whole chat, so nothing is copied.
-    shared = messages if record.kept == len(messages) else messages[: record.kept]
-    return Chat(shared, last.tools if record.tools is None else record.tools).extend(record.new)
 
 
 @batch_space.register(ChatSpace)

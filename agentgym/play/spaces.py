@@ -1,13 +1,12 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
-`gymnasium.spaces.Text` is unsuitable: it rejects newlines and most of Unicode, checks every
-character, and returns garbage through the shared memory of Gymnasium's async vector env.
-`agentgym.play.shared_chats` passes chats through that memory.
+`gymnasium.spaces.Text` rejects newlines and most of Unicode, and returns garbage through the shared
+memory of async vector envs, where `agentgym.play.shared_chats` passes chats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatSpace(Space[Chat]):
-    """All chats.
-
-    Membership checks only the type, so its cost does not grow with the history.
-    """
+    """All chats; membership checks only the type, in O(1)."""
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
@@ -110,44 +106,35 @@ def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.G
         if key in schema:
             choice = schema[key][rng.integers(len(schema[key]))]
             return choice if key == "enum" else _sample(choice, root, rng)
-    return _SAMPLERS[schema.get("type", "null")](schema, root, rng)
+    return _sample_type(schema, root, rng)
+
+
+def _sample_type(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> Any:
+    match schema.get("type"):
+        case "object":
+            return _sample_object(schema, root, rng)
+        case "array":
+            return [_sample(schema.get("items", {}), root, rng) for _ in range(rng.integers(3))]
+        case "string":
+            letters = list("abcdefghijklmnopqrstuvwxyz")
+            return "".join(rng.choice(letters, size=rng.integers(1, 9)))
+        case "integer":
+            return int(rng.integers(schema.get("minimum", 0), schema.get("maximum", 9) + 1))
+        case "number":
+            return float(rng.uniform(schema.get("minimum", 0), schema.get("maximum", 10)))
+        case "boolean":
+            return bool(rng.integers(2))
+    return None
 
 
 def _sample_object(
     schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    required = set(schema.get("required", ()))
-    return {
-        name: _sample(s, root, rng)
-        for name, s in schema.get("properties", {}).items()
-        if name in required or rng.random() < 0.5
-    }
-
-
-def _sample_array(
-    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
-) -> list[Any]:
-    return [_sample(schema.get("items", {}), root, rng) for _ in range(rng.integers(3))]
-
-
-def _sample_string(
-    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
-) -> str:
-    return "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size=rng.integers(1, 9)))
-
-
-_SAMPLERS: Mapping[
-    str, Callable[[Mapping[str, Any], Mapping[str, Any], np.random.Generator], Any]
-] = {
-    "object": _sample_object,
-    "array": _sample_array,
-    "string": _sample_string,
-    "integer": lambda schema, root, rng: int(
-        rng.integers(schema.get("minimum", 0), schema.get("maximum", 9) + 1)
-    ),
-    "number": lambda schema, root, rng: float(
-        rng.uniform(schema.get("minimum", 0), schema.get("maximum", 10))
-    ),
-    "boolean": lambda schema, root, rng: bool(rng.integers(2)),
-    "null": lambda schema, root, rng: None,
-}
+    required = schema.get("required", ())
+    sampled = {}
+    for name, member in schema.get("properties", {}).items():
+        if name in required or rng.random() < 0.5:
+            sampled[name] = _sample(member, root, rng)
+    return sampled

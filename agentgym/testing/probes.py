@@ -22,7 +22,8 @@ import gymnasium
 import numpy as np
 
 from agentgym.multi.gym import TeamEnv
-from agentgym.play.env import Snapshot, ToolEnv, clone
+from agentgym.play.env import ToolEnv, clone
+from agentgym.play.tool_host import Snapshot
 from agentgym.testing.checks import StepResult, describe_result
 from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall

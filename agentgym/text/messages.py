@@ -1,7 +1,6 @@
 """Types exchanged between a world and a policy: tool calls, images, messages and chats.
 
-All types are frozen, JSON-able and free of live objects, so an observation can be logged, sent to
-another process or shown to a model without hidden state.
+All are frozen and JSON-able.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _new = object.__new__
 
 
 class _DataclassFields:
-    """Descriptor that lists a record's fields as `dataclasses` does."""
+    """Descriptor that lists a record's fields for `dataclasses`."""
 
     def __get__(
         self, record: object, owner: type[msgspec.Struct]
@@ -41,34 +40,26 @@ class _DataclassFields:
 
 @functools.cache
 def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
-    columns = [
-        (
-            info.name,
-            info.type,
-            dataclasses.field(default=dataclasses.MISSING if info.required else info.default),
-        )
-        for info in msgspec.structs.fields(owner)
-    ]
+    columns = []
+    for info in msgspec.structs.fields(owner):
+        default = dataclasses.MISSING if info.required else info.default
+        columns.append((info.name, info.type, dataclasses.field(default=default)))
     twin = dataclasses.make_dataclass(owner.__name__, columns)
     return {column.name: column for column in dataclasses.fields(twin)}
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Frozen record; `dataclasses.replace`, `fields` and `asdict` accept it like a dataclass.
+    """Frozen record, which `dataclasses.replace`, `fields` and `asdict` accept.
 
-    Frozen dataclasses assign through `object.__setattr__`, which made message construction a third
-    of a step's cost; a msgspec struct takes a tenth of that time. The garbage collector does not
-    track records, because their contents (texts, JSON, records) never refer back to them.
+    A msgspec struct is built in a tenth of a frozen dataclass's time, which was a third of a step.
+    The garbage collector ignores records, because their contents never refer back to them.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
 
 
 class ToolCall(Record, frozen=True):
-    """One call written by a policy.
-
-    Calls are equal if name and arguments are; `id` only pairs a call with its result.
-    """
+    """One call written by a policy; `id` pairs it with its result and does not affect equality."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -132,9 +123,9 @@ class Message(Record, frozen=True):
         images: The pictures of the message.
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
-        raw: The policy's exact text (assistant messages only).
-        moment: The instance and turn at which an env wrote the message, as `"{digest}:{turn}"`;
-            scripted policies seed their choices with it, and models never see it.
+        raw: An assistant's exact text.
+        moment: The instance and turn, as `"{digest}:{turn}"`, with which scripted policies seed
+            their choices; models never see it.
     """
 
     role: Role
@@ -149,17 +140,16 @@ class Message(Record, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict without empty fields; `from_dict` is the inverse."""
-        data: dict[str, Any] = {
-            name: value for name in _TEXT_FIELDS if (value := getattr(self, name))
-        }
-        if self.calls:
-            data["calls"] = [
-                {"name": c.name, "arguments": dict(c.arguments), "id": c.id} for c in self.calls
-            ]
-        if self.images:
-            data["images"] = [
-                {"png": base64.b64encode(i.png).decode("ascii"), "alt": i.alt} for i in self.images
-            ]
+        data: dict[str, Any] = {}
+        for name in _TEXT_FIELDS:
+            if value := getattr(self, name):
+                data[name] = value
+        for call in self.calls:
+            fields = {"name": call.name, "arguments": dict(call.arguments), "id": call.id}
+            data.setdefault("calls", []).append(fields)
+        for image in self.images:
+            png = base64.b64encode(image.png).decode("ascii")
+            data.setdefault("images", []).append({"png": png, "alt": image.alt})
         return data
 
     @classmethod
@@ -187,12 +177,10 @@ class _Buffer(list[Message]):
 
 
 class Messages(Sequence[Message]):
-    """An immutable sequence of messages whose versions share one buffer, so that a chat grows in
-    O(new messages).
+    """An immutable sequence of messages that grows in O(new messages).
 
-    A version is a length of the shared buffer plus a short private tail. Adding to the longest
-    version extends the buffer in place, which older versions do not see; adding to any other
-    version copies.
+    A version is a length of a shared buffer plus a short private tail. Adding to the longest
+    version extends the buffer, which older versions do not see; adding to any other version copies.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -216,35 +204,31 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later one sees the changed length and
-        # copies; a lock would add a fifth to the cost.
+        # If two threads extend this version at once, the later one copies; a lock would add a fifth
+        # to the cost.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
-        longest = _new(Messages)  # `_version` inlined, since every step runs this
+        longest = _new(Messages)  # `_version` inlined, because every step runs this
         longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by private messages, outside the buffer, that will be
-        replaced.
-        """
+        """Return this sequence followed by private messages, which will be replaced."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
-        """Return this sequence without its last message, in O(1) with the shared buffer."""
+        """Return this sequence without its last message, in O(1)."""
         if not len(self):
             raise IndexError("an empty chat has no last message")
         return self.first(len(self) - 1)
 
     def first(self, count: int) -> Messages:
-        """Return the first messages, in O(1) with the shared buffer."""
+        """Return the first messages, in O(1)."""
         tail = self._tail[: max(count - self._length, 0)]
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the buffer, which is hashable and weakly referenceable and the same in all
-        versions, and the number of this version's messages in it.
-        """
+        """Return the buffer of all versions, and the number of its messages in this one."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -302,10 +286,9 @@ class Messages(Sequence[Message]):
 
 
 class Chat(Record, frozen=True):
-    """A policy's whole observation: the messages and the schemas of the available tools.
+    """A policy's observation: the messages and the schemas of the available tools.
 
-    Copying returns the same object, because chats are immutable and Gymnasium's vector envs
-    deep-copy every observation.
+    A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
     """
 
     messages: Sequence[Message] = ()
@@ -320,7 +303,7 @@ class Chat(Record, frozen=True):
     def extend(self, messages: Sequence[Message]) -> Chat:
         """Return this chat followed by a sequence of messages, in O(new messages)."""
         shared = self.messages
-        if shared.__class__ is not Messages:  # `_shared` inlined, since every step runs this
+        if shared.__class__ is not Messages:  # `_shared` inlined, because every step runs this
             shared = Messages(shared)
         return Chat(shared.add(messages), self.tools)
 
@@ -341,22 +324,22 @@ class Chat(Record, frozen=True):
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the leading messages that every view keeps: everything up to the task.
+        """Count the messages up to the task, which every view keeps.
 
         Raises:
             ValueError: The chat has no task message.
         """
-        end = next((k for k, message in enumerate(self.messages, 1) if message.id == TASK_ID), 0)
-        if not end:
-            raise ValueError(f"this chat has no task message (id {TASK_ID})")
-        return end
+        for count, message in enumerate(self.messages, 1):
+            if message.id == TASK_ID:
+                return count
+        raise ValueError(f"this chat has no task message (id {TASK_ID})")
 
     def moment(self) -> str:
-        """Return the moment of the newest message with one; empty for a chat parsed from plain
-        text.
-        """
-        newest_first = map(self.messages.__getitem__, range(len(self.messages) - 1, -1, -1))
-        return next((message.moment for message in newest_first if message.moment), "")
+        """Return the newest moment; empty for a chat parsed from plain text."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            if moment := self.messages[place].moment:
+                return moment
+        return ""
 
     def _shared(self) -> Messages:
         return self.messages if isinstance(self.messages, Messages) else Messages(self.messages)

@@ -1,9 +1,9 @@
 """Parse tool calls from model replies, and render calls as text.
 
-There are two dialects: `python`, one call in a ```` ```python ```` block (LUMINA, appendix A), and
-`json`, one or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen);
-`auto` accepts either. Parsing never raises, takes linear time and evaluates nothing. A Python call
-is translated token by token into JSON, so both dialects share the same limits.
+The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
+or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen); `auto` accepts
+either. Parsing never raises, takes linear time and evaluates nothing: a Python call is translated
+token by token into JSON.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, chec
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
-# No model writes more in one reply. A longer reply is cut in the log, and none of its calls runs.
+# A longer reply is cut in the log, and none of its calls runs.
 MAX_REPLY_CHARS = 1_000_000
 # More than any env executes, and few enough to parse as fast as prose of the same length.
 MAX_BLOCKS = 1_024
 # More than any office tool takes; a container costs hundreds of times more than a character.
 MAX_CONTAINERS = 10_000
-# Python calls are read token by token.
-MAX_TOKENS = 10_000
-# `explain` starts with these words if the reply does not even attempt a call.
+MAX_TOKENS = 10_000  # of a Python call, read one by one
 NO_CALL = "no tool call found"
+"""The beginning of `explain` if the reply does not attempt a call."""
 
-# Longer bodies go through the exact JSON reader, whose limits depend on how numbers are written.
-_MAX_PLAIN_CHARS = 32_768
+_MAX_PLAIN_CHARS = 32_768  # msgspec has no limits on numbers
 
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
 # Nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
@@ -84,19 +82,19 @@ _decode_plain = msgspec.json.Decoder(_PlainCall).decode
 def parse(
     text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
 ) -> Message:
-    """Parse a reply. Never raises.
+    """Parse a reply.
 
     Args:
         text: The reply.
         dialect: The form of the calls.
         tools: The available tools, which name the positional arguments of a Python call.
-        turn: The turn of the message, for its id and the ids of its calls.
+        turn: The turn, for the ids of the message and its calls.
 
     Returns:
-        An assistant message. It has no calls if the reply contains none or if any of them cannot
-        be read; `explain` returns the reason.
+        An assistant message. It has no calls if any of them cannot be read; `explain` returns the
+        reason.
     """
-    # A shortcut with the result of `_read` in half of its time, since it runs once per step.
+    # A shortcut to the result of `_read` in half the time, because it runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")
@@ -107,19 +105,15 @@ def parse(
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Return why `parse` finds no call in a reply, worded for the model; empty if it finds one."""
+    """Return why `parse` finds no call, worded for the model; empty if it finds one."""
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return a call as text, the inverse of `parse`: a code block in the `python` dialect, a
-    `<tool_call>` otherwise.
-    """
+    """Return the text that `parse` reads: a code block in the `python` dialect, else a tag."""
     if dialect == "python":
-        arguments = ", ".join(
-            f"{name}={_python_literal(value)}" for name, value in call.arguments.items()
-        )
-        return f"```python\n{call.name}({arguments})\n```"
+        pairs = [f"{name}={_python_literal(value)}" for name, value in call.arguments.items()]
+        return f"```python\n{call.name}({', '.join(pairs)})\n```"
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
     return "<tool_call>\n" + body.replace("</", "<\\/") + "\n</tool_call>"
 
@@ -170,9 +164,8 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
     """Split a reply into its blocks in one pass.
 
     Returns:
-        The prose outside all blocks, the contents of `<think>` blocks, the contents of Python
-        blocks, the contents of `<tool_call>` tags, and why none of the calls can be run (empty if
-        they can).
+        The prose outside all blocks, the contents of `<think>` blocks, of Python blocks and of
+        `<tool_call>` tags, and why no call can be run (empty if they can).
     """
     prose: list[str] = []
     thinking: list[str] = []
@@ -216,11 +209,8 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
 
 
 def _form(dialect: Dialect) -> str:
-    forms = {
-        "python": "write one call in a ```python block",
-        "json": "write <tool_call>{…}</tool_call>",
-    }
-    return forms.get(dialect, f"{forms['json']} or {forms['python']}")
+    python, tag = "write one call in a ```python block", "write <tool_call>{…}</tool_call>"
+    return {"python": python, "json": tag}.get(dialect, f"{tag} or {python}")
 
 
 def _call(body: str, call_id: str) -> ToolCall:
@@ -228,11 +218,8 @@ def _call(body: str, call_id: str) -> ToolCall:
     if len(body) <= _MAX_PLAIN_CHARS and (call := _plain_call(body, call_id)):
         return call
     data = _load(body.strip())
-    if (
-        not isinstance(data, dict)
-        or set(data) - {"name", "arguments"}
-        or not isinstance(data.get("name"), str)
-    ):
+    is_call = isinstance(data, dict) and not data.keys() - {"name", "arguments"}
+    if not is_call or not isinstance(data.get("name"), str):
         raise _Unreadable('a call is a JSON object {"name": "<tool>", "arguments": {…}}')
     name, arguments = data["name"], data.get("arguments", {})
     if not _NAME.fullmatch(name):
@@ -247,9 +234,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last of several members with the same name. Each member has one colon, so
-    counting colons shows whether a name was repeated: the `str` of a dict has the same colons as
-    its JSON text.
+    msgspec keeps the last of several members with one name. The `str` of a dict has as many colons
+    as its JSON text, unless a name is repeated.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None
@@ -285,7 +271,7 @@ def _load(body: str) -> Any:
 
 
 def _brackets(body: str) -> Iterator[int]:
-    """Yield 1 for each opening and -1 for each closing bracket outside strings, in linear time."""
+    """Yield 1 for each opening and -1 for each closing bracket outside strings."""
     position = 0
     while match := _BRACKET.match(body, position):
         yield 1 if match[1] in "[{" else -1
@@ -293,7 +279,7 @@ def _brackets(body: str) -> Iterator[int]:
 
 
 def nesting_depth(body: str) -> int:
-    """Return the nesting depth of the brackets of a JSON text outside strings, in linear time."""
+    """Return the nesting depth of a JSON text, in linear time."""
     return max(itertools.accumulate(_brackets(body), initial=0))
 
 
@@ -365,7 +351,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
             out.append(_json_token(kind, value))
     if out and out[-1] == ",":
         out.pop()
-    return " ".join(out)  # separated, so that two adjacent numbers do not become one
+    return " ".join(out)  # without spaces, adjacent numbers would become one
 
 
 def _tokens(inside: str) -> Iterator[tuple[str, str]]:
@@ -419,15 +405,10 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _python_literal(value: Any) -> str:
-    """Return a JSON value as a Python literal that `parse` reads back and that cannot close the
-    code block.
-    """
+    """Return a JSON value as a Python literal without backquotes, which would close the block."""
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
-            + "}"
-        )
+        items = [f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()]
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_python_literal, value)) + "]"
     if isinstance(value, str):

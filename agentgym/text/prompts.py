@@ -32,13 +32,11 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
 
 
 def _advice(dialect: Dialect, most_calls: int | None) -> str:
-    several = most_calls != 1 and dialect != "python"
-    limit = "." if most_calls is None else f", at most {most_calls}."
-    number = (
-        f"You may make several calls in one reply{limit}"
-        if several
-        else "Make exactly one call in each reply."
-    )
+    if most_calls == 1 or dialect == "python":
+        number = "Make exactly one call in each reply."
+    else:
+        limit = "" if most_calls is None else f", at most {most_calls}"
+        number = f"You may make several calls in one reply{limit}."
     return f"Think first if you like, then call. {number}"
 
 

@@ -1,7 +1,6 @@
-"""Host requirements of envs, checked when an env is made and never mid-episode.
+"""Host requirements of worlds, toolsets and wrappers, checked when an env is made.
 
-Worlds, toolsets and wrappers declare them as data by the names below. An env is identical on every
-host that can make it, so a program needed by one of its tools is required for all.
+An env is identical on every host that can make it, so what one of its tools needs is required.
 """
 
 from __future__ import annotations
@@ -30,24 +29,22 @@ DISTRIBUTION = "agentgym-suite"
 
 
 class MissingRequirement(ImportError, RuntimeError, ValueError):
-    """Error: the host lacks something that an env needs.
-
-    It is an `ImportError` because of packages, a `RuntimeError` because of programs, and a
-    `ValueError` because the user can fix it.
+    """Error of a host that lacks packages (`ImportError`) or programs (`RuntimeError`) of an env,
+    which the user can fix (`ValueError`).
     """
 
 
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
-    """Check that this host meets the requirements of a world, a toolset or a wrapper.
+    """Check that this host meets requirements.
 
     Args:
-        owner: Its name, for the error.
-        requirements: The alternative for the user (or an empty text), by requirement: `programs`
+        owner: The world, toolset or wrapper, for the error.
+        requirements: The alternative for the user, or an empty text, by requirement: `programs`
             (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in
             `PACKAGES`.
 
     Raises:
-        MissingRequirement: A requirement is not met; the text says how to meet it.
+        MissingRequirement: A requirement is not met.
         KeyError: There is no such requirement.
     """
     for name, alternative in requirements.items():
@@ -66,8 +63,7 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
                 ) from error
 
 
-# Modules with a function `check`, which runs once per process. They are imported on demand because
-# they need Unix-only modules.
+# Modules with a function `check`, imported on demand because they need Unix-only modules.
 _CHECKING_MODULES: Mapping[str, str] = {
     "programs": "agentgym.sandboxes.workbench",
     "bubblewrap": "agentgym.sandboxes.bubblewrap",

@@ -15,11 +15,8 @@ _GROWING = threading.Lock()
 
 
 class TokenIds(Sequence[int]):
-    """An immutable sequence of token ids whose versions share one buffer, so that an episode's
-    prompts need only the memory of the last one.
-
-    Adding to a version extends the buffer at its end, or reuses equal ids; any other addition
-    copies.
+    """An immutable sequence of token ids whose versions share one buffer, which saves memory for an
+    episode's prompts.
 
     Args:
         ids: The ids.
@@ -42,7 +39,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by others, in O(new ids) if nothing else follows them yet."""
+        """Return these ids followed by others, in O(new ids) if only equal ids follow them yet."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer
@@ -76,7 +73,7 @@ class TokenIds(Sequence[int]):
             start, stop, step = index.indices(self._length)
             if step == 1:
                 return tuple(self._buffer[start:stop])
-            return tuple(self._buffer[place] for place in range(start, stop, step))
+            return tuple(map(self._buffer.__getitem__, range(start, stop, step)))
         place = index + self._length if index < 0 else index
         if not 0 <= place < self._length:
             raise IndexError(f"id {index} of {self._length}")
@@ -110,5 +107,4 @@ class TokenIds(Sequence[int]):
 
 
 def _to_array(ids: Iterable[int]) -> array[int]:
-    """Return ids as a new array of 64-bit integers."""
     return array("q", ids)

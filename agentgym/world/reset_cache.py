@@ -1,7 +1,7 @@
-"""Disk cache of generated instances.
+"""Disk cache of generated instances, which processes may share.
 
-The cache is off unless `AGENTGYM_RESET_CACHE` is set: `1` selects a folder in the user's cache
-directory, any other value is the path of a folder. All processes of a run may share it.
+`AGENTGYM_RESET_CACHE` enables it: `1` selects a folder in the user's cache directory, any other
+value is the path of a folder.
 """
 
 from __future__ import annotations
@@ -26,22 +26,19 @@ import numpy as np
 from agentgym.world.world import World
 
 VARIABLE = "AGENTGYM_RESET_CACHE"
-"""Environment variable that enables the cache."""
 
 MAX_BYTES = 2 * 1024**3
-"""Maximum total size: about six hundred boards of GridWorld-extreme. Least recently used entries
-are deleted first.
-"""
-MIN_SECONDS = 0.02
-"""Minimum generation time of a cached instance; reading an entry takes a few milliseconds."""
+"""The default maximum total size: about six hundred boards of GridWorld-extreme."""
 
-# Size of the CRC-32, which detects damage only: the folder is private, so entries are trusted.
-_SUM_BYTES = 4
+MIN_SECONDS = 0.02
+"""The minimum generation time of a cached instance; reading one takes a few milliseconds."""
+
+_SUM_BYTES = 4  # a CRC-32 detects damage, and the private folder needs no more
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
 
 
 class ResetCache:
-    """Folder of instances as they are before their first turn.
+    """Folder of instances before their first turn.
 
     The key covers the world class, its config, the files that the config names, the seed, and the
     sources of the package and the world. Damaged entries are generated again.
@@ -49,7 +46,7 @@ class ResetCache:
     Args:
         folder: The folder, created if missing. Entries are pickles, which can run code, so no other
             user may have access.
-        max_bytes: Maximum total size of the entries.
+        max_bytes: The maximum total size; the least recently used entries are deleted first.
 
     Raises:
         ValueError: The folder is accessible to others or belongs to another user.
@@ -116,11 +113,7 @@ def draw(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
 
 
 def active() -> ResetCache | None:
-    """Return the cache that the environment selects, or None.
-
-    Raises:
-        ValueError: The folder is accessible to others.
-    """
+    """Return the cache that the environment selects, or None."""
     value = os.environ.get(VARIABLE, "")
     return _open(value) if value not in ("", "0") else None
 
@@ -188,7 +181,7 @@ def _key(world: type[World[Any]], config: Any, seed: int) -> str:
 
 
 def _state_of(value: str | Path) -> list[tuple[str, int, int]]:
-    """Return size and time of the files that an option names, since they may change."""
+    """Return size and time of the files that an option names, which may change."""
     if not value:  # an empty path would be the working directory
         return []
     path = Path(value)
@@ -208,15 +201,13 @@ def _sources_of(module: str) -> str:
     if file is None:
         return ""
     path = Path(file)
-    # `os.walk` rather than `rglob`, which does not follow links to folders.
-    folders = os.walk(path.parent, followlinks=True) if path.name == "__init__.py" else ()
-    files = [path] if path.name != "__init__.py" else []
-    files += [
-        Path(folder, name)
-        for folder, _, names in folders
-        if not folder.endswith("__pycache__")
-        for name in names
-    ]
+    files = [path]
+    if path.name == "__init__.py":
+        files = []
+        # `rglob` would not follow links to folders.
+        for folder, _, names in os.walk(path.parent, followlinks=True):
+            if not folder.endswith("__pycache__"):
+                files += [Path(folder, name) for name in names]
     digest = hashlib.sha256()
     for each in sorted(files):
         content = each.read_bytes()

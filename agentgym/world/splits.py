@@ -1,8 +1,7 @@
 """Train and test splits of a world's instances.
 
-An instance's digest decides its split, whatever seed or configuration produced it, so the splits
-never overlap; in a world with people, their names decide (`World.split_keys`). An env with a split
-draws instances until one belongs to it.
+An instance's digest, or the names of its people (`World.split_keys`), decide its split, so the
+splits never overlap. An env with a split draws instances until one belongs to it.
 """
 
 from __future__ import annotations
@@ -20,23 +19,19 @@ from agentgym.world.world import SplitName, World
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 
 TEST_SHARE = 0.2
-"""The usual share of test instances. Training resets far more often and needs 1.25 draws on
-average.
-"""
+"""The usual share of test instances; a reset for training then draws 1.25 instances on average."""
 
 MIN_INSTANCES = 100
 """Fewer instances cannot be split: about twenty would be left for testing."""
 
-# Estimates the number of instances if the world does not know it. 64 draws from 100 equally likely
-# instances show about 47 different ones, from 1,000 about 62.
+# Draws that estimate an unknown number of instances: 64 draws from 100 equally likely instances
+# show about 47 different ones, from 1,000 about 62.
 _PROBES = 64
 
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-# A reset gives up after this many draws; chance alone misses a fifth of the instances that often
-# once in 10^48.
-_MAX_DRAWS = 500
+_MAX_DRAWS = 500  # chance misses a fifth of the instances that often once in 10^48
 
 # Probed configurations, so that each process probes each once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
@@ -46,10 +41,7 @@ class Instance(NamedTuple):
     """A generated instance of a world.
 
     Attributes:
-        world: The generated world.
-        seed: Its seed.
-        key: Its digest (`World.instance_key`); empty without a split, because some digests take as
-            long as drawing.
+        key: Its digest (`World.instance_key`); empty without a split, because digests take time.
     """
 
     world: World[Any]
@@ -58,18 +50,13 @@ class Instance(NamedTuple):
 
 
 def split_of(key: str) -> SplitName:
-    """Return the split of the instance with this digest."""
+    """Return the split of a digest."""
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
     return "test" if number < TEST_SHARE * 2**64 else "train"
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
     """Return the configuration whose instances are drawn for a split; unchanged without a split.
-
-    Args:
-        world: The class of the world.
-        config: The configuration.
-        split: `train`, `test`, or None for all instances.
 
     Raises:
         ValueError: The split is unknown, or the configuration has too few instances.

@@ -9,23 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """Content of `info["detail"]`. It is one object because Gymnasium's vector envs pay for every
-    key.
+    """Content of `info["detail"]`, one object because Gymnasium's vector envs pay for every key.
 
     Attributes:
         calls: The number of calls in the last reply.
         errors: How many of them failed; 1 if the reply was unreadable.
-        failed_rounds: The number of consecutive replies without a successful call.
+        failed_rounds: The consecutive replies without a successful call.
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if its player
             left, `over_window` if its chat exceeded the model's context window, or a wrapper's
             reason such as `context_overflow`; empty while it continues.
-        score: The world's score, after the end of the episode.
-        nested: The calls made by code that the policy wrote; the chat does not show their results.
-        report: The world's report, after the end of the episode; None if there is none.
+        score: The world's score, at the end.
+        nested: The calls made by the policy's code; the chat does not show their results.
+        report: The world's report, at the end; None if there is none.
         faults: The unexpected exceptions of this step; the chat does not show them.
-        invalid: Why the episode does not measure the policy (its scorer failed, or a host-dependent
-            limit was hit); empty while it is valid. Once set, it stays.
-        split: The env's split, after the end of the episode; empty for all instances.
+        invalid: Why the episode does not measure the policy, such as a broken scorer; empty while
+            it is valid. Once set, it stays.
+        split: The env's split, at the end; empty for all instances.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """
 
@@ -57,9 +56,6 @@ class Fault:
 
     Attributes:
         tool: The failing tool, or `score`.
-        exception: The class of the exception.
-        message: Its text.
-        traceback: Its traceback.
     """
 
     tool: str

@@ -1,6 +1,4 @@
-"""Worlds: hidden state, tools and a score in plain Python, independent of Gymnasium, chats, models
-and tokens.
-"""
+"""Worlds: hidden state, tools and a score in plain Python."""
 
 from __future__ import annotations
 
@@ -29,11 +27,11 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error: a world lacks a hook that every world or a feature needs.
+    """Error of a world that lacks a hook, or `Config`.
 
     Args:
         world: The class of the world.
-        hook: The name of the hook, or `Config`.
+        hook: The name of the hook.
         feature: The feature that needs it; by default all that do.
     """
 
@@ -47,41 +45,32 @@ class MissingHook(NotImplementedError):
 
 
 class World(Generic[ConfigT]):
-    """One instance of a task.
+    """One instance of a task, a function of `(config, seed)`.
 
-    A world implements the first four hooks below, further hooks for the features it supports, and
-    `@tool` methods. `ToolEnv` provides the loop. An instance is a function of `(config, seed)`: all
-    randomness comes from `self.rng`. Worlds pickle mid-episode.
+    A world implements the first four hooks below, hooks for the features it supports, and `@tool`
+    methods; `ToolEnv` provides the loop. Worlds pickle mid-episode.
 
     Attributes:
-        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
-            validates itself.
+        Config: A frozen dataclass of the options, such as an `agentgym.Config`.
         parallel_calls: Whether one reply may contain several calls. False in worlds whose optimal
             sets contain single calls.
-        labels_decide: Whether the labels of `label_calls` decide if a reply is optimal; otherwise
-            `optimal_calls` does.
-        prose_fails: Whether a reply without an attempted call counts as a failed round, like a
-            reply whose calls all fail.
+        labels_decide: Whether `label_calls` decides if a reply is optimal, not `optimal_calls`.
+        prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). Tools
             without a role belong to the first one. Without roles, a `closer` has the tools that end
             the task and an `actor` the rest.
-        max_failed_rounds: The consecutive failed rounds that end the episode, unless the user
-            overrides it; None for no limit.
-        horizon_unit: The meaning of the argument of `config_for_horizon`, for axis labels.
-        observes: Whether the env passes each completed call with its result to `read_result`, for
-            worlds whose tools are not their own methods.
-        config: The configuration of this instance.
+        max_failed_rounds: The consecutive failed rounds that end the episode by default; None for
+            no limit.
+        horizon_unit: The unit of `config_for_horizon`, for axis labels.
+        observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
+            are not their own methods.
         rng: The only source of randomness.
-        instance: A digest of class and seed, which identifies the instance and reveals nothing
-            about it.
+        instance: A digest of class and seed, which reveals nothing about the instance.
         done: Whether the world has ended.
-        turn: The number of used turns, including unreadable replies; the env increments it before
-            each turn.
+        turn: The used turns, including unreadable replies; the env increments it before each turn.
         max_turns: The turn budget, or None for no limit. It may shrink during the episode.
         max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
-        instance_seed: The seed of the instance.
-        call_log: The completed calls, kept by the env, which re-creates the world from them after a
-            fault.
+        call_log: The completed calls, from which the env re-creates the world after a fault.
 
     Raises:
         MissingHook: The class lacks one of the first four hooks, or `Config`.
@@ -111,8 +100,8 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Every world must implement these four. `__init__` and `register` check it, because the error
-    # of `abc` does not name their purpose.
+    # Required hooks. `__init__` and `register` check them, because the error of `abc` does not
+    # state their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -130,21 +119,18 @@ class World(Generic[ConfigT]):
     def score(self) -> float:
         """Return how well the task was done, in [0, 1]; read once, when the episode ends."""
 
-    # Optional parts of an episode; the defaults suit most worlds.
+    # Optional hooks of an episode.
 
     def report(self) -> Mapping[str, Any]:
-        """Return the episode's final report (`StepInfo.report`), JSON-able.
-
-        Only the researcher sees it, so it may contain hidden information.
-        """
+        """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""
         return {}
 
     def instance_key(self) -> str:
-        """Return a digest of everything that defines this instance; read once, after `generate`.
+        """Return a digest of everything that defines this instance except budgets and prompts; read
+        once, after `generate`.
 
-        Instances with the same key are the same task, and the key decides their split
-        (`agentgym.world.splits`). Budgets and prompts are excluded. By default the digest covers
-        all attributes except those that every world has.
+        It decides the instance's split (`agentgym.world.splits`). By default it covers all
+        attributes except those that every world has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
@@ -153,7 +139,7 @@ class World(Generic[ConfigT]):
         default only its key.
 
         Override it if instances share something, such as people, that must not occur in both
-        training and testing. Instances with the same key must return the same value.
+        splits. Instances with one key return one value.
         """
         return (self.instance_key(),)
 
@@ -161,8 +147,8 @@ class World(Generic[ConfigT]):
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
         """Return the configuration whose instances are drawn for a split; by default the same.
 
-        Override it if `split_keys` returns several keys, so that generated instances fall into the
-        split; few would by chance.
+        Override it if `split_keys` returns several keys, because few instances would fall into the
+        split by chance.
 
         Raises:
             ValueError: The configuration belongs to another split.
@@ -171,17 +157,13 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of different instances of a configuration, or a lower bound; None if
-        only drawing can tell.
-        """
+        """Return the number of instances of a configuration or a lower bound; None if unknown."""
         return None
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
         """Return the expected score of the best policy that sees neither task nor results; None to
-        estimate it by random play.
-
-        `agentgym audit` allows shortcuts to earn this much, or 0.10 if that is more.
+        estimate it by random play. `agentgym audit` allows shortcuts this much, at least 0.10.
         """
         return None
 
@@ -190,28 +172,29 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without a call means (an answer in prose, say), or None."""
+        """Return the call that a reply without a call means, such as an answer in prose, or None."""
         return None
 
     def board(self) -> str:
         """Draw the visible state of the world for people; empty if there is nothing to draw."""
         return ""
 
-    # For oracles and labels: the knowledge of an agent that has seen exactly the shown history.
-    # These hooks depend on nothing hidden and change nothing.
+    # Hooks for oracles and labels: the knowledge of an agent that has seen the shown history. They
+    # depend on nothing hidden and change nothing.
 
     def state(self) -> str:
         """Return the belief state in words.
 
-        Together with the task it suffices for optimal play, and it names no action.
+        With the task it suffices for optimal play, and it names no action.
         """
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
-        """Return `state()`, or, if that is long, the part that matters for the next steps. Agents
-        that see their history, or have a tool for the rest, get this text. `read_state` does not
-        accept a partial text. Implement `state_chars` too, so that a turn does no work for the
-        whole state.
+        """Return `state()`, or the part of a long state that matters for the next steps, for agents
+        that see their history or have a tool for the rest.
+
+        Implement `state_chars` too, which saves building the whole state. `read_state` accepts no
+        partial text.
         """
         return self.state()
 
@@ -228,50 +211,43 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "subtask")
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the wording `subtask` would use for any of the `legal_calls`, including wrong
-        ones; by default the call's name and arguments.
-
-        Wrong plan hints use it and should look like right ones.
+        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints; by
+        default the call's name and arguments.
         """
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a view in which `state()` follows it and
-        replaces the history; None if nothing becomes outdated.
+        """Return the task without outdated parts, for a view with `state()` instead of the history;
+        None if nothing becomes outdated.
         """
         return None
 
     def reasoning(self, call: ToolCall) -> str:
         """Return an agent's reasoning that leads to a call; by default the belief state.
 
-        Demonstrations write it before the call.
-
-        Args:
-            call: Any call; for a wrong call, return the reasoning of an agent that errs.
+        Demonstrations write it before the call. A wrong call gets the reasoning of an erring agent.
         """
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if success is impossible, None if optimality
-        is not defined here.
-        """
+        """Return exactly the optimal next calls; empty if lost, None if optimality is undefined."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
         """Return a function that labels the next reply's calls after it was played, relative to the
-        state before.
+        state before; None if calls are simply optimal or not.
 
-        Return None if calls are simply optimal or not. If `labels_decide`, a reply is optimal if
-        some label is `optimal` and the rest are `optimal` or `neutral`.
+        If `labels_decide`, a reply is optimal if some label is `optimal` and the rest are `optimal`
+        or `neutral`.
         """
         return None
 
-    # For scripted play: a policy reads the texts of the hooks above back into a world.
+    # Hooks for scripted play, which read the texts of the hooks above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only the text of a task message or of `restate()`; without a
-        budget, `max_turns` is None.
+        """Return a world that knows only a task message or `restate()`; without a budget,
+        `max_turns` is None.
         """
         raise MissingHook(cls, "read_task")
 
@@ -291,46 +267,32 @@ class World(Generic[ConfigT]):
         """Return the calls that would succeed now, as far as the shown history tells."""
         raise MissingHook(type(self), "legal_calls")
 
-    # For classical agents, which use numbers instead of text (`agentgym.wrappers.discrete`). These
-    # hooks depend only on what was shown and on the configuration, which fixes all shapes; a world
-    # read from text needs it as an argument.
+    # Hooks for classical agents (`agentgym.wrappers.discrete`). They depend only on the shown
+    # history and the configuration, which fixes all shapes.
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return every call that this configuration can require, in an order and number that depend
-        only on the configuration.
-
-        A slot without a meaning yet, such as a node not shown so far, contains a call that fails.
+        only on the configuration; a slot for something not shown yet contains a call that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and `state()` as numbers in [-1, 1]; the shape depends only on the
-        configuration.
-        """
+        """Return the task and `state()` in [-1, 1]; the configuration fixes the shape."""
         raise MissingHook(type(self), "features")
 
-    # For worlds that take data.
+    # Hooks that `make` and studies read.
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks that cannot give a true answer in a configuration, with reasons.
-
-        `make` refuses features that need one of them.
-        """
+        """Return the hooks without a true answer in a configuration, with reasons."""
         return {}
-
-    # For hosts that lack something.
 
     @classmethod
     def requirements(cls, config: Any) -> Mapping[str, str]:
-        """Return the host requirements of tools and generator in a configuration, by their names in
-        `agentgym.text.requirements`, each with an alternative for the user.
-
-        `make` checks them.
+        """Return the host requirements of a configuration (`agentgym.text.requirements`), each with
+        an alternative for the user.
         """
         return {}
-
-    # For ablations and training over horizons.
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -341,12 +303,8 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(cls, "config_for_horizon")
 
-    # For teams: `roles` above; `agentgym.multi.host.Hosted` lists the hooks of hosted worlds.
-
     def set_turns_left(self, turns: int) -> None:
-        """Read the number of remaining turns from a text; if the budget is unknown, count from
-        here.
-        """
+        """Set the remaining turns, which become the budget if it is unknown."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:
@@ -368,9 +326,7 @@ COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),
 }
-"""The attributes of every world. Some of them, such as the seed, distinguish draws of the same
-instance.
-"""
+"""The attributes of every world, which do not define its instance."""
 _REQUIRED = ("generate", "rules", "task", "score")
 # The features that need optional hooks.
 _FEATURES: Mapping[str, str] = {
@@ -403,23 +359,17 @@ def has_hook(world: type[World[Any]], hook: str) -> bool:
 
 
 def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = "") -> None:
-    """Raise `MissingHook` if a class lacks any of the hooks.
-
-    Args:
-        world: The class.
-        hooks: The names of the hooks.
-        feature: The feature that needs them; by default all that do.
-    """
+    """Raise `MissingHook` if a class lacks any of the hooks that a feature needs."""
     for hook in hooks:
         if not has_hook(world, hook):
             raise MissingHook(world, hook, feature)
 
 
 def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
-    """Raise if a feature needs a hook that has no true answer in a configuration.
+    """Raise if a hook has no true answer in a configuration.
 
     Raises:
-        ValueError: A hook is undefined; the error names the feature and the reason.
+        ValueError: A hook is undefined.
     """
     undefined = world.undefined_hooks(config)
     for hook in hooks:
@@ -428,7 +378,7 @@ def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) ->
 
 
 def check_world(world: type[World[Any]]) -> None:
-    """Raise `MissingHook` if a class lacks something that every world needs."""
+    """Raise `MissingHook` if a class lacks a required hook or `Config`."""
     check_hooks(world, _REQUIRED)
     if not hasattr(world, "Config"):
         raise MissingHook(world, "Config")
@@ -445,9 +395,7 @@ def _describe(hook: str) -> str:
 
 
 class CallSet(Sequence[ToolCall]):
-    """Set of calls of one tool that differ in one argument; membership takes O(1), and no
-    `ToolCall` objects are stored.
-    """
+    """Set of calls of one tool that differ in one argument, with membership in O(1)."""
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
         self._name, self._argument = name, argument
@@ -483,7 +431,7 @@ def world_path(world: type[World[Any]] | str) -> str:
     """Return the `module:Class` that names a world in specs, without importing it.
 
     Raises:
-        ValueError: The text does not have this form.
+        ValueError: The text has another form.
     """
     if not isinstance(world, str):
         return f"{world.__module__}:{world.__qualname__}"

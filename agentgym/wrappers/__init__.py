@@ -1,6 +1,4 @@
-"""Wrappers that decide what a policy sees of the chat: context strategies, tools of their own,
-adapters for classical agents.
-"""
+"""Context strategies, additional tools, and adapters for classical agents."""
 
 from agentgym.assemble.wrapper_stack import register_strategy
 from agentgym.wrappers.awareness import ContextAwareness
@@ -12,7 +10,7 @@ from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
 
-# In the order of LOCA-bench (section 4.1), in which tables and figures list them.
+# Tables and figures list them in the order of LOCA-bench (section 4.1).
 register_strategy("clear_results", ClearToolResults)
 register_strategy("clear_thinking", ClearThinking)
 register_strategy("compaction", Compaction)

@@ -1,6 +1,4 @@
-"""Context awareness: report to the policy how much of its context it has used (LOCA-bench, section
-4.1).
-"""
+"""Context awareness: usage reports for the policy (LOCA-bench, section 4.1)."""
 
 from __future__ import annotations
 
@@ -16,17 +14,16 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens the line may grow by: the number can split differently next to the message
-# The number settles after two or three rounds, or alternates between two lengths.
-_TRIES = 8
+_SLACK = 12  # tokens: the number may split differently next to the message
+_TRIES = 8  # the number settles after two or three rounds, or alternates between two lengths
 
 
 class ContextAwareness(ContextWrapper):
-    """Wrapper that states the usable window once in the system message, and the tokens used after
-    each result.
+    """Wrapper that states the usable window in the system message, and the used tokens after each
+    result.
 
-    The number covers the whole visible chat, including its own line at the end of the newest
-    message.
+    The number covers the whole visible chat, including its own line. Shares of the window in other
+    strategies leave room for the line.
 
     Args:
         env: The env.
@@ -75,6 +72,7 @@ class ContextAwareness(ContextWrapper):
             self.view.annotate(self._line_id, _OWNER, "")
         self._line_id = newest.id
         self.view.annotate(newest.id, _OWNER, self._settled_line(newest))
+        self.view.edit_counts[type(self).__name__] += 1
 
     def _settled_line(self, newest: Message) -> str:
         """Return the line whose number includes the line itself."""

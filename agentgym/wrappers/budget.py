@@ -1,8 +1,4 @@
-"""Context size and typed triggers. The types distinguish a count from a share.
-
-All classes are frozen dataclasses. `read_budget` and `read_trigger` read back the output of
-`dataclasses.asdict`, so specs store them as JSON.
-"""
+"""Context size and typed triggers, which specs store as JSON with `dataclasses.asdict`."""
 
 from __future__ import annotations
 
@@ -25,9 +21,7 @@ Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 @dataclass(frozen=True)
 class ContextBudget(Config):
-    """Context window shared by all strategies of a stack.
-
-    The system message contains the tool documentation, so it counts too.
+    """Context window of a stack; the tool documentation in the system message counts too.
 
     Attributes:
         window: The maximum tokens of prompt and reply together.
@@ -71,10 +65,10 @@ class Load:
 
 
 class Trigger(Protocol):
-    """Condition that makes a strategy act, or the level it reduces the context to."""
+    """Condition for acting, or the level that an edit must reach."""
 
     def level(self, load: Load) -> float:
-        """Return the load relative to the trigger, which fires from 1.0 on."""
+        """Return the load relative to the trigger, which is reached at 1.0."""
         ...
 
 
@@ -161,8 +155,8 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """Read a trigger: an instance, the output of `dataclasses.asdict`, or a text such as `60k`
-    tokens, `0.75` or `75%` of the window, `20uses`, `10turns`, or several joined by `|`.
+    """Read a trigger from an instance, a dict, or a text: tokens (`60k`), a share of the window
+    (`0.75`, `75%`), `20uses`, `10turns`, or several joined by `|`.
 
     Raises:
         ValueError: The value has none of these forms.
@@ -203,7 +197,7 @@ def _parse_trigger(name: str, text: str) -> Trigger:
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
-    """Read a budget: an instance, the output of `dataclasses.asdict`, or None.
+    """Read a budget from an instance, a dict, or None.
 
     Raises:
         ValueError: The value has none of these forms.

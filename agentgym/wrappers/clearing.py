@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Any
 
 import gymnasium
@@ -12,6 +11,7 @@ import gymnasium
 from agentgym.assemble.wrapper_order import Stage
 from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import check_bool, check_float, check_int, read_tokens
+from agentgym.world.turn_budget import multiply_up
 from agentgym.wrappers.budget import ContextBudget, Load, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
@@ -21,7 +21,7 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that removes the thinking of all but the newest replies that contain thinking.
+    """Wrapper that keeps the thinking of only the newest replies with thinking.
 
     Args:
         env: The env.
@@ -49,9 +49,8 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # replies cleared at every turn are among the newest
-            self.view.editable_tail = max(
-                self.view.editable_tail, min(keep + 1, 16)
-            )  # a longer tail would slow every step
+            tail = min(keep + 1, 16)  # a longer tail would slow every step
+            self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
@@ -59,42 +58,43 @@ class ClearThinking(ContextWrapper):
         self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
-        """Clear all but the newest thinking."""
+        """Clear the thinking of older replies."""
         if isinstance(self.keep, str):
             return
-        known = [] if self.view.was_rebuilt else self._thinking_ids
-        self._thinking_ids = [
-            *known,
-            *(m.id for m in self.view.new_messages if m.thinking and m.id not in known),
-        ]
-        if len(self._thinking_ids) <= self.keep or not self.should_run(
-            self.trigger.level(self.view.load)
-        ):
+        if self.view.was_rebuilt:
+            self._thinking_ids = []
+        for message in self.view.new_messages:
+            if message.thinking and message.id not in self._thinking_ids:
+                self._thinking_ids.append(message.id)
+        level = self.trigger.level(self.view.load)
+        if not self.is_due(level) or len(self._thinking_ids) <= self.keep:
             return
         old = set(self._thinking_ids[: -self.keep])
         self._thinking_ids = self._thinking_ids[-self.keep :]
-        pairs = [
-            (message, replace(message, thinking="", raw="")) for message in self.view.find(old)
-        ]
         count = self.view.counter.count
-        self.view.apply(
-            "ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)}
-        )
+        edits = {}
+        for message in self.view.find(old):
+            bare = replace(message, thinking="", raw="")
+            if count(bare) < count(message):
+                edits[message.id] = bare
+        self.view.apply("ClearThinking", edits)
 
 
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
+    If the kept messages alone reach the trigger, each newly clearable result is cleared at once;
+    `clear_at_least` makes these edits rarer.
+
     Args:
         env: The env.
         budget: The window.
         trigger: When to clear.
-        target: The level to clear down to, low enough that the next edit, which rewrites the
-            prompt, is not due soon; by default 8/15 of the trigger (0.4 of the window for a trigger
-            at 0.75).
-        ratio: Instead of a target, the share of uncleared tool results to clear each time (0.5 in
-            the paper).
-        keep: The number of newest results to keep regardless of the target. Results of the newest
+        target: The level to clear down to; by default 8/15 of the trigger. A low target makes
+            edits, which rewrite the prompt, rare.
+        ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
+            paper).
+        keep: The number of newest results that stay regardless of the target. Results of the newest
             reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
@@ -137,11 +137,8 @@ class ClearToolResults(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.target = None if target is None else read_trigger("target", target)
         self.ratio, self.keep, self.exclude = ratio, keep, frozenset(exclude)
-        self.clear_inputs, self.clear_at_least, self.placeholder = (
-            clear_inputs,
-            clear_at_least,
-            placeholder,
-        )
+        self.clear_inputs, self.clear_at_least = clear_inputs, clear_at_least
+        self.placeholder = placeholder
         super().__init__(
             env,
             budget,
@@ -157,38 +154,35 @@ class ClearToolResults(ContextWrapper):
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
-        if not self.should_run(self.trigger.level(self.view.load)):
+        level = self.trigger.level(self.view.load)
+        if not self.is_due(level):
             return
-        edits, cleared = self._choose()
-        self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
-        if self.trigger.level(self.view.load) >= 1:
-            self.cool_down()
+        edits, cleared, gain = self._choose()
+        if gain >= max(1, self.clear_at_least) and self.may_edit(level):
+            self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the uncleared results with their replies, oldest first, and count the clearable
-        ones.
-        """
+        """List the uncleared results with their replies, and count the clearable ones."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
         for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
             for answer in turn.answers:
-                if (
-                    answer.role == "tool"
-                    and answer.id not in self.view.cleared
-                    and names[answer.call_id] not in self.exclude
-                ):
+                if answer.role != "tool" or answer.id in self.view.cleared:
+                    continue
+                if names[answer.call_id] not in self.exclude:
                     uses.append((turn.reply, answer))
                     unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)
 
-    def _choose(self) -> tuple[dict[str, Message], list[str]]:
+    def _choose(self) -> tuple[dict[str, Message], list[str], int]:
+        """Return the edits, the results they clear, and the tokens they gain."""
         uses, free = self._uses()
         load = self.view.load
         edits: dict[str, Message] = {}
         cleared: list[str] = []
-        most = free if self.ratio is None else min(free, ceil(self.ratio * len(uses)))
+        most = free if self.ratio is None else min(free, multiply_up(self.ratio, len(uses)))
         for reply, result in uses[: max(0, most)]:
             if self.ratio is None and self._reached(load):
                 break
@@ -196,17 +190,20 @@ class ClearToolResults(ContextWrapper):
             new = {result.id: replace(result, text=self.placeholder, images=())}
             if self.clear_inputs:
                 old.append(edits.get(reply.id, reply))
-                calls = (
-                    replace(call, arguments={}) if call.id == result.call_id else call
-                    for call in old[-1].calls
-                )
-                new[reply.id] = replace(old[-1], calls=tuple(calls), raw="")
+                new[reply.id] = _without_input(old[-1], result.call_id)
             saved = self.view.count(old) - self.view.count(new.values())
             if saved > 0:
                 edits.update(new)
                 cleared.append(result.id)
                 load = Load(load.tokens - saved, load.usable, load.tool_uses - 1, load.turns)
-        return edits, cleared
+        return edits, cleared, self.view.tokens - load.tokens
 
     def _reached(self, load: Load) -> bool:
-        return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1
+        if self.target:
+            return self.target.level(load) <= 1
+        return self.trigger.level(load) <= _LOW
+
+
+def _without_input(reply: Message, call_id: str) -> Message:
+    calls = [replace(c, arguments={}) if c.id == call_id else c for c in reply.calls]
+    return replace(reply, calls=tuple(calls), raw="")

@@ -1,6 +1,4 @@
-"""Remove older messages: compaction replaces them with a summary (LOCA-bench, section 4.1);
-trimming, the last resort, drops what exceeds the window.
-"""
+"""Compaction (LOCA-bench, section 4.1) and trimming remove older messages."""
 
 from __future__ import annotations
 
@@ -32,23 +30,22 @@ SUMMARY_FOLLOWS = (
     "Earlier messages have been removed; the summary above stands for them. Go on with the task."
 )
 
-# Writes a summary of a chat's messages.
 Summarizer = Callable[[Chat], str]
+"""Writes a summary of a chat's messages."""
 
 
 class Compaction(ContextWrapper):
-    """Wrapper that drops all but the newest turns and appends a summary.
+    """Wrapper that replaces older turns with a summary.
 
     By default the policy writes the summary in a separate step: the view requests it, and the next
-    reply is the summary. That reply is not played, uses no turn, has reward 0, and is recorded like
-    any step, so it can be trained. A summary that is empty or longer than the text it replaces is
-    replaced with a rule-based one; one that is too long is cut.
+    reply is the summary. That step uses no turn, has reward 0, and is recorded and trained like any
+    other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When to compact.
-        keep_last_turns: The number of newest turns to keep, at least 1.
+        trigger: When to compact; a turn trigger counts visible replies, including summaries.
+        keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
             from the replaced chat to text, or its path (`package.module:function`).
         max_summary: The maximum summary tokens; by default a quarter of the usable window.
@@ -88,17 +85,17 @@ class Compaction(ContextWrapper):
         super().begin()
         self._asking = False
         self._number = 0
+        self._is_fruitless = False  # whether the last summary did not shorten the view
 
     def edit(self) -> None:
         """Request a summary, or write one."""
-        if (
-            self._asking
-            or self.world_env.over
-            or not self.should_run(self.trigger.level(self.view.load))
-        ):
+        level = self.trigger.level(self.view.load)
+        if self._asking or self.world_env.over or not self.is_due(level):
             return
-        if not self._span():
-            self.cool_down()
+        span = self._span()
+        if not span or (self._is_fruitless and not self._shortens(span)):
+            return
+        if not self.may_edit(level):
             return
         self._number += 1
         if self.summarizer is None:
@@ -106,8 +103,8 @@ class Compaction(ContextWrapper):
             self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
         else:
             try:
-                text = self.summarizer(Chat(tuple(self._span()), self.view.chat.tools))
-            except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
+                text = self.summarizer(Chat(tuple(span), self.view.chat.tools))
+            except Exception:  # noqa: BLE001 - a failing model must not end the episode
                 text = ""
             self._compact(text)
 
@@ -120,6 +117,7 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
+        self.count_edits(0)
         info = {
             **dict.fromkeys(self._first_info),
             "turn": self.world_env.world.turn,
@@ -130,52 +128,58 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        old = self.view.turns()[: -self.keep_last_turns]
-        if all(turn.reply.id in self.view.summaries for turn in old):
+        """Return the messages to replace: the older turns and the last summary."""
+        turns = self.view.turns()
+        played = [turn.reply.id for turn in turns if turn.reply.id not in self.view.summaries]
+        kept = set(played[-self.keep_last_turns :])
+        if len(kept) == len(played):
             return []
+        old = [turn for turn in turns if turn.reply.id not in kept]
         return [message for turn in old for message in (turn.reply, *turn.answers)]
+
+    def _pair(self, summary: str) -> tuple[Message, Message]:
+        """Return the messages that show a summary, which is cut to the limit."""
+        limit = self.max_summary or max(1, self.view.limit // 4)
+        text = cut_middle(summary.strip(), limit, self.view.counter)
+        name = f"compaction:{self._number}"
+        return (
+            Message("assistant", text, id=f"{name}:0", raw=text),
+            Message("user", SUMMARY_FOLLOWS, id=f"{name}:1"),
+        )
+
+    def _shortens(self, span: list[Message]) -> bool:
+        """Report whether the rule-based summary would shorten the view."""
+        pair = self._pair(summarize_by_rules(Chat(tuple(span))))
+        return self.view.count(pair) < self.view.count(span)
 
     def _compact(self, text: str) -> None:
         """Replace the span with a summary, if that shortens the view."""
+        self._is_fruitless = True
         span = self._span()
         if not span:  # the span was trimmed while the policy wrote the summary
             return
-        limit = self.max_summary or max(1, self.view.limit // 4)
+        dropped = dict.fromkeys(message.id for message in span)
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
-            name = f"compaction:{self._number}"
-            short = cut_middle(summary.strip(), limit, self.view.counter)
-            pair = (
-                Message("assistant", short, id=f"{name}:0", raw=short),
-                Message("user", SUMMARY_FOLLOWS, id=f"{name}:1"),
-            )
-            dropped = dict.fromkeys(message.id for message in span)
-            if short and self.view.apply("Compaction", dropped, insert=pair):
-                self.view.summaries.add(f"{name}:0")
+            pair = self._pair(summary)
+            if pair[0].text and self.view.apply("Compaction", dropped, insert=pair):
+                self.view.summaries.add(pair[0].id)
+                self._is_fruitless = False
                 break
-        if self.trigger.level(self.view.load) >= 1:
-            self.cool_down()
 
 
 def summarize_by_rules(chat: Chat) -> str:
     """List the newest 100 calls with the beginnings of their results, after the last summary."""
-    summaries = [
-        message.text
-        for message in chat.messages
-        if message.id.startswith("compaction:") and message.role == "assistant"
-    ]
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
-    lines = [
-        f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
-        for message in chat.messages
-        for call in message.calls
-    ]
-    return "\n".join(
-        [
-            *summaries[-1:],
-            "Calls so far, oldest first, with how their results begin:",
-            *lines[-100:],
-        ]
-    )
+    summary: list[str] = []
+    lines: list[str] = []
+    for message in chat.messages:
+        if message.role == "assistant" and message.id.startswith("compaction:"):
+            summary = [message.text]
+        for call in message.calls:
+            result = echo(results.get(call.id, ""))
+            lines.append(f"{call.name}({echo(dict(call.arguments))}) -> {result}")
+    title = "Calls so far, oldest first, with how their results begin:"
+    return "\n".join([*summary, title, *lines[-100:]])
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
@@ -193,15 +197,15 @@ class Trim(ContextWrapper):
     """Wrapper that drops the oldest turns when the view exceeds the window, then cuts the middle of
     the newest tool results.
 
-    It models a bounded window without any strategy (LOCA-bench, section 3.1: the most recent tokens
-    are kept). If even the system message, the task and the newest turn do not fit, the episode is
-    truncated with `StepInfo.ended` set to `context_overflow`; at the start of an episode, the first
-    step truncates it without playing the reply.
+    It models a bounded window without any strategy (LOCA-bench, section 3.1). If even the system
+    message, the task and the newest turn do not fit, the step truncates the episode with
+    `StepInfo.ended` set to `context_overflow`; an opening that does not fit truncates the first
+    step without playing the reply.
 
     Args:
         env: The env.
         budget: The window.
-        target: The level to drop turns down to, so that the prompt is not rewritten every turn.
+        target: The level to drop turns down to; a low one makes rewrites of the prompt rare.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
@@ -221,7 +225,8 @@ class Trim(ContextWrapper):
     def edit(self) -> None:
         """Make the view fit the window, if possible."""
         view = self.view
-        if self.should_run(view.tokens / (view.limit + 1)):
+        level = view.tokens / (view.limit + 1)
+        if self.is_due(level) and self.may_edit(level):
             self._drop()
             self._cut()
         view.overflow = view.tokens > view.limit
@@ -249,13 +254,13 @@ class Trim(ContextWrapper):
         turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
-        for turn in sorted(
-            turns, key=lambda turn: turn.reply.id in view.summaries
-        ):  # summaries condense a lot, so they go last
+        turns.sort(key=lambda turn: turn.reply.id in view.summaries)  # they condense a lot
+        for turn in turns:
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
                 break
-            tokens -= view.count((turn.reply, *turn.answers))
-            edits.update(dict.fromkeys(m.id for m in (turn.reply, *turn.answers)))
+            messages = (turn.reply, *turn.answers)
+            tokens -= view.count(messages)
+            edits.update(dict.fromkeys(message.id for message in messages))
         view.apply("Trim", edits)
 
     def _cut(self) -> None:
@@ -280,9 +285,7 @@ register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the text within `tokens`, its middle replaced by a note of its length; only the note
-    if there is no room.
-    """
+    """Replace the middle of a text that exceeds `tokens` with a note of its length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

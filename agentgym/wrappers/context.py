@@ -1,6 +1,4 @@
-"""Base of all context strategies, with a shared view, budget and order, and `EditMessages`, a
-strategy defined by one function.
-"""
+"""Base of all context strategies, and `EditMessages`, a strategy defined by one function."""
 
 from __future__ import annotations
 
@@ -25,15 +23,14 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-# Maps the editable messages to the messages that replace them.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
+"""Maps the editable messages to their replacements."""
 
-# Warn at this share of the trigger, so that one turn remains to write notes.
+# At this share of the trigger one turn usually remains to write notes.
 _NEAR = 0.9
-# Below this share of the trigger, an episode is far too short for the strategy: episodes of a world
-# rarely differ tenfold in length.
+# Episodes of a world rarely differ tenfold in length, so no episode will reach the trigger.
 _IDLE = 0.1
-# Strategies already reported as idle, with window and trigger; one warning is enough.
+# Idle strategies with window and trigger; each is reported once per process.
 _IDLERS: set[tuple[str, int, str]] = set()
 _SLACK = 4  # joining two texts may add a few tokens
 
@@ -53,9 +50,11 @@ class ContextRecord:
         tool_output: Tool results within the new text.
         hidden: Results of calls made by code, which the chat does not show.
         reply: The reply.
-        summary: The reply and the preceding request, if the view requested a summary.
+        summary: The reply and its request, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edits: Each strategy's changes.
+        edits: The edits of the step.
+        edit_counts: How often each strategy of the stack has edited in this episode; an awareness
+            report counts as an edit.
     """
 
     counter: str
@@ -71,13 +70,15 @@ class ContextRecord:
     summary: int
     overflow: bool
     edits: tuple[Edit, ...]
+    edit_counts: Mapping[str, int]
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that edits the context. All strategies of a stack edit the same view.
+    """Base of wrappers that edit the view which the strategies of a stack share.
 
-    Subclasses implement `edit` and set `lossy` if the policy may lose information it needs. The
-    `stage` attribute fixes the order. For a strategy defined by one function, see `EditMessages`.
+    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. A
+    strategy acts whenever its trigger is reached (`is_due`) and it has something to edit
+    (`may_edit`).
 
     Args:
         env: The env.
@@ -85,8 +86,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         **recorded: The strategy's arguments, for the spec.
 
     Raises:
-        ValueError: The wrappers are in the wrong order, or the budget differs from that of the
-            inner strategies.
+        ValueError: The wrappers are in the wrong order, or inner strategies have another budget.
     """
 
     stage: ClassVar[Stage]
@@ -100,64 +100,51 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     ) -> None:
         given = read_budget(budget)
         super().__init__(env, budget=given, **recorded)
+        self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
-        self.view: ContextView = (
-            ContextView(given or ContextBudget()) if inside is None else inside.view
-        )
-        self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
-        if given is not None and given != self.view.budget:
+        if inside is None:
+            self.view = ContextView(given or ContextBudget())
+        elif given in (None, inside.view.budget):
+            self.view = inside.view
+        else:
             raise ValueError(
                 f"{type(self).__name__} has {given}, but {type(inside).__name__} inside it has "
-                f"{self.view.budget}; give the budget once"
+                f"{inside.view.budget}; give the budget once"
             )
         self.view.outermost = self
+        self.view.edit_counts[type(self).__name__] = 0
         self.begin()
 
     def edit(self) -> None:
-        """Edit the view; called after each observation."""
+        """Edit the view after an observation."""
         raise NotImplementedError
 
     def begin(self) -> None:
         """Reset the strategy for a new episode."""
         self._peak = 0.0  # the highest level seen so far
-        self._quiet_until = self._quiet_since = 0  # in visible tokens
         self._action = ""
 
-    def should_run(self, level: float) -> bool:
-        """Report whether the strategy should act now. A policy with a memory is warned first and
-        gets one turn to use it.
+    def is_due(self, level: float) -> bool:
+        """Report whether the trigger is reached; a little earlier if a memory must be warned.
 
         Args:
-            level: The load relative to the strategy's trigger (`Trigger.level`); the strategy acts
-                from 1.0 on.
+            level: The load relative to the strategy's trigger (`Trigger.level`).
         """
-        load = self.view.load
         self._peak = max(self._peak, level)
-        if load.tokens < self._quiet_until and not load.tokens > max(
-            load.usable, self._quiet_since
-        ):
+        return level >= (_NEAR if self.lossy and self.has_memory else 1)
+
+    def may_edit(self, level: float) -> bool:
+        """Report whether to edit now. A policy with a memory is warned first and gets one turn, so
+        call this only if there is something to edit.
+        """
+        if not self.lossy:
+            return level >= 1
+        if self.has_memory and not self.view.warned and self._warn():
             return False
-        if (
-            level >= _NEAR
-            and self.lossy
-            and self.has_memory
-            and not self.view.warned
-            and self._warn()
-        ):
-            return False
-        if level >= 1 and self.lossy:
+        if level >= 1:
             self.view.warned = False
         return level >= 1
-
-    def cool_down(self) -> None:
-        """Pause until the view has grown by an eighth of the window, because acting again at once
-        gains little and breaks the prefix cache.
-
-        If the view exceeds the window, the pause ends as soon as the view grows.
-        """
-        self._quiet_since = self.view.tokens
-        self._quiet_until = self._quiet_since + max(1, self.view.limit // 8)
 
     def _warn(self) -> bool:
         """Warn the policy of an upcoming edit, if the warning fits."""
@@ -204,7 +191,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Read messages that arrived after the last step and add them to its accounts."""
+        """Add messages that arrived after the last step to its accounts."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -218,11 +205,17 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
                 "changes the chat; "
                 "put it inside or outside of all context strategies"
             )
+        before = len(self.view.accounts.edits)
         self.edit()
+        self.count_edits(before)
         return self.view.chat
 
+    def count_edits(self, before: int) -> None:
+        """Count this strategy's edits after the first `before` edits of the step."""
+        self.view.edit_counts[type(self).__name__] += len(self.view.accounts.edits) - before
+
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """Add the step's accounts to the info; only the outermost strategy does."""
+        """Add the step's accounts to the info of the outermost strategy."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action
@@ -241,16 +234,13 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
             summary=view.last_request_tokens + reply if accounts.phase == "summary" else 0,
             overflow=view.overflow or view.tokens > view.budget.usable,
             edits=accounts.edits,
+            edit_counts=dict(view.edit_counts),
         )
         return {**info, "context": record}
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function named by an option as `package.module:function`.
-
-    Raises:
-        ValueError: The function does not exist; the error lists the available `choices`.
-    """
+    """Import the function that an option names; an error lists the `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -263,22 +253,20 @@ def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
 class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
-    The function receives all visible messages except pinned ones (system message, solved examples,
-    task), oldest first, and returns the messages to show. It may omit messages, replace messages
-    with others of the same id (`dataclasses.replace`), and append new ones with any id. Its changes
-    persist: the next call receives the previous result and everything after it.
+    The function receives the visible messages after the task, oldest first, and returns the
+    messages to show. It may omit messages, replace messages with others of the same id
+    (`dataclasses.replace`), and append new ones with any id. The next call receives the result and
+    everything after it.
 
-    The view keeps its invariants whatever the function returns: the newest reply and its results
-    stay, calls and results are dropped together, and edits that do not shorten the chat are
-    ignored.
+    The newest reply and its results always stay, calls and results are dropped together, and edits
+    that do not shorten the chat are ignored.
 
     Args:
         env: The env.
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.
-        lossy: Whether the policy may lose information it needs; if so, a policy with a memory is
-            warned first.
+        lossy: Whether a policy with a memory is warned first.
 
     Raises:
         ValueError: `edit` cannot be imported, or it reorders messages.
@@ -316,7 +304,8 @@ class EditMessages(ContextWrapper):
 
     def edit(self) -> None:
         """Call the function and apply the differences as edits."""
-        if self.view.request is not None or not self.should_run(self.trigger.level(self.view.load)):
+        level = self.trigger.level(self.view.load)
+        if self.view.request is not None or not self.is_due(level) or not self.may_edit(level):
             return
         before = self.view.editable()
         positions = {message.id: k for k, message in enumerate(before)}

@@ -1,7 +1,6 @@
-"""Worlds for classical agents: actions are indices into a catalog of calls, observations are
-feature vectors.
+"""Wrappers for classical agents: catalog indices as actions, feature vectors as observations.
 
-Both wrappers must be outermost, since the wrappers inside exchange text.
+Both must be outermost, because other wrappers exchange text.
 """
 
 from __future__ import annotations
@@ -24,12 +23,10 @@ class DiscreteActions(
 ):
     """Wrapper that plays calls of the world's action catalog by index.
 
-    The call is written in the env's dialect and played like any other reply. A call that is
-    impossible now returns an error and uses its turn.
+    A call that is impossible now returns an error and uses a turn.
 
     Attributes:
         action_space: `Discrete(count)`.
-        count: The number of calls in the catalog.
 
     Raises:
         NotImplementedError: The world has no action catalog.
@@ -56,10 +53,7 @@ class DiscreteActions(
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions are possible now: bool, shape `(count,)`.
-
-        sb3_contrib looks for a method of this name.
-        """
+        """Return which actions are possible now: bool, shape `(count,)`, as sb3_contrib expects."""
         world = self.world_env.world
         legal = set(map(_key, world.legal_calls()))
         return np.array([_key(call) in legal for call in world.action_catalog()])
@@ -69,11 +63,10 @@ class FeatureObservations(
     StagedWrapper[NDArray[np.float32], Any, Chat, Any],
     gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat],
 ):
-    """Wrapper that shows the world's features instead of the chat; each world documents its
-    features.
+    """Wrapper that shows the world's features instead of the chat; each world documents its own.
 
-    The features include the remaining turns, so the budget is part of the state, and an exhausted
-    budget terminates the episode. With truncation, a learner would bootstrap values of lost states.
+    The features include the remaining turns, so an exhausted budget terminates the episode. With
+    truncation, a learner would bootstrap values of lost states.
 
     Attributes:
         observation_space: `Box(-1, 1)` of float32.
@@ -110,7 +103,7 @@ def _key(call: ToolCall) -> str:
 
 
 def _example(env: ToolEnv) -> World[Any]:
-    """Return an instance from which to read shapes, which are the same for all."""
+    """Return an instance; all have the same shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

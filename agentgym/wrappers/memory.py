@@ -1,13 +1,11 @@
-"""Memory managed by the policy: text files under `/memories` that survive context edits. A memory
-belongs to an episode, or lies on disk and is shared by episodes, envs and processes.
-"""
+"""Memory managed by the policy: text files under `/memories` that survive context edits."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import time
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,9 +41,6 @@ with suppress(ImportError):  # missing on Windows and WebAssembly
     from fcntl import LOCK_EX
     from fcntl import flock as _flock
 
-# Commands take milliseconds; this wait applies only to systems without `flock`.
-LOCK_SECONDS = 10.0
-
 _MAX_CHARS = 1_000_000_000  # more than any disk of notes
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
@@ -56,18 +51,18 @@ class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     Args:
         env: The env.
         persist: `episode`: the memory is empty at each reset, and snapshots contain it.
-            `namespace`: the memory lies in `folder/namespace`, is shared by all users of the same
-            name, and is not part of snapshots.
+            `namespace`: it lies in `folder/namespace` on disk, episodes, envs and processes share
+            it, and snapshots do not contain it.
         namespace: The name of the shared memory: letters, digits and `._-`, not starting with a
             dot.
-        folder: The folder of shared memories on disk. Only trusted users may have write access.
+        folder: The folder of shared memories. Only trusted users may have write access.
         max_file_chars: The maximum characters per file.
         max_total_chars: The maximum characters of all files.
         max_files: The maximum number of files.
 
     Raises:
-        ValueError: An option is unknown, out of range, missing or unsuitable for this `persist`, or
-            the wrapper is out of order.
+        ValueError: An option is invalid or unsuitable for this `persist`, or the wrapper is out of
+            order.
         OSError: The folder cannot be created.
 
     Example:
@@ -129,8 +124,7 @@ class MemoryTools(Toolset):
     """Toolset of the memory.
 
     Attributes:
-        files: The episode's memory, path to text; never modified in place, and empty if the memory
-            lies in a folder.
+        files: The episode's memory, path to text; never modified in place.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
@@ -146,7 +140,7 @@ class MemoryTools(Toolset):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Restore the files if a call fails; folder edits are atomic anyway."""
+        """Restore the files if a call fails; edits of a folder are atomic."""
         before = self.files
         try:
             yield
@@ -182,12 +176,8 @@ class MemoryTools(Toolset):
             old_path: rename: the file or directory to rename or move.
             new_path: rename: its new path, at which there must be nothing.
         """
-        parameters = dict(locals())
-        arguments = {
-            name: value
-            for name, value in parameters.items()
-            if name not in ("self", "command") and value is not None
-        }
+        arguments = {name: value for name, value in locals().items() if value is not None}
+        del arguments["self"], arguments["command"]
         if self.shared is not None:
             return self.shared.run(command, arguments)
         edit, answer = run(self.files, command, arguments, self.limits)
@@ -199,9 +189,8 @@ class FolderStore:
     """Memory in a folder of UTF-8 files that processes can share.
 
     Each command takes a lock and rereads the folder, and each edit takes effect in one rename, so a
-    killed process leaves either the old or the new state. (Nothing waits for the disk, so a power
-    loss may cost the newest edits.) Links and other files that are not memory files are neither
-    shown, followed nor changed.
+    killed process leaves either the old or the new state; a power loss may cost the newest edits.
+    Links and other files that are not memory files are neither shown, followed nor changed.
 
     Args:
         folder: The folder that contains the namespaces.
@@ -209,11 +198,16 @@ class FolderStore:
         limits: The limits of the memory.
 
     Raises:
-        ValueError: The folder is a link.
+        ValueError: The folder is a link, or the system has no file locks.
         OSError: The folder cannot be created.
     """
 
     def __init__(self, folder: str, namespace: str, limits: MemoryLimits) -> None:
+        if _flock is None:
+            raise ValueError(
+                f"this system ({sys.platform}) has no file locks for a shared memory; use "
+                "persist='episode'"
+            )
         base = Path(folder).absolute()
         self.limits = limits
         self._root = base / namespace
@@ -269,11 +263,11 @@ class FolderStore:
         return files, strange
 
     def _text(self, entry: os.DirEntry[str]) -> str | None:
-        # UTF-8 uses up to 4 bytes per character; longer files exceed the limit and are not read.
-        if (
-            not entry.is_file(follow_symlinks=False)
-            or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars
-        ):
+        """Return a file's text, or None if it is no memory file."""
+        most = 4 * self.limits.total_chars  # UTF-8 uses up to 4 bytes per character
+        if not entry.is_file(follow_symlinks=False):
+            return None
+        if entry.stat(follow_symlinks=False).st_size > most:
             return None
         try:
             text = Path(entry.path).read_bytes().decode("utf-8")
@@ -285,7 +279,7 @@ class FolderStore:
         return self._root / path[len(ROOT) + 1 :]
 
     def _carry_out(self, edit: FileEdit, files: Files) -> None:
-        """Apply an edit with one rename; everything that can fail happens before."""
+        """Apply an edit with one rename, after everything that can fail."""
         if os.path.lexists(self._scratch):
             shutil.rmtree(self._scratch)  # left by a killed process
         self._scratch.mkdir()
@@ -324,6 +318,7 @@ def _is_canonical(path: str) -> bool:
 
 
 def _check_strange(edit: FileEdit, strange: list[str]) -> None:
+    """Raise if an edit touches a file that is no memory file."""
     for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
         for name in strange:
             if within(name, path) or within(path, name):
@@ -336,37 +331,10 @@ def _check_strange(edit: FileEdit, strange: list[str]) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock that excludes all other threads and processes."""
-    if _flock is None:
-        with _locked_by_name(path.with_name(f"{path.name}ed")):
-            yield
-        return
+    assert _flock is not None  # `FolderStore` has checked it
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         _flock(lock, LOCK_EX)
         yield
     finally:
         os.close(lock)
-
-
-@contextmanager
-def _locked_by_name(path: Path) -> Iterator[None]:
-    """Hold a lock file. A killed process leaves it behind, and it must then be removed by hand."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            path.touch(exist_ok=False)
-            break
-        except (
-            FileExistsError,
-            PermissionError,
-        ):  # Windows denies access while the file is being removed
-            if time.monotonic() > deadline:
-                raise ToolError(
-                    "the memory is in use; if nobody uses it, its owner must remove "
-                    f"{echo(path.name)}"
-                ) from None
-            time.sleep(0.005)
-    try:
-        yield
-    finally:
-        path.unlink()

@@ -1,8 +1,7 @@
-"""Commands of the memory tool on text files under `/memories`, independent of storage.
+"""Commands of the memory tool, independent of storage.
 
-A state maps canonical paths to texts. Directories are the proper prefixes of its paths, so none is
-empty. A command is planned against a state and yields at most one edit, which is applied
-atomically.
+A state maps canonical paths to texts; directories are the proper prefixes of its paths. A command
+yields at most one edit of a state.
 """
 
 from __future__ import annotations
@@ -18,12 +17,8 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
-# More than notes need, and few enough for any file system.
-MAX_DEPTH = 8
-
-# The limit of common file systems, in UTF-8.
-MAX_NAME_BYTES = 255
-
+MAX_DEPTH = 8  # more than notes need, and few enough for any file system
+MAX_NAME_BYTES = 255  # the limit of common file systems, in UTF-8
 _MAX_PATH_CHARS = 4_096  # normalising some texts takes quadratic time
 _VIEW_DEPTH = 2  # the directory, its entries and their entries
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -59,30 +54,16 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory. A memory that already exceeds one, such as a folder on disk, must not
-    grow.
-
-    Attributes:
-        file_chars: Maximum characters per file.
-        total_chars: Maximum characters of all files.
-        files: Maximum number of files.
-    """
+    """Limits of a memory; one that already exceeds a limit, such as a folder, must not grow."""
 
     file_chars: int
     total_chars: int
     files: int
 
     def check(self, before: Files, edit: Write) -> None:
-        """Raise if a change exceeds a limit.
-
-        Raises:
-            ToolError: The change exceeds the named limit.
-        """
-        current, chars, total = (
-            len(before.get(edit.path, "")),
-            len(edit.text),
-            sum(map(len, before.values())),
-        )
+        """Raise `ToolError` if an edit exceeds a limit."""
+        current, chars = len(before.get(edit.path, "")), len(edit.text)
+        total = sum(map(len, before.values()))
         if chars > max(self.file_chars, current):
             raise ToolError(
                 f"{echo(edit.path)} would be {chars} characters long, at most {self.file_chars} "
@@ -112,26 +93,25 @@ def canonical(path: str) -> str:
         raise ToolError(
             f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md"
         )
-    path_in_full = posixpath.normpath(unicodedata.normalize("NFC", path))
-    names = path_in_full.split("/")[2:]
-    objections = {
-        "contains '..'; write it in full": ".." in path.split("/"),
-        "contains a backslash; separate names by /": "\\" in path,
-        "contains a control character, a line separator or a lone surrogate": any(
-            unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in path
-        ),
-        f"is not in the memory; paths begin with {ROOT}/": path.startswith("//")
-        or not f"{path_in_full}/".startswith(f"{ROOT}/"),
-        f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories": len(names)
-        > MAX_DEPTH,
-        f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it": any(
-            len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES for name in names
-        ),
-    }
-    for objection, applies in objections.items():
-        if applies:
-            raise ToolError(f"the path {echo(path)} {objection}")
-    return path_in_full
+    full = posixpath.normpath(unicodedata.normalize("NFC", path))
+    names = full.split("/")[2:]
+    longest = max((len(name.encode("utf-8", "surrogatepass")) for name in names), default=0)
+    objection = ""
+    if ".." in path.split("/"):
+        objection = "contains '..'; write it in full"
+    elif "\\" in path:
+        objection = "contains a backslash; separate names by /"
+    elif {"Cc", "Cs", "Zl", "Zp"} & set(map(unicodedata.category, path)):
+        objection = "contains a control character, a line separator or a lone surrogate"
+    elif path.startswith("//") or not f"{full}/".startswith(f"{ROOT}/"):
+        objection = f"is not in the memory; paths begin with {ROOT}/"
+    elif len(names) > MAX_DEPTH:
+        objection = f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories"
+    elif longest > MAX_NAME_BYTES:
+        objection = f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it"
+    if objection:
+        raise ToolError(f"the path {echo(path)} {objection}")
+    return full
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
@@ -152,15 +132,14 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
     if missing or arguments.keys() - set(takes):
-        what = ", ".join(f"{name} (optional)" if name == "view_range" else name for name in takes)
-        wrong = [f"{name} is missing" for name in missing] + [
-            f"{name} is not one of them" for name in arguments if name not in takes
-        ]
+        what = ", ".join(takes).replace("view_range", "view_range (optional)")
+        wrong = [f"{name} is missing" for name in missing]
+        wrong += [f"{name} is not one of them" for name in arguments if name not in takes]
         raise ToolError(f"{command} takes {what}: {', '.join(wrong)}")
-    checked = {
-        name: canonical(value) if name.endswith("path") else value
-        for name, value in arguments.items()
-    }
+    checked = dict(arguments)
+    for name in arguments:
+        if name.endswith("path"):
+            checked[name] = canonical(arguments[name])
     for name in ("file_text", "old_str", "new_str", "insert_text"):
         if _UNSTORABLE.search(checked.get(name, "")):
             raise ToolError(f"{name} contains NUL or a lone surrogate; leave it out")
@@ -172,17 +151,17 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
 
 def apply_edit(files: Files, edit: FileEdit | None) -> Files:
     """Return the state after an edit, without changing the given one."""
-    match edit:
-        case Write(path, text):
-            return {**files, path: text}
-        case Delete(path):
-            return {name: text for name, text in files.items() if not within(name, path)}
-        case Move(path, target):
-            return {
-                target + name[len(path) :] if within(name, path) else name: text
-                for name, text in files.items()
-            }
-    return files
+    if edit is None:
+        return files
+    if isinstance(edit, Write):
+        return {**files, edit.path: edit.text}
+    after: dict[str, str] = {}
+    for name, text in files.items():
+        if not within(name, edit.path):
+            after[name] = text
+        elif isinstance(edit, Move):
+            after[edit.target + name[len(edit.path) :]] = text
+    return after
 
 
 def within(path: str, top: str) -> bool:
@@ -237,14 +216,11 @@ def _listing(files: Files, path: str) -> str:
             for each in shown[: _VIEW_DEPTH + 1]:
                 sizes.setdefault(each, []).append(len(text))
     rows = sorted(sizes.items(), key=lambda item: item[0].rstrip("/").split("/"))
-    return (
-        "\n".join(
-            f"{name} ({f'files: {len(each)}, ' if name.endswith('/') else ''}characters: "
-            f"{sum(each)})"
-            for name, each in rows
-        )
-        or f"{path}/ is empty"
-    )
+    lines = []
+    for name, lengths in rows:
+        count = f"files: {len(lengths)}, " if name.endswith("/") else ""
+        lines.append(f"{name} ({count}characters: {sum(lengths)})")
+    return "\n".join(lines) or f"{path}/ is empty"
 
 
 def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
@@ -274,9 +250,8 @@ def _create(files: Files, path: str, file_text: str) -> Plan:
     if _is_directory(files, path):
         raise ToolError(f"{echo(path)} is a directory; name a file in it")
     _check_above(files, path)
-    return Write(
-        path, file_text
-    ), f"{'overwrote' if path in files else 'created'} {path} (characters: {len(file_text)})"
+    did = "overwrote" if path in files else "created"
+    return Write(path, file_text), f"{did} {path} (characters: {len(file_text)})"
 
 
 def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
@@ -292,9 +267,8 @@ def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
             f"old_str must occur once in {echo(path)}, but begins at line {line} and again at line "
             f"{text.count(chr(10), 0, again) + 1}; include more of the text around it"
         )
-    return Write(
-        path, text[:start] + new_str + text[start + len(old_str) :]
-    ), f"replaced at line {line} of {path}"
+    after = text[:start] + new_str + text[start + len(old_str) :]
+    return Write(path, after), f"replaced at line {line} of {path}"
 
 
 def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Plan:
@@ -309,9 +283,8 @@ def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Plan
     before, after = "".join(lines[:insert_line]), "".join(lines[insert_line:])
     start = "\n" if before and not before.endswith("\n") else ""
     end = "\n" if after and not insert_text.endswith("\n") else ""
-    return Write(
-        path, f"{before}{start}{insert_text}{end}{after}"
-    ), f"inserted after line {insert_line} of {path}"
+    text = f"{before}{start}{insert_text}{end}{after}"
+    return Write(path, text), f"inserted after line {insert_line} of {path}"
 
 
 def _delete(files: Files, path: str) -> Plan:

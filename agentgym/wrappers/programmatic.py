@@ -1,6 +1,4 @@
-"""Programmatic tool calling: the policy writes Python that calls the tools as functions, and only
-printed output returns to the chat.
-"""
+"""Programmatic tool calling: the policy writes Python that calls the tools as functions."""
 
 from __future__ import annotations
 
@@ -27,28 +25,26 @@ RUN_PYTHON = "run_python"
 
 
 class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that adds a tool `run_python`, in whose code the world's tools are functions.
+    """Wrapper that adds a tool `run_python`, whose code calls the world's tools as functions.
 
     A call in code blocks until it is answered and runs exactly once, with the checks of a direct
-    call. Its result goes to the code and to `StepInfo.nested`, not to the chat. Tools that end the
-    episode are never functions. Tools mounted by other wrappers, such as a memory, are functions
-    only if listed in `also`.
+    call. The code and `StepInfo.nested` receive its result; the chat shows only printed output.
+    Tools that end the episode are never functions.
 
     Args:
         env: The env.
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that are functions and not offered for direct calls.
         direct_only: Tools that are not functions.
-        also: Tools of other wrappers that are functions too.
+        also: Tools of other wrappers, such as a memory, that are functions too.
         seconds: The maximum time of a run.
         memory_mb: The maximum memory of a run.
         output_chars: The maximum printed characters of a run.
         calls: The maximum calls of a run.
 
     Raises:
-        ValueError: An option is out of range or names an unsuitable tool, or the wrapper is out of
-            order.
-        MissingRequirement: The sandbox's package is missing, or the host cannot run it.
+        ValueError: An option is invalid, or the wrapper is out of order.
+        MissingRequirement: The host cannot run the sandbox.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
@@ -59,7 +55,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     @staticmethod
     def requirements(sandbox: str = "monty", **_: Any) -> Mapping[str, str]:
         """Return the host requirements for these arguments."""
-        from agentgym.sandboxes import SANDBOXES  # noqa: PLC0415 - so that it loads when it is used
+        from agentgym.sandboxes import SANDBOXES  # noqa: PLC0415 - few envs run code
 
         return {SANDBOXES[sandbox].requirement: ""} if sandbox in SANDBOXES else {}
 
@@ -99,14 +95,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
 @dataclass(eq=False)
 class PythonTool(Toolset):
-    """Toolset with the tool `run_python`.
-
-    Attributes:
-        env: The env whose tools the code calls.
-        sandbox: The interpreter.
-        limits: The limits of a run.
-        names: The tools that are functions.
-    """
+    """Toolset with the tool `run_python`."""
 
     env: ToolEnv
     sandbox: Sandbox
@@ -134,22 +123,18 @@ class PythonTool(Toolset):
         return f"{printed}{separator}{result.kind}: {result.error}"
 
     def _seed(self) -> int:
-        """Return the randomness of a run: it differs with the instance and the turn, goes along
-        with snapshots and copies, and says nothing of the seed of the instance.
-        """
+        """Return the seed of a run, which does not reveal the instance's seed."""
         world = self.env.world
         text = f"{RUN_PYTHON} {type(world).__qualname__} {world.instance_seed} {world.turn}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     def _functions(self) -> dict[str, Callable[..., str]]:
-        """Return the functions, and in place of the other tools some that say so, unless they would
-        hide a function of Python.
-        """
+        """Return the functions of the code; a tool that is no function raises an explanation."""
         functions: dict[str, Callable[..., str]] = {}
         for each in self.env.callable_tools:
             if each.name in self.names:
                 functions[each.name] = functools.partial(_call, self.env, each)
-            elif not hasattr(builtins, each.name):
+            elif not hasattr(builtins, each.name):  # code needs its own `print`
                 functions[each.name] = functools.partial(_refuse, each)
         return functions
 
@@ -180,9 +165,7 @@ def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
 def _choose(
     env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]
 ) -> list[Tool]:
-    """Return the tools that are functions: those of the world that do not end it, as changed by the
-    options.
-    """
+    """Return the tools that are functions: the world's, except final ones, and the options'."""
     tools = {each.name: each for each in env.callable_tools}
     for option, names in {"code_only": code_only, "direct_only": direct_only, "also": also}.items():
         for name in names:

@@ -1,9 +1,7 @@
-"""The view that a stack's context wrappers share: the chat under an overlay of edits, with exact
-accounts.
+"""The chat under the edits of a stack's context wrappers, with exact token accounts.
 
-The env's log is append-only. An edit is an overlay entry, {message id: replacement or None}, or an
-insertion after a message. Edits are sticky: what was cleared stays cleared. Messages are addressed
-by id, never by position. New messages cost O(new); only editing an older message costs O(view).
+An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message. New
+messages cost O(new); only editing an older message costs O(view).
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One strategy's change at one moment, in tokens: `removed` before the edit, `inserted` after
-    it.
-    """
+    """An edit of one strategy; it replaces `removed` tokens with `inserted` ones."""
 
     strategy: str
     messages: int
@@ -58,73 +54,63 @@ class ContextView:
 
     1. `begin_step` opens the accounts.
     2. `update` reads the env's observation under the existing edits.
-    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and so on. It edits with
-       `apply`, adds notes to the newest message with `annotate`, or requests a summary with `ask`.
-       Changes appear in `chat` at once.
-    4. The outermost strategy reports `accounts`, which are conserved: `tokens` after a step equals
-       `tokens` before it + `appended` - `removed` + `inserted`.
+    3. Each strategy, inner to outer, edits with `apply`, adds notes to the newest message with
+       `annotate`, or requests a summary with `ask`.
+    4. The outermost strategy reports `accounts`: `tokens` after a step equals `tokens` before it +
+       `appended` - `removed` + `inserted`.
 
-    The view has three parts: the append-only archive (editing it costs O(view)), the recent
-    messages of the newest `editable_tail` replies, and the env's newest message with everything
-    after it. The newest message is separate because the next observation may no longer contain its
-    hint.
+    The view has three parts: the append-only archive, the recent messages of the newest
+    `editable_tail` replies, and the env's newest message with everything after it, because the next
+    observation may no longer contain its hint.
 
     Args:
         budget: The window and its token counter.
 
     Attributes:
-        limit: The tokens that strategies may fill; less than the usable window if a report is added
-            later.
+        limit: The tokens that strategies may fill; a later report may need the rest of the window.
         notices: Text appended to the system message.
         editable_tail: The number of newest replies that can be edited without copying the rest.
-        outermost: The strategy that reports.
+        edit_counts: How often each strategy has edited in this episode.
         overlay: This episode's edits by message id; None for a dropped message.
         cleared: Ids of cleared tool results.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
-        was_rebuilt: Whether `new_messages` is the whole view, because the env rewrote older
-            messages.
+        was_rebuilt: Whether the env rewrote older messages, so `new_messages` is the whole view.
         warned: Whether the policy was warned of a lossy edit since the last one.
         overflow: Whether the minimum view exceeds the window.
-        request: An additional request in the newest message, such as for a summary. It is shown
-            once and not logged.
+        request: A request in the newest message, shown once and not logged.
         last_request_tokens: The tokens of the last withdrawn request.
-        accounts: The accounts of the step.
         chat: The visible chat; the same object while nothing changes.
-        load: The load of the context.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
-        # Settings of the stack, which survive `begin`.
+        # Settings of the stack, which `begin` keeps.
         self.budget = budget
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
         self.editable_tail = 2  # a new reply, and the previous one, whose thinking may be cleared
         self.outermost: object = None
+        self.edit_counts: dict[str, int] = {}
         self.begin()
 
     def begin(self) -> None:
         """Reset the view for a new episode."""
-        # Edits.
+        self.edit_counts = dict.fromkeys(self.edit_counts, 0)
         self.overlay: dict[str, Message | None] = {}
         self._inserts: dict[str, tuple[Message, ...]] = {}
         self._suffixes: dict[str, dict[str, str]] = (
             {SYSTEM_ID: {"": self.notices}} if self.notices else {}
         )
-        # State that strategies share.
         self.cleared: set[str] = set()
         self.summaries: set[str] = set()
         self.warned = self.overflow = False
-        # The pending request.
         self.request: Message | None = None
         self.last_request_tokens = self._request_tokens = 0
-        # The env's messages.
         self.new_messages: list[Message] = []
         self.was_rebuilt = False
         self._source = Chat()
         self._pinned: set[str] = set()
-        # The three parts of the view, and the joined chat.
         self._archived = Chat()
         self._archived_load = (0, 0, 0)
         self._recent: deque[Message] = deque()
@@ -155,25 +141,20 @@ class ContextView:
         return self.tokens - self.count(messages[k] for k in range(shared, len(messages)))
 
     def newest(self) -> Message:
-        """Return the last visible message, excluding a request."""
+        """Return the last visible message, without a request."""
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return messages in their visible form, oldest first; O(new) for the newest ones,
-        otherwise O(view).
-        """
-        matches = [message for message in self._tail() if message.id in ids]
-        if len(matches) == len(ids):
-            return matches
-        return [*(message for message in self._archived.messages if message.id in ids), *matches]
+        """Return visible messages, oldest first; O(new) for the newest ones, else O(view)."""
+        recent = [message for message in self._tail() if message.id in ids]
+        if len(recent) == len(ids):
+            return recent
+        return [message for message in self._archived.messages if message.id in ids] + recent
 
     def editable(self) -> list[Message]:
         """Return all visible unpinned messages, oldest first; O(view)."""
-        return [
-            message
-            for message in (*self._archived.messages, *self._tail())
-            if message.id not in self._pinned
-        ]
+        shown = (*self._archived.messages, *self._tail())
+        return [message for message in shown if message.id not in self._pinned]
 
     def turns(self) -> list[Turn]:
         """Return the visible replies with their results, oldest first; O(view)."""
@@ -188,10 +169,10 @@ class ContextView:
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
         """Split the view into the older turns and the newest turn, which must stay; O(view)."""
         turns = self.turns()
-        start = max(
-            (k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0
-        )
-        return turns[:start], turns[start:]
+        start = len(turns) - 1
+        while start > 0 and turns[start].reply.id in self.summaries:
+            start -= 1
+        return turns[: max(start, 0)], turns[max(start, 0) :]
 
     def update(self, chat: Chat) -> None:
         """Read the env's current observation."""
@@ -219,7 +200,7 @@ class ContextView:
         self._render()
 
     def _book(self, before: Sequence[Message], after: Sequence[Message]) -> None:
-        """Account for a difference that no strategy caused."""
+        """Account for a change that no strategy caused."""
         accounts = self.accounts
         old = {message.id: message for message in before}
         for message in after:
@@ -246,17 +227,16 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Apply edits by message id: a replacement, or None to drop the message. Only this method
-        changes the view.
+        """Apply a strategy's edits; every edit goes through here.
 
         Pinned messages are never edited, and the newest reply and its results are never dropped.
         Calls and results are dropped together. Edits that do not shorten the view are ignored.
 
         Args:
             strategy: The name of the strategy.
-            edits: The edits.
+            edits: A replacement, or None to drop the message, by message id.
             at_least: The minimum gain in tokens; a smaller gain changes nothing.
-            cleared: The tool results cleared by the edits, by message id.
+            cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.
 
         Returns:
@@ -300,9 +280,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's previous text; an
-        empty text removes it.
-        """
+        """Append a text to one of the newest messages instead of the owner's previous text."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)
@@ -323,7 +301,7 @@ class ContextView:
         return replace(message, text=original + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
-        """Append a request that is not a tool call to the view; None withdraws the last request."""
+        """Append a request to the view; None withdraws it."""
         self.last_request_tokens = self._request_tokens
         self.request = request
         self._render()
@@ -341,18 +319,17 @@ class ContextView:
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
         """Apply edits to the visible messages."""
+
+        def edited(messages: Iterable[Message]) -> list[Message]:
+            results = [edits.get(message.id, message) for message in messages]
+            return [message for message in results if message is not None]
+
         if edits.keys() - {message.id for message in self._tail()}:
-            archived = [edits.get(message.id, message) for message in self._archived.messages]
-            self._archived = Chat((), self._archived.tools).add(
-                *(message for message in archived if message is not None)
-            )
-            self._archived_load = self._sum(self._archived.messages)
-        recent, newest = (
-            [edits.get(message.id, message) for message in part]
-            for part in (self._recent, self._newest)
-        )
-        self._recent = deque(message for message in recent if message is not None)
-        self._newest = [message for message in newest if message is not None]
+            archived = edited(self._archived.messages)
+            self._archived = Chat((), self._archived.tools).extend(archived)
+            self._archived_load = self._sum(archived)
+        self._recent = deque(edited(self._recent))
+        self._newest = edited(self._newest)
         self._render()
 
     def _archive(self) -> None:
@@ -373,14 +350,14 @@ class ContextView:
         tail = self._tail()
         tokens, uses, turns = self._sum(tail, self._archived_load)
         request = 0
-        if self.request:
+        if self.request and tail[-1].role == "user":
             # Two user messages in a row break some models' chat templates.
-            last = tail.pop() if tail[-1].role == "user" else None
-            asking = (
-                replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
-            )
-            request = self.count([asking]) - (self.count([last]) if last else 0)
-            tail.append(asking)
+            last = tail.pop()
+            tail.append(replace(last, text=f"{last.text}\n\n{self.request.text}"))
+            request = self.count([tail[-1]]) - self.count([last])
+        elif self.request:
+            tail.append(self.request)
+            request = self.count([self.request])
         self.accounts.inserted += max(0, request - self._request_tokens)
         self.accounts.removed += max(0, self._request_tokens - request)
         self._request_tokens = request
@@ -390,7 +367,7 @@ class ContextView:
     def _sum(
         self, messages: Iterable[Message], start: tuple[int, int, int] = (0, 0, 0)
     ) -> tuple[int, int, int]:
-        """Add the tokens, tool uses and turns of messages to a total."""
+        """Add the tokens, tool uses and replies of messages to a total."""
         tokens, uses, turns = start
         for message in messages:
             tokens += self.counter.count(message)
@@ -402,7 +379,7 @@ class ContextView:
 def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
-    """Extend edits so that no reply loses all results, and no call or result loses its counterpart."""
+    """Extend edits to whole turns: a call goes with its result, and a reply with its last result."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]

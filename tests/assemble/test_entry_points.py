@@ -67,19 +67,11 @@ def test_vector_envs_take_stacks(mode: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"oracles": "X"},
-        {"oracles": "H"},
+        *({"oracles": "X"}, {"oracles": "H"}, {"oracle": "P"}, {"hint_scope": "for ever"}),
         {"oracles": "P", "oracle_options": {"P": {"nonsense": 1}}},
-        {"context": "compcation"},
         {"context": "compaction", "context_options": {"compaction": {"max_sumary": 1}}},
-        {"context_options": {"compaction": {}}},
-        {"window": 0},
-        {"shots": -1},
-        {"hint_scope": "for ever"},
-        {"agents": {"closer": {}}},
-        {"items": 0},
-        {"itmes": 3},
-        {"oracle": "P"},
+        *({"context": "compcation"}, {"context_options": {"compaction": {}}}, {"window": 0}),
+        *({"shots": -1}, {"agents": {"closer": {}}}, {"items": 0}, {"itmes": 3}),
         {"split": "trian"},
     ],
 )

@@ -118,42 +118,27 @@ def registered() -> Iterator[None]:
 
 
 def test_the_package_has_the_strategies_of_the_paper_and_the_arms_of_lumina() -> None:
-    assert agentgym.STRATEGIES == (
-        "clear_results",
-        "clear_thinking",
-        "compaction",
-        "awareness",
-        "memory",
-        "programmatic",
-    )
+    names = "clear_results clear_thinking compaction awareness memory programmatic"
+    assert " ".join(agentgym.STRATEGIES) == names
     assert agentgym.ARMS == ("", "S", "P", "SP", "SH", "SPH")
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
-    asked = spec(
-        "ListWorld",
-        context="compaction+shout+memory",
-        window=9_000,
-        context_options={"shout": {"mark": "?"}},
-    )
+    options = {"shout": {"mark": "?"}}
+    context = "compaction+shout+memory"
+    asked = spec("ListWorld", context=context, window=9_000, context_options=options)
     names = [wrapper.name for wrapper in asked.additional_wrappers]
     assert names == ["MemoryTool", "Shout", "Compaction", "Trim"], "in the order of the stages"
-    assert asked.additional_wrappers[1].kwargs == {"mark": "?", "budget": {"window": 9_000}}, (
-        "the innermost sets the budget"
-    )
+    innermost = asked.additional_wrappers[1]
+    assert innermost.kwargs == {"mark": "?", "budget": {"window": 9_000}}
     env = gymnasium.make(EnvSpec.from_json(asked.to_json()))
     chat, _ = env.reset(seed=0)
     assert chat.messages[-1].text.endswith("?")
     assert strategies() == (*agentgym.STRATEGIES, "shout")
-    trajectory = rollout(
-        make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0, {"context": "shout"}
-    )
-    assert trajectory.reward == 1.0
-    with pytest.raises(
-        ValueError,
-        match=r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+",
-    ):
+    assert rollout(make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0).reward == 1.0
+    why = r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+"
+    with pytest.raises(ValueError, match=why):
         make("ListWorld", context="whisper")
 
 
@@ -162,10 +147,8 @@ def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
     chat, _ = make("ListWorld", oracles="ES", hint_scope="ephemeral").reset(seed=0)
     assert "<cheer>\nGo on!\n</cheer>" in chat.messages[-1].text
     assert "<state>" in chat.messages[-1].text
-    with pytest.raises(
-        ValueError,
-        match=r"letters of P \(plan\), S \(state\), H \(history\), C \(communication\) and E \(cheer\), each at most once, got 'X'",
-    ):
+    why = r"letters of P \(plan\), S \(state\), .* and E \(cheer\), each at most once, got 'X'"
+    with pytest.raises(ValueError, match=why):
         make("ListWorld", oracles="X")
 
 
@@ -175,9 +158,8 @@ def test_a_strategy_that_cannot_be_used_is_refused_at_once() -> None:
 
     with pytest.raises(ValueError, match="Placeless has no stage; set its attribute `stage`"):
         register_strategy("placeless", Placeless)
-    with pytest.raises(
-        ValueError, match=r"Placeless edits the context \(stage trim\), so it must take `budget`"
-    ):
+    why = r"Placeless edits the context \(stage trim\), so it must take `budget`"
+    with pytest.raises(ValueError, match=why):
         register_strategy("placeless", Placeless, Stage.TRIM)
     for name in ("trim", "budget", "none", "a+b", "a:b", ""):
         with pytest.raises(ValueError, match="cannot name a context strategy"):
@@ -190,47 +172,23 @@ def test_a_module_may_stand_before_what_it_registers(
 ) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    known = [
-        dict(each)
-        for each in (
-            stacks._strategies,
-            agentgym.assemble.registry._worlds,
-            agentgym.assemble.registry._teams,
-            gymnasium.registry,
-        )
-    ]
+    registry = agentgym.assemble.registry
+    tables: list[Any] = [stacks._strategies, registry._worlds, registry._teams, gymnasium.registry]
+    known = [dict(table) for table in tables]
     try:
         env = make("shouting:GuessWorld", context="shouting:shout")
         assert env.reset(seed=0)[0].messages[-1].text.endswith("!")
         assert resolve("shouting:GuessWorld") == "agentgym/GuessWorld-v0"
         assert is_team("shouting:GuessWorld-team")
-        assert (
-            make("GuessWorld", context="shout").spec.additional_wrappers[0].entry_point
-            == "shouting:Shout"
-        )  # type: ignore[union-attr]
-        rows: Any = [
-            type("Row", (), {"context": context})
-            for context in ("shouting:shout+memory", "shouting:shout", "none", "compaction")
-        ]
-        assert ordered_contexts(rows) == [
-            "none",
-            "compaction",
-            "shouting:shout",
-            "shouting:shout+memory",
-        ]
+        again: Any = make("GuessWorld", context="shout")
+        assert again.spec.additional_wrappers[0].entry_point == "shouting:Shout"
+        contexts = ["none", "compaction", "shouting:shout", "shouting:shout+memory"]
+        rows: Any = [type("Row", (), {"context": context}) for context in reversed(contexts)]
+        assert ordered_contexts(rows) == contexts
     finally:
-        for registry, content in zip(
-            (
-                stacks._strategies,
-                agentgym.assemble.registry._worlds,
-                agentgym.assemble.registry._teams,
-                gymnasium.registry,
-            ),
-            known,
-            strict=True,
-        ):
-            registry.clear()
-            registry.update(content)  # type: ignore[arg-type]
+        for table, content in zip(tables, known, strict=True):
+            table.clear()
+            table.update(content)
         sys.modules.pop("shouting", None)
     with pytest.raises(ValueError, match="the module of 'nowhere:shout' cannot be imported"):
         make("ListWorld", context="nowhere:shout")
@@ -239,29 +197,9 @@ def test_a_module_may_stand_before_what_it_registers(
 @pytest.mark.rotation
 def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
-    line = [
-        "ablate",
-        "--world",
-        "ListWorld",
-        "--oracles",
-        "none",
-        "--horizons",
-        "3",
-        "--episodes",
-        "2",
-        "--policy",
-        "oracle",
-    ]
-    shown = command(
-        *line,
-        "--context",
-        "none,shouting:shout",
-        "--workers",
-        "2",
-        "--out",
-        str(tmp_path / "runs"),
-        cwd=tmp_path,
-    )
+    line = "ablate --world ListWorld --oracles none --horizons 3 --episodes 2 --policy oracle"
+    more = f"--context none,shouting:shout --workers 2 --out {tmp_path / 'runs'}"
+    shown = command(*f"{line} {more}".split(), cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "shouting:shout" in shown.stdout
     rows = [
@@ -270,16 +208,8 @@ def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
     assert [row["context"] for row in rows].count("shouting:shout") == 2
     again = command("score", str(tmp_path / "runs"), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    loaded = command(
-        *line[:2],
-        "shouting:GuessWorld",
-        *line[3:5],
-        "--context",
-        "shout",
-        "--horizons",
-        "3",
-        cwd=tmp_path,
-    )
+    line = "ablate --world shouting:GuessWorld --oracles none --context shout --horizons 3"
+    loaded = command(*line.split(), cwd=tmp_path)
     assert loaded.stderr.startswith("error: ControlPolicy needs GuessWorld.read_task(task) to ")
 
 
@@ -287,25 +217,25 @@ def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
-        (("ablate", "--policy", "control"), "ControlPolicy needs GuessWorld.read_task(task)"),
-        (("ablate", "--policy", "random"), "a horizon needs GuessWorld.config_for_horizon(steps)"),
-        (("rollout", "--policy", "oracle"), "OraclePolicy needs GuessWorld.read_task(task)"),
+        ("ablate --policy control", "ControlPolicy needs GuessWorld.read_task(task)"),
+        ("ablate --policy random", "a horizon needs GuessWorld.config_for_horizon(steps)"),
+        ("rollout --policy oracle", "OraclePolicy needs GuessWorld.read_task(task)"),
         (
-            ("rollout", "--policy", "random", "--oracles", "P"),
+            "rollout --policy random --oracles P",
             "oracles='P' needs GuessWorld.subtask(with_state)",
         ),
         (
-            ("play", "--oracles", "S"),
+            "play --oracles S",
             "oracles='S' (and the summary of a scripted policy) needs GuessWorld.state()",
         ),
-        (("rollout", "--policy", "random"), ""),
+        ("rollout --policy random", ""),
     ],
 )
 def test_the_command_line_says_what_a_world_of_the_user_lacks(
-    tmp_path: Path, arguments: tuple[str, ...], missing: str
+    tmp_path: Path, arguments: str, missing: str
 ) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
-    name, *options = arguments
+    name, *options = arguments.split()
     world = ["--world", "shouting:GuessWorld"] if name == "ablate" else ["shouting:GuessWorld"]
     shown = command(name, *world, *options, cwd=tmp_path)
     if not missing:

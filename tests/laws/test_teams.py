@@ -124,16 +124,11 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
     env, policy = make(env_id, oracles=arm), TeamPolicy(env_id)
     for seed in range(3):
         _, reward, terminated, _, info = play(env, policy, seed)
-        assert (reward, terminated, info["success"], info["detail"].ended) == (
-            1.0,
-            True,
-            True,
-            "world",
-        )
+        assert (reward, terminated, info["success"]) == (1.0, True, True)
+        assert info["detail"].ended == "world"
         share = 0.5 if "-duel-" in env_id else 1.0  # equal rivals win in the same cycle
-        assert info["detail"].report["team"]["rewards"] == dict.fromkeys(
-            env.unwrapped.game.agents, share
-        )
+        shares = dict.fromkeys(env.unwrapped.game.agents, share)
+        assert info["detail"].report["team"]["rewards"] == shares
 
 
 PRESETS = {
@@ -171,16 +166,15 @@ def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: st
     game, over, began, states = env.unwrapped.game, False, -1, {}
     while not over:
         if game.cycle != began:
-            began, states = (
-                game.cycle,
-                {name: world.state() for name, world in game.team.worlds.items()},
-            )
+            began = game.cycle
+            states = {name: world.state() for name, world in game.team.worlds.items()}
         agent = env.unwrapped.agent
         agent_env = game.agent_envs[agent]
         assert [m.id for m in chat.messages] == [m.id for m in agent_env.chat.messages]
-        assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [
-            split_hints(m.text)[0] for m in agent_env.chat.messages[2:]
-        ]
+        shown, plain = (
+            [split_hints(m.text)[0] for m in each.messages[2:]] for each in (chat, agent_env.chat)
+        )
+        assert shown == plain
         assert chat.messages[-1].text.endswith(f"<state>\n{states[agent]}\n</state>")
         hinted = sum("\n\n<state>\n" in m.text for m in chat.messages[2:-1])
         assert hinted == 0 or scope == "persistent"
@@ -207,11 +201,7 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_all_forms_play_the_same_episode(env_id: str) -> None:
     policy = TeamPolicy(env_id)
-    single, aec, parallel = (
-        make(env_id, labels=True),
-        aec_env(env_id, labels=True),
-        parallel_env(env_id, labels=True),
-    )
+    single, aec, parallel = (form(env_id, labels=True) for form in (make, aec_env, parallel_env))
     *_, last = play(single, policy, 3)
     game = single.unwrapped.game
     aec.reset(seed=3)
@@ -259,12 +249,7 @@ def test_a_zoo_env_pickles_in_mid_cycle(env_id: str) -> None:
     for each in (env, again):
         for _ in each.agent_iter():
             chat, _, terminated, truncated, info = each.last()
-            each.step(
-                None
-                if terminated or truncated
-                else ""
-                if info["waiting"]
-                else policy([chat])[0].text
-            )
+            action = "" if info["waiting"] else policy([chat])[0].text
+            each.step(None if terminated or truncated else action)
     assert env.game.chats == again.game.chats
     assert env.game.score == again.game.score == 1.0

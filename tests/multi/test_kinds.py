@@ -56,18 +56,10 @@ def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
     )
     env.reset(seed=0)
     game = env.unwrapped.game
-    cycle(
-        game,
-        call("delegate", task="one")
-        + call("delegate", task="two")
-        + call("delegate", task="three"),
-    )
+    cycle(game, "".join(call("delegate", task=task) for task in ("one", "two", "three")))
     told = [m.text for m in game.chats["manager_0"].messages[-3:]]
-    assert told == [
-        "worker_0 works on it.",
-        "worker_1 works on it.",
-        "error: no worker is free; wait for a report",
-    ]
+    assert told[:2] == ["worker_0 works on it.", "worker_1 works on it."]
+    assert told[2] == "error: no worker is free; wait for a report"
     assert game.due == ["worker_0", "worker_1"]
     cycle(game, call("report", text="done"), call("read_document", file_id="x"))
     assert game.due == ["manager_0", "worker_1"], "the manager may go on while the other works"
@@ -89,10 +81,8 @@ def hosted(seed: int = 0, **options: Any) -> Game:
 
 
 def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
-    return {
-        section.name: column[place]
-        for section, column in zip(world.table.sections, world.table.columns, strict=True)
-    }
+    names = [section.name for section in world.table.sections]
+    return {name: column[place] for name, column in zip(names, world.table.columns, strict=True)}
 
 
 def verdicts(world: Any, guess: int, target: int) -> str:
@@ -100,23 +90,13 @@ def verdicts(world: Any, guess: int, target: int) -> str:
     lines = []
     mine, theirs = profile(world, guess), profile(world, target)
     for section in world.table.sections:
-        marks = []
+        told = []
         for value in mine[section.name]:
-            if section.numeric:
-                other = theirs[section.name][0]
-                marks.append(
-                    "correct"
-                    if value == other
-                    else "wrong, too low"
-                    if value < other
-                    else "wrong, too high"
-                )
-            else:
-                marks.append("correct" if value in theirs[section.name] else "wrong")
-        told = "; ".join(
-            f"{value} ({mark})" for value, mark in zip(mine[section.name], marks, strict=True)
-        )
-        lines.append(f"  - {section.name}: {told}")
+            mark = "correct" if value in theirs[section.name] else "wrong"
+            if section.numeric and mark == "wrong":
+                mark += ", too low" if value < theirs[section.name][0] else ", too high"
+            told.append(f"{value} ({mark})")
+        lines.append(f"  - {section.name}: {'; '.join(told)}")
     return "\n".join(lines)
 
 
@@ -126,26 +106,15 @@ def test_the_referee_takes_the_right_verdicts_and_no_others(knowledge: str, sour
     world: Any = hosted(knowledge=knowledge, source=source, items=30).team.worlds["guesser_0"]
     for guess in range(len(world.table)):
         right = verdicts(world, guess, world.target)
-        question = write_question(
-            world.table, world.target, "guess", {"name": world.table.names[guess]}
-        )
-        assert reply_to(question) == right, "the question tells enough"
+        named = {"name": world.table.names[guess]}
+        assert reply_to(write_question(world.table, world.target, "guess", named)) == right
         result = f"Round 2: Guess x\nSections:\n{world.table.feedback(guess, world.target)}\nResult: wrong\nRemaining rounds: 3"
-        assert object_to(right, result) == ""
-        assert object_to("\n".join(reversed(right.split("\n"))), result) == "", (
-            "in any order of the lines"
-        )
-        for other in range(0, len(world.table), 7):
-            wrong = verdicts(world, guess, other)
-            assert bool(object_to(wrong, result)) == (wrong != right)
-        for spoilt in (
-            "",
-            "yes",
-            right.replace("correct", "right"),
-            "\n".join(right.split("\n")[1:]),
-            f"{right}\n  - Extra: 1 (wrong)",
-        ):
-            assert (object_to(spoilt, result) != "") is (spoilt != right)
+        lines = right.split("\n")
+        assert object_to(right, result) == object_to("\n".join(lines[::-1]), result) == ""
+        others = [verdicts(world, guess, other) for other in range(0, len(world.table), 7)]
+        spoilt = ["", "yes", right.replace("correct", "right"), "\n".join(lines[1:])]
+        for text in (*others, *spoilt, f"{right}\n  - Extra: 1 (wrong)"):
+            assert bool(object_to(text, result)) == (text != right)
 
 
 def test_the_host_sees_the_question_and_not_the_task_and_the_guesser_no_profile() -> None:
@@ -193,21 +162,10 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
     game = hosted()
     world: Any = game.team.worlds["guesser_0"]
     section = next(section.name for section in world.table.sections if not section.numeric)
-    cycle(
-        game,
-        call(
-            "ask",
-            condition={
-                "type": "value",
-                "section": section,
-                "values": [profile(world, world.target)[section][0]],
-            },
-        ),
-    )
-    for number, (said, told) in enumerate(
-        (("no", "the answer to the question is wrong"), ("perhaps", "yes or no"), ("No.", "wrong")),
-        1,
-    ):
+    values = [profile(world, world.target)[section][0]]
+    cycle(game, call("ask", condition={"type": "value", "section": section, "values": values}))
+    answers = {"no": "the answer to the question is wrong", "perhaps": "yes or no", "No.": "wrong"}
+    for number, (said, told) in enumerate(answers.items(), 1):
         assert not game.over
         cycle(game, call("answer", text=said))
         assert told in newest(game, "host_0")
@@ -219,8 +177,8 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    """Every condition on every section, against a scan of the table; the hints know what a reader
-    of the chat knows.
+    """Every condition on every section, against a scan of the table; a reader of the chat
+    knows the same state.
     """
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):
@@ -229,37 +187,17 @@ def test_questions_are_answered_and_believed() -> None:
         own = profile(world, world.target)
         conditions: list[tuple[dict[str, Any], bool]] = []
         for section in world.table.sections:
-            values = sorted(
-                {
-                    value
-                    for k in range(len(world.table))
-                    for value in profile(world, k)[section.name]
-                }
-            )[:4]
-            for value in values:
+            name, mine = section.name, own[section.name]
+            values = {value for k in range(len(world.table)) for value in profile(world, k)[name]}
+            for value in sorted(values)[:4]:
                 if section.numeric:
-                    for sign, true in (
-                        (">", own[section.name][0] > value),
-                        ("<", own[section.name][0] < value),
-                        ("==", own[section.name][0] == value),
-                    ):
-                        conditions.append(
-                            (
-                                {
-                                    "type": "numeric",
-                                    "section": section.name,
-                                    "comparator": sign,
-                                    "threshold": value,
-                                },
-                                true,
-                            )
-                        )
+                    base = {"type": "numeric", "section": name, "threshold": value}
+                    signs = {">": mine[0] > value, "<": mine[0] < value, "==": mine[0] == value}
+                    conditions += [({**base, "comparator": s}, true) for s, true in signs.items()]
                 else:
-                    base = {"type": "value", "section": section.name, "values": [value]}
-                    conditions += [
-                        (base, value in own[section.name]),
-                        ({**base, "exclude": True}, value not in own[section.name]),
-                    ]
+                    base = {"type": "value", "section": name, "values": [value]}
+                    conditions.append((base, value in mine))
+                    conditions.append(({**base, "exclude": True}, value not in mine))
         for condition, true in conditions:
             cycle(game, call("ask", condition=condition))
             assert reply_to(game.chats["host_0"].messages[1].text) == ("yes" if true else "no")
@@ -315,14 +253,10 @@ def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
     game.end_cycle()
     game.play("host_0", call("answer", text="yes"))
     assert newest(game, "host_0") == "error: there is no open question to answer"
-    with pytest.raises(
-        ValueError,
-        match=r"ListWorld cannot be hosted: it must implement agentgym.multi.host.Hosted",
-    ):
+    with pytest.raises(ValueError, match=r"ListWorld cannot be hosted: it must implement agentgym"):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="host")
     with pytest.raises(
-        ValueError,
-        match="the roles of a hosted game are fixed: guesser_0 and host_0; omit roles",
+        ValueError, match="the roles of a hosted game are fixed: guesser_0 and host"
     ):
         make("PuzzleWorld-host", roles={"a": [], "b": []})
 

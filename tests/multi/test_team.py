@@ -60,9 +60,7 @@ def test_options_are_checked(options: dict[str, Any], error: str) -> None:
             form("ListWorld-team", **options)
     with pytest.raises(ValueError, match="team must be one of"):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
-    with pytest.raises(
-        ValueError, match="ListWorld has one agent; ids of teams end in -team, -manager"
-    ):
+    with pytest.raises(ValueError, match="has one agent; ids of teams end in -team, -manager"):
         aec_env("ListWorld")
     with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
         make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
@@ -72,10 +70,7 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     for form in (aec_env, parallel_env):
-        with pytest.raises(
-            ImportError,
-            match=r"PettingZoo envs of teams need pip install 'agentgym\[multi\]'",
-        ):
+        with pytest.raises(ImportError, match=r"need pip install 'agentgym\[multi\]'"):
             form("ListWorld-team")
     assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
 
@@ -127,10 +122,7 @@ class Busy(ListWorld):
 
 
 def test_a_world_may_not_have_the_tools_of_a_team() -> None:
-    with pytest.raises(
-        ValueError,
-        match="the world has a tool called tell, which a team has too; rename it to play in a team",
-    ):
+    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too"):
         Game(Busy)
 
 

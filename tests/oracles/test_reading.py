@@ -15,13 +15,11 @@ from typing import Any
 import pytest
 
 from agentgym import ARMS, make, teams, worlds
-from agentgym.assemble.registry import is_team
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.policies import Deficits, ThinkingPolicy
-from agentgym.oracles.reading import PastCalls
 from agentgym.play.policy import Policy, Reply
 from agentgym.text.messages import Chat, Message
-from agentgym.training.rollout import Trajectory, rollout
+from agentgym.training.rollout import rollout
 from tests.helpers import calls_of
 from tests.sampling import is_office
 
@@ -241,15 +239,3 @@ def test_the_law_finds_a_policy_that_reads_all() -> None:
 def forgetful(chats: Sequence[Chat]) -> list[Reply]:
     """Reply like a fresh policy."""
     return OraclePolicy("TreeWorld")(chats)
-
-
-@pytest.mark.parametrize("env_id", ["DocumentWorld-team", "PuzzleWorld-host", "DocumentWorld"])
-def test_each_message_is_read_once(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Message] = []
-    take = PastCalls.take
-    monkeypatch.setattr(PastCalls, "take", lambda self, m: (taken.append(m), take(self, m))[1])
-    policy = TeamPolicy(env_id) if is_team(env_id) else OraclePolicy(env_id)
-    trajectory: Trajectory = rollout(make(env_id), policy, 0)
-    shown = {id(m) for step in trajectory.steps for m in step.chat.messages}
-    assert len(trajectory.steps) > 8
-    assert len(taken) <= 1.2 * len(shown)

@@ -12,24 +12,10 @@ from agentgym import Tool, ToolCall, explain, parse, render
 from agentgym.text.parsing import MAX_REPLY_CHARS, _read
 from benchmarks.hostile_texts import REPLIES
 
-TRICKY = [
-    "```",
-    "</tool_call>",
-    "<tool_call>",
-    "</think>",
-    "<think>",
-    "'''",
-    '"""',
-    "\\",
-    "\\u0041",
-    "a=1",
-    "{}",
-    "],",
-    "é",
-    "\U0001f600",
-    "\n",
-    "\u2028",
-]
+TRICKY = (
+    "``` </tool_call> <tool_call> </think> <think> ''' \"\"\" \\ \\u0041 a=1 {} ], é 😀".split()
+)
+TRICKY += ["\n", "\u2028"]
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30),
     st.lists(st.sampled_from(TRICKY), max_size=4).map("".join),
@@ -65,24 +51,15 @@ def same(left: Any, right: Any) -> bool:
 def test_what_was_rendered_is_read_back(dialect: Any, call: ToolCall, said: str) -> None:
     reply = said + render(call, dialect)
     for reader in (dialect, "auto"):
-        read = parse(reply, reader).calls
-        assert len(read) == 1, explain(reply, reader)
-        assert (read[0].name, same(dict(read[0].arguments), dict(call.arguments))) == (
-            call.name,
-            True,
-        )
+        (read,) = parse(reply, reader).calls
+        assert read.name == call.name
+        assert same(dict(read.arguments), dict(call.arguments))
 
 
-@given(
-    st.one_of(
-        st.text(max_size=60),
-        st.lists(
-            st.sampled_from(
-                [*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0"]
-            )
-        ),
-    )
-)
+PIECES = [*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0"]
+
+
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES))))
 @settings(max_examples=400, deadline=None)
 def test_no_text_raises(parts: Any) -> None:
     text = parts if isinstance(parts, str) else "".join(parts)
@@ -212,12 +189,9 @@ def test_literals(reply: str, arguments: dict[str, Any] | None) -> None:
 
 
 def test_positional_arguments_are_named_by_the_schema() -> None:
-    assert parse(fence("set_value('a', 3)"), "python", [SET_VALUE]).calls == (
-        ToolCall("set_value", {"key": "a", "value": 3}),
-    )
-    assert parse(fence("set_value('a', value=3)"), "python", [SET_VALUE]).calls == (
-        ToolCall("set_value", {"key": "a", "value": 3}),
-    )
+    for code in ("set_value('a', 3)", "set_value('a', value=3)"):
+        (call,) = parse(fence(code), "python", [SET_VALUE]).calls
+        assert call == ToolCall("set_value", {"key": "a", "value": 3})
     assert "by name" in explain(fence("set_value(1, 2, 3)"), "python", [SET_VALUE])
     assert '"key" is given twice' in explain(fence("set_value(1, key=2)"), "python", [SET_VALUE])
 
@@ -225,10 +199,8 @@ def test_positional_arguments_are_named_by_the_schema() -> None:
 def test_several_json_calls_are_read_in_order_or_not_at_all() -> None:
     reply = "First " + call_json('{"id": 1}') + " then " + call_json('{"id": 2}')
     message = parse(reply, turn=4)
-    assert [(call.arguments["id"], call.id) for call in message.calls] == [
-        (1, "call_4_0"),
-        (2, "call_4_1"),
-    ]
+    ids = [(call.arguments["id"], call.id) for call in message.calls]
+    assert ids == [(1, "call_4_0"), (2, "call_4_1")]
     assert (message.text, message.id, message.raw) == ("First  then", "4:0", reply)
     assert parse(reply + call_json("{")).calls == ()
 

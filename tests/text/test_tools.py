@@ -55,14 +55,8 @@ class Box:
             number: A whole number,
                 told on two lines.
         """
-        return {
-            "colour": colour,
-            "point": point,
-            "note": note,
-            "title": title,
-            "number": number,
-            "ratio": ratio,
-        }
+        texts = {"note": note, "title": title}
+        return {"colour": colour, "point": point, "number": number, "ratio": ratio, **texts}
 
     @tool(final=True, name="stop")
     def finish(self) -> str:
@@ -87,20 +81,14 @@ RIGHT: dict[str, Any] = {
 def test_schemas_are_what_a_person_would_write() -> None:
     tools = {name: bound.schema for name, bound in tools_of(Box()).items()}
     assert list(tools) == ["every_type", "stop", "count"]
-    assert tools["stop"] == Tool(
-        "stop",
-        "End it.",
-        {"type": "object", "properties": {}, "additionalProperties": False},
-        final=True,
-    )
+    nothing = {"type": "object", "properties": {}, "additionalProperties": False}
+    assert tools["stop"] == Tool("stop", "End it.", nothing, final=True)
     schema = tools["every_type"]
     assert schema.description == "Take one of each.\nMore about it."
     properties = schema.parameters["properties"]
     assert properties["text"] == {"type": "string", "description": "Any text."}
-    assert properties["number"] == {
-        "type": "integer",
-        "description": "A whole number,\ntold on two lines.",
-    }
+    meaning = "A whole number,\ntold on two lines."
+    assert properties["number"] == {"type": "integer", "description": meaning}
     assert properties["ratio"] == {"type": "number"}
     assert properties["flag"] == {"type": "boolean"}
     assert properties["mode"] == {"type": "string", "enum": ["a", "b"]}
@@ -117,14 +105,8 @@ def test_schemas_are_what_a_person_would_write() -> None:
 
 def test_right_arguments_arrive_as_the_annotated_types() -> None:
     got = tools_of(Box())["every_type"](RIGHT)
-    assert got == {
-        "colour": Colour.RED,
-        "point": Point(1, 0),
-        "note": None,
-        "title": "none",
-        "number": 1,
-        "ratio": 2.0,
-    }
+    values = {"colour": Colour.RED, "point": Point(1, 0), "number": 1, "ratio": 2.0}
+    assert got == {**values, "note": None, "title": "none"}
     assert tools_of(Box())["every_type"]({**RIGHT, "note": "n", "title": "t"})["title"] == "t"
 
 
@@ -229,32 +211,18 @@ def test_tools_that_cannot_be_described_are_refused_when_they_are_collected() ->
             """Act."""
             return ""
 
-    for owner, why in [
-        (NoDocstring, "docstring"),
-        (NoAnnotation, "annotation"),
-        (Starred, "annotation"),
-        (NoSchema, "JSON Schema"),
-    ]:
+    reasons = ("docstring", "annotation", "annotation", "JSON Schema")
+    for owner, why in zip((NoDocstring, NoAnnotation, Starred, NoSchema), reasons, strict=True):
         with pytest.raises(TypeError, match=f"act .*{why}"):
             tools_of(owner())
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        {"a": math.nan},
-        {"a": [math.inf]},
-        {"a": "\ud800"},
-        {"a\ud800": 1},
-        {"a": "\0"},
-        {"a": b"x"},
-        {"a": object()},
-        {"a": "x" * 300_000},
-    ],
+    "value", [math.nan, [math.inf], "\ud800", {"\ud800": 1}, "\0", b"x", object(), "x" * 300_000]
 )
-def test_what_json_cannot_carry_is_refused(arguments: dict[str, Any]) -> None:
+def test_what_json_cannot_carry_is_refused(value: Any) -> None:
     with pytest.raises(ToolError, match="arguments"):
-        check_jsonable(arguments)
+        check_jsonable({"a": value})
 
 
 def test_what_json_can_carry_passes() -> None:

@@ -21,7 +21,7 @@ from pydantic import Field
 
 import agentgym
 from agentgym import Config, World, config_schema
-from agentgym.world.config import Choice, Share, json_schema, list_options, make_config
+from agentgym.world.config import Choice, Option, Share, json_schema, list_options, make_config
 
 ROOT = Path(__file__).parents[2]
 WORLDS = [pytest.param(entry.world, id=entry.id) for entry in agentgym.worlds()]
@@ -214,18 +214,8 @@ def test_a_configuration_is_a_frozen_dataclass_that_keeps_its_values() -> None:
         ToyConfig(sice=4)  # type: ignore[call-arg]
     assert json_schema(ToyConfig)["required"] == []
     size, _, speed, *_ = list_options(ToyConfig)
-    assert (size.type, size.default, size.bounds, size.meaning) == (
-        "int",
-        3,
-        "[1, 9]",
-        "The size, which takes two lines.",
-    )
-    assert (speed.type, speed.default, speed.bounds, speed.meaning) == (
-        "float or None",
-        None,
-        "(0.0, inf)",
-        "",
-    )
+    assert size == Option("size", "int", 3, "[1, 9]", "The size, which takes two lines.")
+    assert speed == Option("speed", "float or None", None, "(0.0, inf)", "")
 
 
 def test_a_world_may_have_a_plain_dataclass() -> None:

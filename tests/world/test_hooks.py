@@ -113,11 +113,7 @@ def test_a_world_with_no_more_than_it_must_have_works_or_says_what_it_lacks(feat
 def test_every_open_hook_is_under_these_tests() -> None:
     """Some feature here needs each hook of `World` that raises."""
     world: Any = make(BARE).unwrapped.world_class(GuessWorld.Config(), 0)  # type: ignore[attr-defined]
-    arguments: dict[str, tuple[Any, ...]] = {
-        "subtask": (True,),
-        "read_result": (None, ""),
-        "legal_calls": (),
-    }
+    arguments: dict[str, Any] = {"subtask": (True,), "read_result": (None, ""), "legal_calls": ()}
     for hook in HOOKS:
         if hook == "optimal_calls":
             assert world.optimal_calls() is None

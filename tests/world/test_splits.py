@@ -49,17 +49,11 @@ def test_what_every_world_has_is_no_part_of_the_key() -> None:
 @pytest.mark.parametrize("count", [1, 2, 10, 40])
 def test_a_world_with_few_instances_is_refused(count: int) -> None:
     for split in ("train", "test"):
-        with pytest.raises(
-            ValueError,
-            match=rf"split='{split}' requires at least 100 .* FewConfig\(instances={count},",
-        ):
+        why = rf"split='{split}' requires at least 100 .* FewConfig\(instances={count},"
+        with pytest.raises(ValueError, match=why):
             config_for_split(FewWorld, FewConfig(count), split)
     config_for_split(FewWorld, FewConfig(count), None)
-
-
-@pytest.mark.parametrize("count", [400, 1_000_000])
-def test_a_world_with_many_instances_is_not(count: int) -> None:
-    config_for_split(FewWorld, FewConfig(count), "test")
+    config_for_split(FewWorld, FewConfig(40 * count + 400), "test")
 
 
 @pytest.mark.parametrize(

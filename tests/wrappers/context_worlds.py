@@ -112,7 +112,7 @@ class ToolBox(World[Config]):
 
 
 class Meddler(ContextWrapper):
-    """A strategy that tries to drop and replace everything, to test what the view allows."""
+    """A strategy that tries to drop and replace everything, to test the view's limits."""
 
     stage = Stage.CLEAR_TOOL_RESULTS
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -27,12 +26,8 @@ from agentgym.wrappers import memory as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits
 
-ROOMY, SMALL, ACUTE, DECOMPOSED = (
-    MemoryLimits(32_768, 262_144, 64),
-    MemoryLimits(9, 20, files=4),
-    "\u00e9",
-    "e\u0301",
-)
+ROOMY, SMALL = MemoryLimits(32_768, 262_144, 64), MemoryLimits(9, 20, files=4)
+ACUTE, DECOMPOSED = "\u00e9", "e\u0301"
 TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
@@ -135,30 +130,14 @@ class Naive:
         self.files = {moved.get(file, file): text for file, text in self.files.items()}
 
 
+GOOD = ["/memories/a", "/memories/a/b", "/memories/b/", "/memories/./b/a", f"/memories/b/a/{ACUTE}"]
+BAD = ["/memories/..", "/", "", "a", "//memories/a", "/memories/\x07", "/memories/1/2/3/4/5/6/7/8"]
 PATHS = st.one_of(
-    st.sampled_from(
-        [
-            "/memories/a",
-            "/memories/a/b",
-            "/memories/b/",
-            "/memories/./b/a",
-            "/memories/b/a/" + ACUTE,
-        ]
-    ),
+    st.sampled_from(GOOD),
     st.lists(st.sampled_from(["a", "b", "a.x", "a-", DECOMPOSED, ".", ""]), max_size=4).map(
         lambda n: "/".join(["/memories", *n])
     ),
-    st.sampled_from(
-        [
-            "/memories/..",
-            "/",
-            "",
-            "a",
-            "//memories/a",
-            "/memories/\x07",
-            "/memories/1/2/3/4/5/6/7/8",
-        ]
-    ),
+    st.sampled_from(BAD),
 )
 TEXTS = st.text("ab\n\r\t" + ACUTE, max_size=10)
 COMMANDS = st.one_of(
@@ -219,19 +198,8 @@ def test_views(memory: Memory) -> None:
         == "/memories/d-, lines 1 to 3 of 3:\n1\ta\r\n2\t\tb\u2028\n3\t\n"
     )
     assert memory("view", "/memories/d-", [3, -1]).endswith("lines 3 to 3 of 3:\n3\t\n")
-    for wrong in (
-        [2, 1],
-        [0, 1],
-        [5, 9],
-        [4, -1],
-        [-1, -1],
-        [1, -2],
-        [1],
-        [1, 2, 3],
-        [],
-        [True, 2],
-        [1, True],
-    ):
+    wrong_ranges = [[2, 1], [0, 1], [5, 9], [4, -1], [-1, -1], [1, -2], [1], [1, 2, 3], []]
+    for wrong in [*wrong_ranges, [True, 2], [1, True]]:
         memory.refuses("view_range must be", "view", "/memories/d-", wrong)
 
 
@@ -281,100 +249,43 @@ def test_limits(tmp_path: Path) -> None:
     memory.refuses("would hold 21 characters, at most 20", "create", "/memories/2", "1234")
     memory.refuses("holds 4 files, at most 4", "create", "/memories/4", "")
     large("create", "/memories/d/4", "1234567890a")
-    memory(
-        "rename", "/memories/d", "/memories/e"
-    )  # content over the limits can still be viewed, moved and shortened
+    # Content over the limits can still be viewed, moved and shortened.
+    memory("rename", "/memories/d", "/memories/e")
     memory("str_replace", "/memories/e/4", "a", "")
     memory.refuses("at most 9", "str_replace", "/memories/e/4", "1", "00")
     assert memory("delete", "/memories/e") == "deleted /memories/e (files: 2)"
 
 
-ATTACKS = [
-    (
-        "contains '..'",
-        [
-            "/memories/../x",
-            "/memories/./..",
-            "/memories/a/../../x",
-            "/memories/a/../a",
-            "/../memories/x",
-        ],
-    ),
-    (
-        "not in the memory",
-        [
-            "//memories/x",
-            "///memories/x",
-            "/memoriesevil/x.txt",
-            "/Memories/x",
-            "/",
-            "/etc/x",
-            "x",
-            "",
-            "~/x",
-        ],
-    ),
-    ("backslash", ["\\..\\", "/memories/..\\x", "C:\\x"]),
-    (
-        "control character",
-        [
-            "/memories/a\0b",
-            "/memories/a\nb",
-            "/memories/\x7f",
-            "/memories/\u2028",
-            "/memories/\ud800",
-        ],
-    ),
-    ("more than 8 names", ["/memories/1/2/3/4/5/6/7/8/9"]),
-    ("more than 255 bytes", ["/memories/" + "n" * 256, "/memories/" + ACUTE * 128]),
-    ("too long", ["/memories/" + "n" * 5_000, "/memories/" + "\u0315\u0300" * 100_000]),
-]
+ATTACKS = {
+    "contains '..'": "/memories/../x /memories/./.. /memories/a/../../x /memories/a/../a /../memories/x",
+    "not in the memory": "//memories/x ///memories/x /memoriesevil/x.txt /Memories/x / /etc/x x ~/x",
+    "backslash": r"\..\ /memories/..\x C:\x",
+    "control character": "/memories/a\0b /memories/a\x07b /memories/\x7f /memories/\u2028 /memories/\ud800",
+    "more than 8 names": "/memories/1/2/3/4/5/6/7/8/9",
+    "more than 255 bytes": f"/memories/{'n' * 256} /memories/{ACUTE * 128}",
+    "too long": f"/memories/{'n' * 5_000} /memories/" + "\u0315\u0300" * 100_000,
+}
 
 
-@pytest.mark.parametrize(("why", "paths"), ATTACKS)
-def test_paths_that_are_refused(memory: Memory, why: str, paths: list[str]) -> None:
+@pytest.mark.parametrize("why", ATTACKS)
+def test_paths_that_are_refused(memory: Memory, why: str) -> None:
     memory("create", "/memories/a/b", "x")
+    paths = ATTACKS[why].split(" ")
     for path in paths:
-        for call in (
-            ["create", path, ""],
-            ["str_replace", path, "x", ""],
-            ["insert", path, 0, "x"],
-            ["view", path],
-        ):
-            memory.refuses(why, *call)
-        for call in (
-            ["delete", path],
-            ["rename", path, "/memories/c"],
-            ["rename", "/memories/a", path],
-        ):
-            memory.refuses(why, *call)
+        memory.refuses(why, "create", path, "")
+        memory.refuses(why, "str_replace", path, "x", "")
+        memory.refuses(why, "insert", path, 0, "x")
+        memory.refuses(why, "view", path)
+        memory.refuses(why, "delete", path)
+        memory.refuses(why, "rename", path, "/memories/c")
+        memory.refuses(why, "rename", "/memories/a", path)
 
 
 def test_texts_are_kept_verbatim_in_files_of_odd_names(memory: Memory) -> None:
-    names = [
-        "%2e%2e/x",
-        "\uff0e\uff0e/x",
-        "~",
-        "...",
-        " ",
-        ".hidden",
-        "memories/memories",
-        "/".join(["n" * 255] * 8),
-        "a",
-        "a.b",
-    ]
-    texts = [
-        "",
-        "\n",
-        "a",
-        "a\n",
-        "a\r\nb\r",
-        "\t\ta  ",
-        "\ufeffx",
-        "😀\u0301",
-        "\x0b\x1b",
-        "\u2028b\x85",
-    ]
+    names = ["%2e%2e/x", "\uff0e\uff0e/x", "~", "...", " ", ".hidden", "memories/memories"]
+    names += ["/".join(["n" * 255] * 8), "a", "a.b"]
+    texts = ["", "\n", "a", "a\n", "a\r\nb\r", "\t\ta  ", "\ufeffx", "😀\u0301", "\x0b\x1b"]
+    texts += ["\u2028b\x85"]
     for name, text in zip(names, texts, strict=True):
         memory("create", "/memories/x", text)
         memory("insert", "/memories/x", 0, "top\r\n")
@@ -386,44 +297,24 @@ def test_texts_are_kept_verbatim_in_files_of_odd_names(memory: Memory) -> None:
 
 
 def test_what_is_no_text_file_is_neither_shown_nor_followed_nor_touched(tmp_path: Path) -> None:
-    memory, inside, outside = (
-        Memory(tmp_path / "store"),
-        tmp_path / "store" / "mine",
-        tmp_path / "outside",
-    )
+    memory = Memory(tmp_path / "store")
+    inside, outside = tmp_path / "store" / "mine", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
     (inside / "d").mkdir()
     (inside / "file").symlink_to(outside / "secret")
     (inside / "d" / "folder").symlink_to(outside)
     os.mkfifo(inside / "pipe")
-    for name, content in {
-        "binary": b"\xff",
-        "nul": b"\0",
-        DECOMPOSED: b"",
-        "a\\b": b"",
-        "big": b"x" * (4 * 262_144 + 1),
-    }.items():
+    contents = {"binary": b"\xff", "nul": b"\0", DECOMPOSED: b"", "a\\b": b""}
+    for name, content in {**contents, "big": b"x" * (4 * 262_144 + 1)}.items():
         (inside / name).write_bytes(content)
     before = sorted(inside.rglob("*"))
     memory("create", "/memories/ok", "x")
     assert memory.all() == {"/memories/ok": "x"}
-    for name in (
-        "file",
-        "file/x",
-        "d/folder",
-        "d/folder/secret",
-        "d",
-        "pipe",
-        "binary",
-        "nul",
-        "big",
-    ):
-        for call in (
-            ["create", f"/memories/{name}", ""],
-            ["rename", "/memories/ok", f"/memories/{name}"],
-        ):
-            memory.refuses("is no text file and must stay", *call)
+    for name in "file file/x d/folder d/folder/secret d pipe binary nul big".split():
+        why, path = "is no text file and must stay", f"/memories/{name}"
+        memory.refuses(why, "create", path, "")
+        memory.refuses(why, "rename", "/memories/ok", path)
     memory("create", "/memories/d/x", "x")
     memory.refuses("must stay", "delete", "/memories/d")
     memory("delete", "/memories/d/x")
@@ -451,14 +342,10 @@ def test_who_is_killed_leaves_the_old_state_or_the_new_one(
         with monkeypatch.context() as patch, suppress(IndexError):
             for name in ("mkdir", "write_bytes", "replace", "rename", "rmdir", "rmtree"):
                 owner: Any = module.shutil if name == "rmtree" else Path
-                real = getattr(
-                    owner, name
-                )  # each of these consumes the fuse, and nothing works once it is used up
-                patch.setattr(
-                    owner,
-                    name,
-                    lambda *v, real=real, fuse=fuse, **o: (fuse.pop(), real(*v, **o))[1],
-                )
+                real = getattr(owner, name)
+                # Each call consumes a piece of the fuse; without one it raises.
+                burn = lambda *v, real=real, fuse=fuse, **o: (fuse.pop(), real(*v, **o))[1]  # noqa: E731
+                patch.setattr(owner, name, burn)
             memory(*call.split())
         ends.append(memory.all())
         memory("create", "/memories/x" if before == ends[-1] else "/memories/z", "next")
@@ -517,19 +404,14 @@ def test_two_processes_may_share_a_memory(tmp_path: Path) -> None:
     }
 
 
-def test_threads_share_a_memory_where_there_is_no_flock(
+def test_a_system_without_file_locks_shares_no_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "_flock", None)
-    memory = Memory(tmp_path)
-    memory("create", "/memories/log", "")
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: memory("insert", "/memories/log", 0, "x"), range(90)))
-    assert memory.all() == {"/memories/log": "\n".join(["x"] * 90)}
-    (tmp_path / ".mine~locked").touch()
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.0)
-    with pytest.raises(ToolError, match="in use; if nobody uses it, its owner must remove"):
-        memory("view", "/memories")
+    with pytest.raises(
+        ValueError, match="no file locks for a shared memory; use persist='episode'"
+    ):
+        Memory(tmp_path)
 
 
 def started(**options: Any) -> MemoryTool:

@@ -96,22 +96,10 @@ def test_a_summary_that_is_longer_than_what_it_replaces_is_not_used() -> None:
     )
     assert checked.info["context"].edits == ()
     assert not any("word" in message.text for message in checked.chat.messages[2:])
-    before = len(checked.chats)
-    checked.play([call("say", text="c")] * 5)
-    phases = [chat.messages[-1].text.endswith(SUMMARY_REQUEST) for chat in checked.chats[before:]]
-    assert not any(phases), "it is not asked for at every turn"
-
-
-def test_the_next_summary_replaces_the_last() -> None:
-    checked = episode((Compaction, {"trigger": Turns(4)}))
-    for number in range(4):
-        while not checked.chat.messages[-1].text.endswith(SUMMARY_REQUEST):
-            checked.play([read(number, 50)])
-        checked.play([f"summary number {number}"])
-        texts = [message.text for message in checked.chat.messages]
-        assert [text for text in texts if text.startswith("summary number")] == [
-            f"summary number {number}"
-        ]
+    for _ in range(10):
+        checked.play([call("say", text="c")])
+        if checked.info["context"].phase == "summary":
+            assert checked.info["context"].edits, "after a failure, only a useful one is requested"
 
 
 def upper(chat: Chat) -> str:
@@ -151,16 +139,6 @@ def test_the_summary_by_rules_says_what_was_called_and_found() -> None:
 
 
 # Trimming.
-
-
-def test_the_oldest_turns_go_down_to_the_target() -> None:
-    checked = episode((Trim, {"target": WindowFraction(0.5)}), window=1_600)
-    while not checked.info["context"].edits:
-        checked.play([read(0, 40)])
-    assert checked.info["context"].tokens <= 800
-    turns = [message.id for message in checked.chat.messages if message.role == "assistant"]
-    last = checked.base.world.turn
-    assert turns == [f"{turn}:0" for turn in range(last - len(turns) + 1, last + 1)]
 
 
 def test_the_middle_of_a_result_that_is_too_long_is_cut() -> None:

@@ -78,7 +78,7 @@ def test_without_edits_an_episode_is_one_segment() -> None:
     assert play("none", window=100_000).segments() == [
         range(len(play("none", window=100_000).steps))
     ]
-    edited = play("clear_results", nodes=300)
+    edited = play("clear_results:clear_at_least=100", nodes=300)
     assert 1 < len(edited.segments()) < len(edited.steps) / 3, "edits are rare"
     assert replace(play("none"), steps=()).segments() == []
 
