@@ -240,7 +240,8 @@ class Game:
                 split=self.split or "",
                 instance=self.instance_key,
             )
-            self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
+            success = self.protocol.has_succeeded(agent, team, score)
+            self.infos[agent] = {**self.infos[agent], "success": success, "detail": detail}
 
     def _scores(self) -> list[float]:
         """Return the score of each world, or nothing if one cannot be scored; keep the reports."""

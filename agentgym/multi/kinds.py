@@ -245,6 +245,10 @@ class Duel(TeamProtocol):
         if team.winners or len(team.idle) == len(team.agents):
             team.end("world" if team.winners else team.pending_end)
 
+    def has_succeeded(self, agent: str, team: Team, score: float) -> bool:
+        """Return whether the agent is a winner."""
+        return agent in team.winners
+
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """Divide the reward among the winners."""
         return {agent: (agent in team.winners) / max(1, len(team.winners)) for agent in team.agents}

@@ -206,6 +206,10 @@ class TeamProtocol:
     def settle(self, team: Team) -> None:
         """Decide the outcome of a cycle, before its mail is delivered."""
 
+    def has_succeeded(self, agent: str, team: Team, score: float) -> bool:
+        """Return whether an agent has succeeded, given the team's score."""
+        return score >= 1.0
+
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """Return each agent's reward for the team's score."""
         return {agent: score * factor for agent, factor in self._factors.items()}
