@@ -30,6 +30,7 @@ TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
 # For each environment: its packages, and the constraints that do not apply to it.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
+    "dev": ((".[dev]", *BUILD), ()),
     # Other libraries need older releases of these.
     "adapters": ((f".[{ADAPTERS}]", *TESTS, *BUILD), ("mcp", "openai", "transformers")),
     "bridges": ((f".[{BRIDGES}]", *TESTS, *BUILD), ("mcp", "pillow")),
