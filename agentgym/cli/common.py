@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
+from agentgym.cli.terminal import PlainTexts
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.validation import parse_count
@@ -40,6 +41,7 @@ _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
 console = Console(width=None if sys.stdout.isatty() else 140)
 """Tables keep their width in files and pipes; a terminal's own width applies there."""
+console.push_render_hook(PlainTexts())
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 

@@ -6,9 +6,7 @@ They are registered only with Gymnasium, so that tests of all worlds skip them.
 
 from __future__ import annotations
 
-import os
 import random
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -121,36 +119,6 @@ class ScoringWorld(SoundWorld):
 
     def score(self) -> float:
         return super().score() if int(self.clock) < 20 else 1 / (self.clock - self.clock)
-
-
-class HangingWorld(SoundWorld):
-    """Its tool loops forever for large numbers."""
-
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
-        while seconds >= 2**31:
-            pass
-        return super().wind(seconds)
-
-
-class DyingWorld(SoundWorld):
-    """Its tool kills the process for negative numbers."""
-
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
-        if seconds < 0:
-            os._exit(3)
-        return super().wind(seconds)
 
 
 class QuadraticWorld(SoundWorld):
@@ -272,22 +240,6 @@ class GamblingWorld(SoundWorld):
         return super().wind(seconds)
 
 
-class ThreadWorld(SoundWorld):
-    """Each episode leaks a thread."""
-
-    def generate(self) -> None:
-        super().generate()
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-
-
-class FileWorld(SoundWorld):
-    """Each episode leaks an open file."""
-
-    def generate(self) -> None:
-        super().generate()
-        os.open(os.devnull, os.O_RDONLY)
-
-
 class ForgetfulWorld(SoundWorld):
     """A copy of it lacks a field."""
 
@@ -308,13 +260,6 @@ class ForgetfulWorld(SoundWorld):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "reads": 0}
-
-
-class UnorderedWorld(SoundWorld):
-    """It prints a set in hash order."""
-
-    def task(self) -> str | Content:
-        return f"{super().task()} Colors: {', '.join({'red', 'green', 'blue', 'cyan', 'pink'})}."
 
 
 class TimedWorld(SoundWorld):
@@ -338,8 +283,6 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),
     ScoringWorld: frozenset({"raise"}),
-    HangingWorld: frozenset({"hang"}),
-    DyingWorld: frozenset({"death"}),
     QuadraticWorld: frozenset({"growth"}),
     HalfDoneWorld: frozenset({"state"}),
     TickingWorld: frozenset({"state"}),
@@ -350,10 +293,7 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     UnwritableWorld: REFUSED,
     SurrogateWorld: REFUSED,
     GamblingWorld: frozenset({"random"}),
-    ThreadWorld: frozenset({"leak"}),
-    FileWorld: frozenset({"leak"}),
     ForgetfulWorld: frozenset({"copy"}),
-    UnorderedWorld: frozenset({"elsewhere"}),
     TimedWorld: frozenset({"copy"}),
 }
 
