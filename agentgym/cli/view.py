@@ -23,8 +23,7 @@ def view(
         bool,
         typer.Option(
             "--optimal",
-            help="Replay episodes to show the optimal calls. Use it only for logs that you trust, "
-            "because a log names the code to load.",
+            help="Replay episodes to show the optimal calls.",
         ),
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 picks a free one.")] = 0,

@@ -164,7 +164,7 @@ def run(folder: Path, script: Path, *lines: list[str]) -> subprocess.CompletedPr
     return done
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.rotation(change=list(CHANGES))
 def test_no_command_executes_what_a_folder_contains(
     change: str, study: Path, tmp_path: Path
 ) -> None:

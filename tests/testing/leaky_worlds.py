@@ -254,14 +254,6 @@ class _YesOrNo:
         return "Taken."
 
 
-class IdTells(YesOrNo):
-    """The last letter of the id in the prompt reveals whether the answer is yes."""
-
-    def plant(self) -> None:
-        even = sum(self.parts[self.target]) % 2 == 0
-        self.ids[self.target] = self.ids[self.target][:-1] + ("x" if even else "y")
-
-
 class GuessOnce(World[NotesConfig]):
     """Guess which of four seals is the right one; the world has no optimal calls."""
 
@@ -310,7 +302,7 @@ LEAKY = (
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY, IdTells, GuessOnce):
+for world in (*CLEAN, *LEAKY, GuessOnce):
     # Not registered with `agentgym.register`, so that the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",

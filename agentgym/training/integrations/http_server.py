@@ -83,7 +83,7 @@ class Guarded:
         elif scope["method"] == "GET":
             header = (b"allow", b"POST, DELETE")
             await _refuse(receive, send, 405, "there are no events to listen to", header)
-        elif (body := await _read_body(receive)) is None:
+        elif _is_too_long(scope) or (body := await _read_body(receive)) is None:
             await _refuse(receive, send, 413, f"a request has at most {MAX_BODY_BYTES} bytes")
         else:
             await self._pass(scope, body, receive, send)
@@ -104,6 +104,11 @@ class Guarded:
             await _run(self._app, scope, body, receive, send)
         finally:
             self._in_flight.discard(request)
+
+
+def _is_too_long(scope: Scope) -> bool:
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return length.isdigit() and int(length) > MAX_BODY_BYTES
 
 
 def _request_id(body: bytes) -> str:
