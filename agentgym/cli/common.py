@@ -39,7 +39,8 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-console = Console(width=None if sys.stdout.isatty() else 140)
+# Markup and emoji names in a model's text are text.
+console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False)
 """Tables keep their width in files and pipes; a terminal's own width applies there."""
 console.push_render_hook(PlainTexts())
 
@@ -184,7 +185,7 @@ def _holds_progress(out: Path | None) -> bool:
 def progress_bar() -> Progress:
     """Return a progress bar with the number of finished parts and the remaining time."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -158,7 +158,7 @@ def rollout(
             broken += bool(trajectory.failure)
             progress.console.print(_summary(trajectory), highlight=False)
             if show:
-                progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
+                progress.console.print(trajectory.last.to_text(), highlight=False)
     typer.echo(
         f"solved {solved} of {episodes - broken}"
         + (f"; {broken} failed and are not counted" if broken else "")

@@ -233,7 +233,9 @@ CONTROLS = [chr(k) for k in (*range(9), *range(11, 32), *range(127, 160))]
 BIDI = list(
     "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\U000e0041"
 )
-HIDDEN = "".join([*CONTROLS, *BIDI, "\x1b]0;title\x07\x1b[2J\x1b[31m", "\ud800"])
+# `rich` turns its markup into escapes on a terminal, and fails on an unknown closing tag.
+MARKUP = "[link=http://x]y[/link][/nothing]:smile:"
+HIDDEN = "".join([*CONTROLS, *BIDI, "\x1b]0;title\x07\x1b[2J\x1b[31m", "\ud800", MARKUP])
 
 
 def test_only_visible_characters_are_printable() -> None:
@@ -288,3 +290,4 @@ def test_no_command_prints_control_characters(
     done = CliRunner().invoke(app, line.split(), input=typed)
     assert done.output
     assert not set(done.output) & {*CONTROLS, *BIDI}, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)

@@ -44,10 +44,12 @@ def check_access(host: str, token: str) -> None:
     Raises:
         ValueError: The host or the token is invalid.
     """
-    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
+    # Spaces around a header's value are not part of it, so they would never match.
+    is_valid = token.isascii() and token.isprintable() and token == token.strip()
+    if token and (len(token) < MIN_TOKEN or not is_valid):
         raise ValueError(
-            f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
-            f"{len(token)} characters"
+            f"the token must have at least {MIN_TOKEN} printable ASCII characters and no spaces "
+            f"around them, got {len(token)} characters"
         )
     if not token and host not in LOOPBACK:
         raise ValueError(
