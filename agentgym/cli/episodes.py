@@ -169,7 +169,7 @@ def rollout(
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
-    """Write the settings of a rollout beside its log, or compare them with the log's.
+    """Write the settings of a rollout next to its log, or compare them with existing ones.
 
     Args:
         out: The log.

@@ -187,7 +187,7 @@ class _Conversation:
         """
         ended = data == b""
         self._received += data or b""
-        # One answer at a time, so that code that reads no answers cannot fill the host's memory.
+        # One answer at a time, or code that reads no answers would fill the host's memory.
         while (
             (not self._process.pending or ended) and self.result is None and b"\n" in self._received
         ):
@@ -200,7 +200,7 @@ class _Conversation:
             raise Stopped("crash", "a call is too long")
 
     def _answer(self, line: bytes) -> None:
-        """Answer one line, whoever wrote it."""
+        """Answer one line, which the code may have written too."""
         message = None
         if nesting_depth(line.decode("utf-8", "replace")) <= MAX_DEPTH + _CALL_LEVELS:
             with suppress(ValueError):

@@ -91,7 +91,7 @@ def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -
         packages: Folders that are mounted as a whole, including their libraries.
 
     Raises:
-        SandboxUnavailable: No `bwrap` works here, or there is no filter for this machine.
+        SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -309,7 +309,7 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside so that `bwrap` reaps it. Killing `bwrap` would leave
+            # Kill the first process inside, which `bwrap` then reaps. Killing `bwrap` would leave
             # that to the host's init, which many containers lack.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):

@@ -71,8 +71,8 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity, so that a fast reader cannot keep
-        this process from its other duties.
+        """Write as much as fits, up to an empty pipe's capacity. A fast reader must not keep this
+        process from its other duties.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):

@@ -25,15 +25,15 @@ WholeT = TypeVar("WholeT", list[str], str)
 # Runs that minimising a finding may take; few if each takes seconds.
 TRIALS, _SLOW_TRIALS = 120, 8
 _SLOW_KINDS = ("slow", "growth", "memory")
-# Runs for shortening texts, so that a long episode leaves some for them.
+# Runs for shortening texts; a long episode would use them all.
 _MAX_TEXT_TRIALS = 60
 # Replies per episode.
 _TEXTS = 40
 # Consecutive episodes of an id, as many as share a drawn instance.
 _BLOCK = 8
-# Episodes without a text after which an id is given up because it cannot be made.
+# Episodes without a text after which an id is skipped; its env cannot start.
 _BARREN = 6
-# Kinds whose marks name a place in the code, so that one cause is counted once for all worlds.
+# Kinds whose marks name a place in the code; one cause counts once for all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -46,7 +46,7 @@ class Tally:
         calls: The number of parsed calls.
         episodes: The number of episodes.
         slowest: The slowest step of an episode as a multiple of its median.
-        causes: How often each cause was found.
+        causes: The number of findings of each cause.
     """
 
     texts: int = 0

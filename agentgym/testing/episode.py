@@ -135,7 +135,7 @@ class _Player:
             yield
         except _Stop:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
+        except Exception as error:  # noqa: BLE001 - any exception is a finding
             text = "".join(traceback.format_exception(error, limit=-12))
             self.find(kind, f"{what}{text[-3_000:]}", _place_of(error))
             raise _Stop from None
@@ -197,7 +197,7 @@ class _Player:
         """Play a reply and check all laws; return the state afterwards if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
-        # Draw in any case, so that findings do not influence what is played.
+        # Draw in any case, or findings would influence the replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = (
@@ -295,7 +295,7 @@ class _Player:
             self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
 
     def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
-        """Compare the work of a reply with that of one a few times longer."""
+        """Compare the work of a reply with the work of a longer one."""
         unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
         smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
         self._measure(env, smaller, larger)

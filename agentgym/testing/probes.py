@@ -144,7 +144,7 @@ class _Comparison:
         self._alive: list[Any] = []  # prevents reuse of ids
 
     def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        """Yield the paths at which two values differ."""
+        """Yield the paths of differing values."""
         if one is two or (id(one), id(two)) in self._seen:
             return
         if type(one) is not type(two):
@@ -265,7 +265,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in a copy too, and return the differences; empty if there are none.
+    """Play a reply in a copy too, and return the differences, or an empty text.
 
     Args:
         env: The env, which has played the reply.

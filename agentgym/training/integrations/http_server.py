@@ -92,7 +92,7 @@ class Guarded:
 
     def _is_authorized(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # Compare in constant time, so that the token cannot be guessed character by character.
+        # Compare in constant time, or the token could be guessed character by character.
         return not self._token or (len(given) == 1 and hmac.compare_digest(given[0], self._token))
 
     async def _pass(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
@@ -114,7 +114,7 @@ def _is_too_long(scope: Scope) -> bool:
 
 
 def _request_id(body: bytes) -> str:
-    """Return the JSON-RPC id of a request; empty if there is none."""
+    """Return the JSON-RPC id of a request, or an empty text."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -271,16 +271,6 @@ class BoundedProtocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def run(app: ASGIApp, host: str, port: int, token: str = "") -> None:
-    """Serve an app until interrupted.
-
-    Raises:
-        ValueError: The host or the token is invalid.
-    """
-    check_access(host, token)
-    uvicorn.Server(server_config(app, host, port, token)).run()
 
 
 def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:

@@ -153,8 +153,8 @@ def episode_or_problem(
 class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
-    Addresses start with a random key, so that other users of the machine cannot read the run, and a
-    request's `Host` must be this server, so that no other site's page can. Episodes are addressed
+    Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
+    must be this server, which pages of other sites cannot set. Episodes are addressed
     by number, never by path.
 
     Args:
