@@ -155,8 +155,8 @@ def test_who_is_refused_is_told_so_whatever_was_sent(method: str, status: int, b
         ("example.com", "", "reached from outside"),
         ("127.0.0.1", "x" * 15, "at least 16 printable ASCII characters, got 15"),
         ("0.0.0.0", "x" * 16 + "\n", "printable ASCII"),
-        ("0.0.0.0", " " * 16, "no spaces around them"),
-        ("0.0.0.0", "x" * 16 + " ", "no spaces around them"),
+        ("0.0.0.0", " " * 16, "must not begin or end with a space"),
+        ("0.0.0.0", "x" * 16 + " ", "must not begin or end with a space"),
     ],
 )
 def test_what_is_unsafe_is_refused(host: str, token: str, message: str) -> None:
