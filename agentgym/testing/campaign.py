@@ -24,7 +24,7 @@ WholeT = TypeVar("WholeT", list[str], str)
 
 # Runs that minimising a finding may take; few if each takes seconds.
 TRIALS, _SLOW_TRIALS = 120, 8
-_SLOW_KINDS = ("slow", "growth", "memory")
+_SLOW_KINDS = ("slow", "memory")
 # Runs for shortening texts; a long episode would use them all.
 _MAX_TEXT_TRIALS = 60
 # Replies per episode.
@@ -219,7 +219,7 @@ class _Minimizer:
         if again is None:
             return False
         # Keep the replies that were played; an episode may end before the last.
-        self._best = replace(again, case=replace(again.case, smaller=case.smaller))
+        self._best = again
         return True
 
     def _fails_with(self, before: list[str], after: list[str], text: str) -> bool:

@@ -60,7 +60,6 @@ class Case:
         env_seed: The seed of the instance; None derives it from the index.
         actions: The replies to play instead of random ones; every check then runs at every
             step.
-        smaller: A reply to play as an alternative to the last one, to compare the work of both.
     """
 
     id: str
@@ -70,7 +69,6 @@ class Case:
     options: Mapping[str, Any] | None = None
     env_seed: int | None = None
     actions: Sequence[str] | None = None
-    smaller: str = ""
 
     @property
     def instance(self) -> int:
@@ -84,14 +82,14 @@ class Case:
         data = asdict(self)
         if self.actions is not None:
             data["actions"] = [pack(action) for action in self.actions]
-        return {**data, "smaller": pack(self.smaller)}
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Parse the output of `to_dict`."""
         actions = data["actions"]
         texts = None if actions is None else [unpack(action) for action in actions]
-        return cls(**{**data, "actions": texts, "smaller": unpack(data["smaller"])})
+        return cls(**{**data, "actions": texts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ class Finding:
 
     Attributes:
         kind: The law: `raise`, `result`, `state`, `copy`, `repeat`, `random`, `idle`, `slow`,
-            `growth`, `memory` or `oracle`.
+            `memory` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
         case: The case, with the replies that led to it.

@@ -32,15 +32,7 @@ from agentgym.testing.checks import (
     is_refused,
     parting,
 )
-from agentgym.testing.probes import (
-    GROWTH_UNITS,
-    compare_copy,
-    copy_for,
-    differences,
-    growth_reply,
-    measure_growth,
-    state_of,
-)
+from agentgym.testing.probes import compare_copy, copy_for, differences, state_of
 from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
@@ -53,8 +45,6 @@ SLOW_MULTIPLE = 100
 
 # One step in this many is also played by a copy.
 _COPY_EVERY = 10
-# One step in this many is probed for superlinear work.
-_PROBE_EVERY = 12
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
 # Bytes that a step may add to the peak memory, twice the limit of a sandbox or a database.
@@ -147,7 +137,6 @@ class _Player:
             self._rng, (case.options or {}).get("dialect", "auto"), case.index
         )
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
-        probe = int(self._rng.integers(_PROBE_EVERY))
         oracle = _oracle(case.id, generator.dialect) if prefix else None
         with self._watch("raise"):
             chat, info = env.reset(seed=case.env_seed)
@@ -165,10 +154,6 @@ class _Player:
                     generator.vocabulary.read(message.text)
                 read = chat
                 action = self._next_action(env, chat, generator, oracle if k < prefix else None)
-                if k % _PROBE_EVERY == probe:
-                    self._probe(env, chat, generator)
-            if k == count - 1 and case.smaller:
-                self._measure(env, case.smaller, action)
             result, state = self._step(env, chat, action, state)
             chat = result[0]
             if result[2] or result[3]:
@@ -293,22 +278,6 @@ class _Player:
                 reward = env.unwrapped.truncate("fuzz")[1]
         if reward != 0:
             self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
-
-    def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
-        """Compare the work of a reply with the work of a longer one."""
-        unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
-        smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
-        self._measure(env, smaller, larger)
-
-    def _measure(self, env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> None:
-        self.report.actions.append(larger)
-        with self._watch("raise"):
-            text = measure_growth(env, smaller, larger)
-        if text:
-            self.case = replace(self.case, smaller=smaller)
-            self.find("growth", text, "growth")
-            self.case = replace(self.case, smaller="")
-        self.report.actions.pop()
 
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:

@@ -1,7 +1,7 @@
 """Catalogue of hostile texts: argument values, JSON literals and whole replies that have broken
 parsers, services and templates elsewhere.
 
-The texts are short, because they look for wrong results; `agentgym.testing.episode` probes growth.
+The texts are short, because they look for wrong results.
 """
 
 from __future__ import annotations

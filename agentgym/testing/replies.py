@@ -153,10 +153,6 @@ class ReplyGenerator:
         self._last = text
         return text
 
-    def legal_call(self, tools: Sequence[Tool]) -> ToolCall:
-        """Return a call that fits its schema."""
-        return self._call(tools, hostile=0.0)
-
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
         """Return a call whose values are hostile with some probability."""
         going_on = [tool for tool in tools if not tool.final]

@@ -121,22 +121,6 @@ class ScoringWorld(SoundWorld):
         return super().score() if int(self.clock) < 20 else 1 / (self.clock - self.clock)
 
 
-class QuadraticWorld(SoundWorld):
-    """Its tool compares every pair of characters in a text."""
-
-    @tool
-    def write(self, name: str, text: str) -> str:
-        """Write a note.
-
-        Args:
-            name: Its name.
-            text: Its text.
-        """
-        characters = [ord(character) for character in name + text]
-        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 12))
-        return super().write(name, text)
-
-
 class HalfDoneWorld(SoundWorld):
     """A refused call has already changed something."""
 
@@ -283,7 +267,6 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),
     ScoringWorld: frozenset({"raise"}),
-    QuadraticWorld: frozenset({"growth"}),
     HalfDoneWorld: frozenset({"state"}),
     TickingWorld: frozenset({"state"}),
     RememberingWorld: frozenset({"repeat"}),

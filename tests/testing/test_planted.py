@@ -20,7 +20,6 @@ from agentgym.testing import (
 )
 from tests.testing.planted_worlds import (
     PLANTED,
-    QuadraticWorld,
     RaisingWorld,
     RareWorld,
     SoundWorld,
@@ -72,13 +71,6 @@ def test_what_was_cured_is_not_found_again(rare: Finding) -> None:
 
 
 @pytest.mark.rotation
-def test_the_work_of_two_replies_is_compared() -> None:
-    finding = next(findings(QuadraticWorld, EPISODES))
-    assert finding.kind == "growth"
-    assert len((finding.case.actions or [""])[-1]) > 3 * len(finding.case.smaller) > 0
-
-
-@pytest.mark.rotation
 def test_a_campaign_counts_and_writes_what_it_finds(tmp_path: Path) -> None:
     ids = [planted_id(SoundWorld), planted_id(RaisingWorld)]
     out = tmp_path / "findings.jsonl"
@@ -98,10 +90,9 @@ def test_a_campaign_counts_and_writes_what_it_finds(tmp_path: Path) -> None:
 def test_a_record_holds_any_text(rare: Finding) -> None:
     """Two adjacent surrogates differ from the character that JSON would read."""
     texts = ["\ud83d\ude00", "\ud800", "a\x00b", "\U0001f600", "\\ud800"]
-    case = replace(rare.case, actions=texts, smaller="\udc00")
+    case = replace(rare.case, actions=texts)
     again = Finding.from_json(replace(rare, case=case).to_json())
     assert again.case.actions == texts
-    assert again.case.smaller == "\udc00"
     with pytest.raises(ValueError, match="no record of a finding"):
         Finding.from_json("{}")
 
