@@ -266,7 +266,10 @@ class ConfinedProcess:
         self.stdout: Any = self._process.stdout
         self.stderr: Any = self._process.stderr
         self._selector = selectors.DefaultSelector()
-        for source in filter(None, (self.channel, self.stdout, self.stderr)):
+        sources: list[Any] = [self.channel, self.stdout]
+        if self.stderr is not None:
+            sources.append(self.stderr)
+        for source in sources:
             os.set_blocking(source.fileno(), False)
             self._selector.register(source, selectors.EVENT_READ)
 
@@ -317,8 +320,9 @@ class ConfinedProcess:
             if not self._has_ended(1.0):
                 self._process.kill()
                 self._process.wait()
-        for pipe in filter(None, (self.stdout, self.stderr)):
-            pipe.close()
+        self.stdout.close()
+        if self.stderr is not None:
+            self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
         """Return how many files the folders contain, even deleted ones that are still open. A

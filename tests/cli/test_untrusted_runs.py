@@ -1,4 +1,4 @@
-"""A run folder is data: no command executes what a folder or a log names, or prints its escapes."""
+"""A run folder is data: no command executes code that it names, or prints its control characters."""
 
 from __future__ import annotations
 

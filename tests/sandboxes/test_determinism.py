@@ -1,4 +1,4 @@
-"""What docs/sandbox.md promises of programs: the same episode gives the same bytes."""
+"""The promise of docs/sandbox.md: in the same episode, programs print the same bytes."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class MetadataMarks(CleanNotes):
 
 
 class RepeatedIds(CleanNotes):
-    """The right note has one of a few ids, whatever the seed."""
+    """The right note has one of a few ids for all seeds."""
 
     def plant(self) -> None:
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
@@ -213,7 +213,7 @@ class AnyEnd(CleanNotes):
 
 
 class YesOrNo(CleanNotes):
-    """Two equally likely answers: chance is 0.5, and there is no leak."""
+    """Two equally likely answers without a leak; chance is 0.5."""
 
     def toolsets(self) -> Sequence[object]:
         return (_YesOrNo(self),)
@@ -303,7 +303,7 @@ LEAKY = (
 )
 
 for world in (*CLEAN, *LEAKY, GuessOnce):
-    # Not registered with `agentgym.register`, so that the laws over the registry skip them.
+    # Registered only with Gymnasium; the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
         entry_point="agentgym.play.env:ToolEnv",

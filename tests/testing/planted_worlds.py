@@ -1,7 +1,7 @@
 """A sound world, and worlds that each break one law. A fuzzer must find all of the faults, and
 nothing in the sound world.
 
-They are registered only with Gymnasium, so that tests of all worlds skip them.
+They are registered only with Gymnasium; tests of all worlds skip them.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class TimedWorld(SoundWorld):
 # Violations in results; if the env refuses such a result, it reports the failing tool or scorer.
 REFUSED = frozenset({"raise", "result"})
 
-# The worlds with the laws that each breaks, one of which must be reported.
+# The worlds, each with the laws it breaks; the fuzzer must report at least one.
 PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),

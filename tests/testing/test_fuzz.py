@@ -1,5 +1,5 @@
-"""The fuzzer finds nothing in the registered ids, of which each run samples some with episodes that
-rotate with the commit; and the command.
+"""The fuzzer finds nothing in a sample of the registered ids, with episodes that change with the
+commit; and the command.
 """
 
 from __future__ import annotations

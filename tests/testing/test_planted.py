@@ -26,7 +26,7 @@ from tests.testing.planted_worlds import (
     planted_id,
 )
 
-# Episodes of forty replies within which a fault must be found. Over seeds 0 to 3, the first episode
+# Episodes of forty replies that suffice to find a fault. Over seeds 0 to 3, the first episode
 # that finds it is at most number 44; the ids of the worlds are part of the draw.
 EPISODES = 150
 # The same for a fault that needs one kind of character in one argument. Over seeds 0 to 3, one
