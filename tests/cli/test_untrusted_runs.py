@@ -189,6 +189,32 @@ def test_no_command_executes_what_a_folder_contains(
     assert outside.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("links", "line"),
+    [
+        ([".lock"], "score"),
+        ([name + end for name in ("summary.md", "results.jsonl", "arms.png") for end in ("", ".new")], "score"),
+        ([f"{TRAJECTORIES}.damaged"], "doctor --repair"),
+        (["page.html", "page.html.new"], "view --out page.html"),
+    ],
+)  # fmt: skip
+def test_no_command_writes_through_a_link(
+    links: list[str], line: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, run_folder = tmp_path / "outside", tmp_path / "run"
+    outside.write_text("mine")
+    run_folder.mkdir()
+    (run_folder / "ablation.json").write_bytes((study / "ablation.json").read_bytes())
+    log = run_folder / TRAJECTORIES
+    log.write_bytes(encode_lines(log, [*honest_lines(study), b"rm -rf ~\n"]))
+    for name in links:
+        (run_folder / name).symlink_to(outside)
+    monkeypatch.chdir(run_folder)
+    done = CliRunner().invoke(app, [*line.split(), "."])
+    assert done.exit_code in (0, 1, 2), done.exception
+    assert outside.read_text() == "mine"
+
+
 CALLS = ["os:system", "agentgym.sandboxes.namespaces:Popen", "gymnasium.wrappers:RecordVideo"]
 
 
