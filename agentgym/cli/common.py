@@ -16,12 +16,11 @@ from typing import Annotated, Any, NoReturn
 import gymnasium
 import typer
 from rich import table as rich_table
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
-from agentgym.cli.terminal import PlainTexts
+from agentgym.cli.terminal import PlainConsole
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.validation import parse_count
@@ -39,10 +38,8 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Markup and emoji names in a model's text are text.
-console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False)
+console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 """Tables keep their width in files and pipes; a terminal's own width applies there."""
-console.push_render_hook(PlainTexts())
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 

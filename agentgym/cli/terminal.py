@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.measure import Measurement
@@ -77,13 +77,28 @@ def _plain(stream: Any) -> Any:
     return stream if isinstance(stream, PlainStream) else PlainStream(stream)
 
 
-class PlainTexts(RenderHook):
-    """Hook of a `rich` console that escapes control characters in texts and tables."""
+class PlainConsole(Console):
+    """Console that escapes control characters in texts and tables, and reads no markup in them. Its
+    own colours and cursor movements pass.
+    """
 
+    def __init__(self, *, width: int | None = None) -> None:
+        super().__init__(width=width, markup=False, emoji=False)
+        self.push_render_hook(_PlainTexts())
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream below all that a progress bar and `PlainStream` put in front of it."""
+        file = super().file
+        while hasattr(file, "rich_proxied_file"):
+            file = file.rich_proxied_file
+        return file
+
+
+class _PlainTexts(RenderHook):
     def process_renderables(
         self, renderables: Sequence[ConsoleRenderable]
     ) -> list[ConsoleRenderable]:
-        """Wrap everything that is printed at once."""
         return [_Plain(each) for each in renderables]
 
 

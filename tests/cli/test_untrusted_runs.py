@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 import typer
+from rich.file_proxy import FileProxy
+from rich.text import Text
 from typer.testing import CliRunner
 
 from agentgym.assemble.recorded_specs import make_recorded
 from agentgym.cli import app
-from agentgym.cli.terminal import printable
+from agentgym.cli.terminal import PlainConsole, PlainStream, printable
 from agentgym.text import imports
 from agentgym.training.evaluation import TRAJECTORIES
 from agentgym.training.rollout.lines import encode_lines, read_chunks
