@@ -275,6 +275,17 @@ def test_only_visible_characters_are_printable() -> None:
     assert printable("né 👩\u200d🚀 \u05d0\n\tx") == "né 👩\u200d🚀 \u05d0\n\tx"
 
 
+def test_a_progress_bar_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only texts are escaped, also while a bar stands in for stdout."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", PlainStream(terminal))
+    console = PlainConsole()
+    monkeypatch.setattr(sys, "stdout", FileProxy(console, sys.stdout))
+    assert console.file is terminal
+    console.print(f"a{HIDDEN}", Text("b", "red"))
+    assert not set(terminal.getvalue()) & {*CONTROLS, *BIDI}
+
+
 POLICY = f"""
 from agentgym import Reply, PolicyError
 HIDDEN = {HIDDEN!r}
