@@ -94,6 +94,10 @@ class PlainConsole(Console):
             file = file.rich_proxied_file
         return file
 
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
 
 class _PlainTexts(RenderHook):
     def process_renderables(
