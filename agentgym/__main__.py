@@ -1,5 +1,11 @@
 """Run the command `agentgym` with `python -m agentgym`."""
 
+import os
+import sys
+
+if not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109 - as Python wrote it
+    del sys.path[0]  # the working folder may be somebody else's run
+
 from agentgym.cli import main
 
 if __name__ == "__main__":

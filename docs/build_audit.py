@@ -42,37 +42,6 @@ of episodes with an event that must not happen: {measures}. Baselines have no ve
 world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. A world registers
 further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
 
-## The optimiser
-
-`agentgym audit ID --optimise 200` trains a small model on reward alone in 200 instances and plays it as one more shortcut. It
-sees the prompt and its own calls; every tool result is masked. It chooses a tool and then each argument (from the schema, the
-prompt and a few constants) with a softmax over hashed linear features: a choice's position in the prompt, its distance from
-each number in the prompt and from the prompt's length, the end of the prompt, the turn and the last call. Of 24 episodes per
-instance, those above their group's mean are reinforced. It has the same ceiling as the other shortcuts.
-
-In toy worlds it finds a planted tell within 40 instances; in clean ones it stays at chance (`pytest
-tests/testing/test_optimiser.py`):
-
-| planted tell | score | honest chance |
-| --- | --- | --- |
-| the printed budget is 20 + the position of the answer | 100 % | 6 % |
-| the prompt is longer the later the answer occurs in it | 100 % | 6 % |
-| the last letter of the printed id reveals yes or no | 100 % | 50 % |
-| one answer is right in 43 % of the instances | 40 % | 6 % |
-| the first option is right in 39 % | 28 % | 6 % |
-| none | 4 % | 6 % |
-
-In the package's worlds, trained on the `train` split and played on `test` (99 % intervals):
-
-| world | instances | score | seeds | ceiling | verdict |
-| --- | --- | --- | --- | --- | --- |
-| CodeWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
-| DocumentWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
-| GridWorld | 150 | 6.7 [5.0, 8.8] | 1,200 | 10.0 | holds |
-| ListWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
-| LongContextQA | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
-| PuzzleWorld | 60 | 0.4 [0.0, 6.9] | 100 | 10.0 | holds |
-| SearchWorld | 60 | 0.0 [0.0, 6.2] | 100 | 10.0 | holds |
 | TreeWorld | 100 | 10.0 [6.8, 14.5] | 400 | 10.0 | holds (chance is 10.0) |
 
 A model that stays at zero never met a reward to learn from. This shows that blind play earns nothing, but not that a larger

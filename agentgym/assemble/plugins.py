@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, distributions, entry_points
 
-from agentgym.text.imports import import_named
+from agentgym.text.imports import import_named, trust_package
 from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
@@ -27,6 +27,7 @@ def register_each(register: Callable[[str, str], None]) -> None:
                 raise ValueError(f"{entry.value!r} is neither a module nor a module:Class")
             if entry.attr:
                 register(world_path(f"{entry.module}:{entry.attr}"), entry.module.partition(".")[0])
+            trust_package(entry.module)
             _unused[entry.value] = entry
         except ValueError as error:
             _warn(entry, error)

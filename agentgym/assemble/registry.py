@@ -34,6 +34,8 @@ TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
+ENTRY_POINTS = (_ENV, _TEAM_ENV)
+"""The entry points of all worlds and teams in specs."""
 # Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
 _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),

@@ -55,22 +55,13 @@ def audit(
             help="Learn on the train split and play on test; otherwise use all instances."
         ),
     ] = True,
-    optimise: Annotated[
-        int,
-        typer.Option(
-            help="Instances for training a small model that sees no tool results; 0 for none."
-        ),
-    ] = 0,
     options: Options = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
 ) -> None:
     """Play shortcuts that avoid a world's task; exit with 1 if one earns more than chance."""
     with exit_on_user_error():
         check_int("episodes", episodes, 1, 100_000)  # the bounds of `AuditConfig.seeds`
-        check_int("optimise", optimise, 0, 1_000_000)
-        config = AuditConfig(
-            world, episodes, demonstrations, parse_options(options), splits, optimise
-        )
+        config = AuditConfig(world, episodes, demonstrations, parse_options(options), splits)
         with progress_bar() as progress:
             bar = progress.add_task("seeds", total=episodes)
             result = run_audit(config, lambda played: progress.advance(bar, played))
@@ -132,7 +123,6 @@ def fuzz(
         Path | None,
         typer.Option(help="Append each reduced finding to this JSONL file."),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes that play.")] = 1,
     replay: Annotated[
         Path | None, typer.Option(help="Only replay the findings in this file.")
     ] = None,
@@ -150,7 +140,6 @@ def fuzz(
             texts=200 if texts is None and minutes is None else texts,
             seed=seed,
             minutes=minutes,
-            workers=workers,
             out=out,
         )
     with Progress(

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
@@ -29,8 +29,10 @@ from agentgym.cli.new_world import new_world
 from agentgym.cli.package import package
 from agentgym.cli.play import play
 from agentgym.cli.serve import serve
+from agentgym.cli.terminal import plain_output
 from agentgym.cli.train import train
 from agentgym.cli.view import view
+from agentgym.text.imports import trust_also, trust_only
 from agentgym.training.evaluation import Command, papers
 
 # Option names that people try, with the real names.
@@ -44,6 +46,7 @@ RENAMED = {
     "--suite": "--preset",
     "--tracking": "--policy control:tracking=0.01",
 }
+_MODULE = re.compile(r"(?<![\w.])([^\W\d]\w*(?:\.\w+)*):")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
@@ -150,14 +153,25 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
             "--version", is_eager=True, callback=_print_version, help="Print the version."
         ),
     ] = False,
+    imports: Annotated[
+        list[str],
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="A module that the files of a run may name; may be repeated.",
+        ),
+    ] = [],  # noqa: B006
 ) -> None:
     """Long-horizon text worlds for training and examining LLM agents."""
+    context.with_resource(plain_output())
+    trust_also(imports)
 
 
 app.command("list", cls=AppCommand)(list_worlds)
@@ -169,6 +183,20 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 
 
 def main() -> None:
-    """Run the `agentgym` command."""
-    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module in the working folder
-    app()
+    """Run the `agentgym` command.
+
+    It imports nothing from the working folder, which may be somebody else's run, except modules
+    that the command line names.
+    """
+    # Python's own processes would otherwise import from there, as in `python -c`.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    trust_only(named_modules(sys.argv[1:]))
+    with plain_output():
+        app()
+
+
+def named_modules(arguments: Iterable[str]) -> list[str]:
+    """Return the modules that arguments name, as in `--policy package.module:factory`."""
+    # A downloaded file or folder may have any name.
+    words = (argument for argument in arguments if not Path(argument).exists())
+    return [module for word in words for module in _MODULE.findall(word)]

@@ -17,11 +17,11 @@ import gymnasium
 import typer
 from gymnasium.envs.registration import EnvSpec
 from rich import table as rich_table
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentgym.assemble.registry import teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
+from agentgym.cli.terminal import PlainConsole
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.tokens import counter
@@ -41,7 +41,7 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-console = Console(width=None if sys.stdout.isatty() else 140)
+console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 """Tables keep their width in files and pipes; a terminal's own width applies there."""
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
@@ -198,7 +198,7 @@ def _holds_progress(out: Path | None) -> bool:
 def progress_bar() -> Progress:
     """Return a progress bar with the number of finished parts and the remaining time."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

@@ -162,7 +162,7 @@ def rollout(
             broken += bool(trajectory.failure)
             progress.console.print(_summary(trajectory), highlight=False)
             if show:
-                progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
+                progress.console.print(trajectory.last.to_text(), highlight=False)
     typer.echo(
         f"solved {solved} of {episodes - broken}"
         + (f"; {broken} failed and are not counted" if broken else "")
@@ -183,7 +183,7 @@ def _check(
 
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
-    """Write the settings of a rollout beside its log, or compare them with the log's.
+    """Write the settings of a rollout next to its log, or compare them with existing ones.
 
     Args:
         out: The log.

@@ -62,7 +62,7 @@ class TerminalGame:
         }
 
     def news(self) -> str:
-        """Return what the player has not seen yet, with the board."""
+        """Return the new messages and the board."""
         messages = self.episode.chat.messages
         key = messages[0].text
         # The player's own reply is omitted; with a pruned history, the last message is new.

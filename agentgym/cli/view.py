@@ -23,14 +23,13 @@ def view(
         bool,
         typer.Option(
             "--optimal",
-            help="Replay episodes to show the optimal calls. Use it only for logs that you trust, "
-            "because a log names the code to load.",
+            help="Replay episodes to show the optimal calls.",
         ),
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Look at the episodes of a run in a browser; also while the run goes on. Ctrl-C ends."""
+    """Show the episodes of a finished or running run in a browser. Ctrl-C ends."""
     view_of = build_view_with_optimal_calls if optimal else build_view
     with exit_on_user_error():
         index = RunIndex(run)

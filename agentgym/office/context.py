@@ -80,13 +80,10 @@ class OfficeContext:
         clock: The clock.
         files: The workspace.
         seed: The seed of identifiers and programs; the task draws it for the episode.
-        workbench: The sandbox of programs (`agentgym.sandboxes.workbench.Workbench`), from the
-            first program on. It keeps no state, so copies do not include it.
     """
 
     def __init__(self, start: datetime = START) -> None:
         self.seed = 0
-        self.workbench: Any = None  # from a module that not every host can import
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now
@@ -118,14 +115,6 @@ class OfficeContext:
     def begin(self) -> None:
         """Return to the state at the first call of this method."""
         self._initial.begin(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "workbench": None}
-
-    def close(self) -> None:
-        """Close the sandbox of programs."""
-        if self.workbench is not None:
-            self.workbench.close()
 
 
 @functools.lru_cache(maxsize=1_024)  # many records share the clock's time, or a day

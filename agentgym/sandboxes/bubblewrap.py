@@ -28,6 +28,7 @@ from agentgym.sandboxes.base import (
 )
 from agentgym.sandboxes.determinism import RunSeed
 from agentgym.sandboxes.namespaces import (
+    MAX_INODES,
     REMEDY,
     START_SECONDS,
     STARTS,
@@ -42,10 +43,8 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
 _START_MB = 64  # address space of the interpreter before the code runs
 _TMP_BYTES = 16 * 2**20  # held in the host's memory
-_OPEN_FILES, _THREADS = (
-    64,
-    64,
-)  # code rarely needs more, and each costs kernel memory
+_TICK = 0.1  # seconds between checks of the number of files
+_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each costs kernel memory
 # JSON may encode one character as six, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
@@ -56,8 +55,8 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """The host's CPython in fresh namespaces for each run.
 
-    It is as secure as the Linux kernel's namespaces. Clock and addresses are the same in every run,
-    and random numbers follow from the seed (see `agentgym.sandboxes.determinism`).
+    It is as secure as the Linux kernel's namespaces. The clock is the same in every run, and random
+    numbers follow from the seed (see `agentgym.sandboxes.determinism`).
 
     Raises:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
@@ -148,7 +147,9 @@ class _Conversation:
         self._broker.start_clock()
         try:
             while self.result is None:
-                self._listen(self._broker.left())
+                self._listen(min(_TICK, self._broker.left()))
+                if self._process.made_files(["/tmp"]) > MAX_INODES:
+                    raise Stopped("memory", f"the code made more than {MAX_INODES} files")
             return self.result
         finally:
             with suppress(Stopped):
@@ -186,7 +187,7 @@ class _Conversation:
         """
         ended = data == b""
         self._received += data or b""
-        # One answer at a time, so that code that reads no answers cannot fill the host's memory.
+        # One answer at a time, or code that reads no answers would fill the host's memory.
         while (
             (not self._process.pending or ended) and self.result is None and b"\n" in self._received
         ):
@@ -199,7 +200,7 @@ class _Conversation:
             raise Stopped("crash", "a call is too long")
 
     def _answer(self, line: bytes) -> None:
-        """Answer one line, whoever wrote it."""
+        """Answer one line, which the code may have written too."""
         message = None
         if nesting_depth(line.decode("utf-8", "replace")) <= MAX_DEPTH + _CALL_LEVELS:
             with suppress(ValueError):

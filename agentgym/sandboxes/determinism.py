@@ -1,9 +1,9 @@
-"""Clock, random numbers and addresses of programs as functions of the episode.
+"""Clock, random numbers and file times of programs as functions of the episode.
 
-Every program in a sandbox loads a library (`preload/episode.c`) that replaces whatever differs
-between runs on a real machine: the time, random bytes, file times, the kernel release, the number
-of processors. It reads the struct written by `RunSeed.pack`. The kernel fixes addresses through
-`personality`.
+Every program in a sandbox loads a library (`preload/episode.c`) that answers instead of the C
+library when a program asks for the time, random bytes or file times. It reads the struct written by
+`RunSeed.pack`. The kernel fixes addresses through `personality`. A program that goes around the C
+library sees the host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ clock.
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
 
-# # Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs
+# Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs
 # started with another environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"

@@ -81,7 +81,7 @@ def execute(code: str, names: dict[str, Any]) -> Report:
     except MemoryError as error:
         names.clear()  # frees memory for describing the error
         return describe(error, "memory")
-    except BaseException as error:  # noqa: BLE001 - all that code raises is told to the policy, SystemExit too
+    except BaseException as error:  # noqa: BLE001 - the policy sees everything that code raises, even SystemExit
         return describe(error, "exception")
     return "", "", []
 

@@ -57,14 +57,11 @@ STARTS, START_SECONDS = 3, 60.0
 takes 0.1 s, or seconds on an overloaded host.
 """
 
+MAX_INODES = 20_000
+"""Maximum files in a folder; an inode takes about 1 kB of kernel memory."""
+
 MAX_CHUNK = 65_536
 """Bytes read or sent at once, a pipe's capacity, so that no source starves the others."""
-
-DIE_WITH_THREAD = "--die-with-parent"
-"""Option that ends a sandbox with the host thread that started it."""
-
-NESTING = ("--cap-add", "CAP_SYS_ADMIN")
-"""Option that lets the first program inside create namespaces."""
 
 _LIBRARIES = f"{HOME}/libraries"
 # No user site, environment, pycache or script path; unbuffered, because a process may be killed at
@@ -81,7 +78,7 @@ _ENVIRONMENT = {
 # process 1.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
-    f"--new-session {DIE_WITH_THREAD} --clearenv --hostname localhost"
+    "--new-session --die-with-parent --clearenv --hostname localhost"
 )
 
 
@@ -94,7 +91,7 @@ def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -
         packages: Folders that are mounted as a whole, including their libraries.
 
     Raises:
-        SandboxUnavailable: No `bwrap` works here, or there is no filter for this machine.
+        SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -134,16 +131,15 @@ def find_bwrap() -> str:
     Raises:
         SandboxUnavailable: None works.
     """
+    problems = []
     try:
         check_machine()
-        candidates = _candidates()
+        for path in _candidates():
+            if not (problem := _problem(path)):
+                return path
+            problems.append(f"{path}: {problem}")
     except OSError as error:
-        raise SandboxUnavailable(f"{error}; {REMEDY}") from error
-    problems = []
-    for path in candidates:
-        if not (problem := _problem(path)):
-            return path
-        problems.append(f"{path}: {problem}")
+        problems.append(str(error))
     raise SandboxUnavailable(f"{'; '.join(problems) or 'there is no bwrap'}; {REMEDY}")
 
 
@@ -160,45 +156,24 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here; empty if it does.
-
-    It runs a program twice. An old, set-uid or restricted `bwrap` causes an error or a different
-    result.
+    """Return why a `bwrap` does not work here; empty if it does. An old, set-uid or restricted one
+    fails, or its programs see the host's clock.
     """
+    program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
-        command = (path, *_arguments((), ()), *NESTING, "--chdir", "/")
-        first, second = (_probe(command) for _ in range(2))
+        process = ConfinedProcess((path, *_arguments((), ()), "--chdir", "/"), program, RunSeed())
     except OSError as error:
         return str(error)
-    return "" if first == second else f"two runs differ ({first} and {second})"
-
-
-_PROBE = """
-import os, sys, time
-os.write(1, f"{time.time()} {os.urandom(8).hex()} {id(object())}".encode())
-"""
-
-
-def _probe(command: Sequence[str]) -> str:
-    """Run the probe program and return its output.
-
-    Raises:
-        OSError: It cannot run, or its clock is not the episode's.
-    """
-    with contextlib.closing(ConfinedProcess(command, _PROBE, RunSeed())) as process:
+    printed = b""
+    with contextlib.closing(process):
         deadline = time.monotonic() + START_SECONDS
-        printed = b""
-        while process.stdout in process.sources:
-            if time.monotonic() > deadline:
-                raise OSError(f"it did not run a program within {START_SECONDS:g} s")
+        while process.stdout in process.sources and time.monotonic() < deadline:
             for source, data in process.exchange(START_SECONDS):
                 printed += (data or b"") if source is process.stdout else b""
     text = printed.decode("utf-8", "replace").strip()
-    if not text[:1].isdigit():  # a message of `bwrap` or the linker
-        raise OSError(text or "it ended without a word")
-    if not text.startswith(f"{int(RunSeed().now.timestamp())}."):
-        raise OSError("programs do not see the clock of the episode; they need glibc")
-    return text
+    if text.isdecimal() and text != str(int(RunSeed().now.timestamp())):
+        return "programs do not see the clock of the episode; they need glibc"
+    return "" if text.isdecimal() else text or "it did not run a program"
 
 
 @functools.cache
@@ -236,12 +211,12 @@ class ConfinedProcess:
         seed: The clock and random seed of the processes.
         *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
-        filtered: Whether the system call filter applies to the program, which then cannot start
-            other processes. An unfiltered program filters the processes that it starts.
+        forks: Whether the processes may start others, which then have a separate stderr.
 
     Attributes:
         channel: The host's end of the socket.
-        stdout: The processes' output, including errors.
+        stdout: The processes' output.
+        stderr: Their errors; None if they are part of the output.
         pending: The bytes still to send.
 
     Raises:
@@ -255,7 +230,7 @@ class ConfinedProcess:
         seed: RunSeed,
         *arguments: str,
         scripts: Mapping[str, bytes] = MappingProxyType({}),
-        filtered: bool = True,
+        forks: bool = False,
     ) -> None:
         self.pending = memoryview(b"")
         self.channel, theirs = socket.socketpair()
@@ -272,8 +247,7 @@ class ConfinedProcess:
             for path, content in scripts.items():
                 first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
             options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
-            if filtered:
-                options += ["--seccomp", pipe_of(seccomp())]
+            options += ["--seccomp", pipe_of(seccomp(processes=forks))]
             inherited.enter_context(fixed_addresses())
             self._process = Popen(
                 [
@@ -282,7 +256,7 @@ class ConfinedProcess:
                 ],
                 stdin=theirs.fileno(),
                 stdout=PIPE,
-                stderr=STDOUT,
+                stderr=PIPE if forks else STDOUT,
                 pass_fds=[each.fileno() for each in inputs],
                 env={},
                 bufsize=0,
@@ -290,24 +264,19 @@ class ConfinedProcess:
             undo.pop_all()
         self.pid = self._process.pid
         self.stdout: Any = self._process.stdout
+        self.stderr: Any = self._process.stderr
         self._selector = selectors.DefaultSelector()
-        for source in (self.channel, self.stdout):
-            self.listen(source)
+        sources: list[Any] = [self.channel, self.stdout]
+        if self.stderr is not None:
+            sources.append(self.stderr)
+        for source in sources:
+            os.set_blocking(source.fileno(), False)
+            self._selector.register(source, selectors.EVENT_READ)
 
     @property
     def sources(self) -> list[Any]:
         """Return the channel and the open pipes."""
         return [key.fileobj for key in self._selector.get_map().values()]
-
-    def listen(self, source: Any) -> None:
-        """Add a pipe to the sources."""
-        os.set_blocking(source.fileno(), False)
-        self._selector.register(source, selectors.EVENT_READ)
-
-    def ignore(self, source: Any) -> None:
-        """Remove a pipe from the sources if it is one."""
-        if source in self.sources:
-            self._selector.unregister(source)
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received ones, waiting for at most `seconds`.
@@ -343,7 +312,7 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside so that `bwrap` reaps it. Killing `bwrap` would leave
+            # Kill the first process inside, which `bwrap` then reaps. Killing `bwrap` would leave
             # that to the host's init, which many containers lack.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
@@ -352,15 +321,20 @@ class ConfinedProcess:
                 self._process.kill()
                 self._process.wait()
         self.stdout.close()
+        if self.stderr is not None:
+            self.stderr.close()
 
-    def abandon(self) -> None:
-        """Close this process's copies of the descriptors; after a fork, the sandbox belongs to the
-        other process.
+    def made_files(self, folders: Iterable[str]) -> int:
+        """Return how many files the folders contain, even deleted ones that are still open. A
+        file system in memory limits its size, but each file takes kernel memory besides.
         """
-        self._selector.close()
-        self.channel.close()
-        self.stdout.close()
-        self._process.returncode = 0  # nobody should wait for a process that is not a child here
+        most = 0
+        with contextlib.suppress(OSError, IndexError):  # the processes have ended
+            root = f"/proc/{children(self.pid)[0]}/root"
+            for folder in folders:
+                room = os.statvfs(f"{root}{folder}")
+                most = max(most, room.f_files - room.f_ffree)
+        return most
 
     def _has_ended(self, patience: float) -> bool:
         """Return whether `bwrap` ends within some seconds, without the sleeps of `Popen.wait`."""

@@ -1,6 +1,5 @@
-"""The first process in a workbench. For each job it creates namespaces with empty folders, in which
-another process lays out the files, starts the program, kills its remaining processes and returns
-the files.
+"""The first process in a workbench: it lays out the files, starts the program, kills its remaining
+processes and returns the files.
 
 Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
 messages.
@@ -32,10 +31,10 @@ _CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
 _CLONE_THREAD = 0x00010000  # a flag of `clone`, from <linux/sched.h>
 _CHUNK = 4_096  # a pipe accepts this much completely or not at all, so feeding it leaves no rest
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
+_TICK_MS = 100  # how often ended processes are collected whose parents ended before
 _INT_BYTES = 4  # size of a descriptor number in a message
 _FIRST_PIDS = 8  # more than the processes before the program
 _NO_MORE = 11  # EAGAIN
-_TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
@@ -72,8 +71,8 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity, so that a fast reader cannot keep
-        this process from its other duties.
+        """Write as much as fits, up to an empty pipe's capacity. A fast reader must not keep this
+        process from its other duties.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
@@ -135,8 +134,7 @@ class ForkGate:
     def _count(self) -> None:
         """Count the living threads and processes among all that were started."""
         self._processes, self._tasks = self._most
-        # Process ids are assigned in order; those of a job in a separate sandbox start slightly
-        # higher.
+        # Process ids are assigned in order.
         recent = range(self._counted, self._started + _FIRST_PIDS)
         before, self._alive = self._alive, set()
         for pid in before.union(recent):
@@ -194,50 +192,31 @@ def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | N
     return ForkGate(int.from_bytes(attached[0][2][:_INT_BYTES], sys.byteorder), job, kernel)
 
 
-def find_excess(tops: list[str], most: int, gate: ForkGate | None) -> str:
-    """Return the exceeded limit; empty if none."""
-    if gate and gate.overrun:
-        return "processes"
-    has_too_many = any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops)
-    return "files" if has_too_many else ""
-
-
-def wait(
-    channel: int,
-    child: int,
-    tops: list[str],
-    most: int,
-    source: RandomSource,
-    gate: ForkGate | None,
-) -> tuple[int | None, str]:
+def wait(channel: int, child: int, source: RandomSource, gate: ForkGate | None) -> int | None:
     """Wait for the program, feed its random source and answer its gate; return its exit status, or
-    None and the reason for ending it early.
+    None if it has too many processes.
     """
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
-    poll.register(channel, select.POLLIN | select.POLLRDHUP)  # a stop, or the end of the host
+    poll.register(channel, select.POLLRDHUP)
     for pipe in source.pipes:
         poll.register(pipe, select.POLLOUT)
     if gate:
         poll.register(gate.listener, select.POLLIN)
-    ended = None
-    while ended is None:
+    while True:
         events = dict(poll.poll(_TICK_MS))
+        if channel in events:  # the host has ended
+            os._exit(1)
         if gate and gate.listener in events:
             gate.attend(poll, events[gate.listener])
-        if channel in events and handle not in events:
-            os.read(channel, 1)
-            return None, "stop"
+            if gate.overrun:
+                return None
         for pipe in source.pipes.keys() & events.keys():
             source.feed(pipe)
-        if reason := find_excess(tops, most, gate):
-            return None, reason
         while (collected := os.waitpid(-1, os.WNOHANG)) != (0, 0):
             if collected[0] == child:
-                ended = os.waitstatus_to_exitcode(collected[1])
-                break
-    return ended, ""
+                return os.waitstatus_to_exitcode(collected[1])
 
 
 def end_all() -> None:
@@ -273,7 +252,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
     return files, folders, others
 
 
-def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str], elapsed: int) -> None:
+def give_back(channel: int, top: str, job: Any, code: int | None, elapsed: int) -> None:
     """Send the outcome of the program and the files, as many as fit."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
@@ -291,8 +270,7 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str], ela
         parts.append(data)
         room -= len(data)
     header = {
-        "code": end[0],
-        "reason": end[1],
+        "code": code,
         "elapsed": elapsed,
         "files": entries,
         "folders": folders,
@@ -307,69 +285,25 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str], ela
 class Kernel:
     """The system calls that Python does not offer."""
 
-    # From <linux/sched.h>, <linux/mount.h>, <linux/prctl.h> and <linux/capability.h>.
-    _MOUNTS, _IPC, _PIDS = 0x00020000, 0x08000000, 0x20000000
-    _NO_SUID_NO_DEVICES = 2 | 4
-    _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER, _AMBIENT, _CLEAR = 38, 22, 2, 47, 4
     # From <linux/seccomp.h>: set a filter that asks, receive a question, send an answer, continue.
     _SET_FILTER, _ASK, _RECEIVE, _SEND, _GO_ON = 1, 8, 0xC0502100, 0xC0182101, 1
     _QUESTION_BYTES, _ID = 80, slice(0, 8)
     _NUMBER, _FIRST_ARGUMENT = slice(16, 20), slice(32, 40)
-    _CAPABILITIES_VERSION = 0x20080522
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
 
-    def _check(self, result: int) -> None:
-        if result < 0:
-            raise OSError(ctypes.get_errno(), "the kernel refuses it")
-
-    def may_nest(self) -> bool:
-        """Return whether this process may create namespaces and mount in them. If so, it now has
-        its own, with a folder that no run sees.
-        """
-        try:
-            self._check(self._library.unshare(self._MOUNTS))
-            self.mount_memory("/tmp", 4_096)
-        except OSError:
-            return False
-        return True
-
-    def new_namespaces(self) -> None:
-        """Create namespaces of mounts and message queues for this process, and one of processes for
-        its children.
-        """
-        self._check(self._library.unshare(self._MOUNTS | self._IPC | self._PIDS))
-
-    def mount_memory(self, path: str, size: int) -> None:
-        """Mount an empty folder in memory over another folder."""
-        options = f"mode=0755,size={size}".encode()
-        self._check(
-            self._library.mount(
-                b"tmpfs", path.encode(), b"tmpfs", ctypes.c_ulong(self._NO_SUID_NO_DEVICES), options
-            )
-        )
-
-    def confine(self, rules: bytes) -> None:
-        """Drop all capabilities and apply a system call filter to this process and its children."""
-        header = (ctypes.c_uint32 * 2)(self._CAPABILITIES_VERSION, 0)
-        self._check(self._library.capset(header, (ctypes.c_uint32 * 6)()))
-        self._prctl(self._AMBIENT, self._CLEAR)
-        self._prctl(self._NO_NEW_PRIVILEGES, 1)
-        with self._program(rules) as program:
-            self._prctl(self._SECCOMP, self._FILTER, program)
-
     def listen_to_forks(self, rules: bytes) -> int:
         """Apply a filter that asks to this process and its children; return its descriptor."""
         number = ctypes.c_long(_SECCOMP_CALLS[os.uname().machine])
-        with self._program(rules) as program:
-            listener: int = self._library.syscall(
-                number,
-                ctypes.c_ulong(self._SET_FILTER),
-                ctypes.c_ulong(self._ASK),
-                ctypes.c_void_p(program),
-            )
-        self._check(listener)
+        # A `struct sock_fprog`: the number of instructions of 8 bytes, and their address.
+        buffer = ctypes.create_string_buffer(rules, len(rules))
+        program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
+        listener: int = self._library.syscall(
+            number, ctypes.c_ulong(self._SET_FILTER), ctypes.c_ulong(self._ASK), program
+        )
+        if listener < 0:
+            raise OSError(ctypes.get_errno(), "the kernel refuses it")
         return listener
 
     def receive_question(self, listener: int) -> tuple[bytes, bool] | None:
@@ -391,132 +325,33 @@ class Kernel:
             listener, ctypes.c_ulong(self._SEND), answer
         )  # fails if the asker has ended
 
-    @contextlib.contextmanager
-    def _program(self, rules: bytes) -> Any:
-        """Return the address of a `struct sock_fprog`: the number of instructions of 8 bytes, and
-        their address.
-        """
-        buffer = ctypes.create_string_buffer(rules, len(rules))
-        program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
-        yield ctypes.addressof(program)
-
-    def _prctl(self, option: int, *arguments: int) -> None:
-        words = map(ctypes.c_ulong, (*arguments, 0, 0, 0)[:4])
-        self._check(self._library.prctl(option, *words))
-
-
-def read_job(channel: int) -> tuple[Any, Any]:
-    """Read a job; return it with the stream of the files that follow."""
-    stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
-    return json.loads(stream.readline()), stream
-
-
-def open_state(job: Any) -> int:
-    """Write the state for the preloaded library. Return its descriptor, which programs do not
-    inherit and which survives the removal of the file.
-    """
-    state = os.open(_STATE, os.O_RDWR | os.O_CREAT)
-    os.fchmod(state, 0o666)  # the mode that `bwrap` sets for the first process
-    os.pwrite(state, bytes.fromhex(job["state"]), 0)
-    return state
-
-
-def run(
-    top: str, channel: int, job: Any, stream: Any, outputs: list[int], kernel: Kernel, ready: bytes
-) -> tuple[int | None, str]:
-    """Run a job's program as the first process of its namespaces; return its exit status, or None
-    and the reason for ending it early.
-    """
-    kernel.confine(bytes.fromhex(job["filter"]))
-    lay_out(top, job["files"], stream)
-    source = RandomSource(job["seed"])
-    os.write(channel, ready)
-    ours, theirs = _socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        for number, output in enumerate(outputs, 1):
-            os.dup2(output, number)
-        start(job, theirs, kernel)
-    for output in outputs:
-        os.close(output)
-    theirs.close()
-    gate = receive_gate(ours, job, kernel)
-    return wait(channel, child, [top, "/tmp"], job["most_inodes"], source, gate)
-
-
-def finish(channel: int, top: str, job: Any, end: tuple[int | None, str], state: int) -> None:
-    """Return what a job has left after all of its processes have ended."""
-    elapsed = int.from_bytes(os.pread(state, _ELAPSED.stop, 0)[_ELAPSED], "little", signed=True)
-    give_back(channel, top, job, end, max(0, elapsed))
-
-
-def play(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
-    """Run one job in the existing namespaces."""
-    job, stream = read_job(channel)
-    state = open_state(job)
-    end = run(top, channel, job, stream, outputs, kernel, b"ready once\n")
-    end_all()
-    finish(channel, top, job, end, state)
-
-
-def play_apart(top: str, channel: int, outputs: list[int], kernel: Kernel) -> None:
-    """Run one job in its own namespaces.
-
-    The kernel kills all processes of a job with the first, which the host may kill: with a fork
-    bomb, that process would have no time to kill the others.
-    """
-    kernel.new_namespaces()
-    job, stream = read_job(channel)
-    for path, size in job["folders"].items():
-        kernel.mount_memory(path, size)
-    state = open_state(job)
-    said, says = os.pipe()
-    child = os.fork()
-    if child == 0:
-        end = run(top, channel, job, stream, outputs, kernel, b"ready many\n")
-        os.write(says, json.dumps(end).encode())
-        os._exit(0)
-    for number in (*outputs, says):
-        os.close(number)
-    os.waitpid(child, 0)
-    kernel.confine(bytes.fromhex(job["filter"]))
-    finish(channel, top, job, json.loads(os.read(said, _CHUNK) or '[null, "stop"]'), state)
-
 
 def main(top: str) -> None:
-    """Run jobs until the host closes its end of the channel, or a single one if namespaces cannot
-    be nested.
-    """
+    """Run one job of the host."""
     channel = os.dup(0)  # programs do not inherit it, and their stdin is empty
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # independent of the host's
-    # The one signal that Python handles and that programs could send to the first process of a run.
+    # The one signal that Python handles and that programs could send to the first process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Programs may remove the file.
+    state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
+    stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
+    job = json.loads(stream.readline())
+    lay_out(top, job["files"], stream)
+    source = RandomSource(job["seed"])
     kernel = Kernel()
-    nested = kernel.may_nest()
-    host = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, channel)
-    room = _socket.CMSG_SPACE(2 * _INT_BYTES)
-    while True:
-        order, attached, _, _ = host.recvmsg(1, room, _socket.MSG_CMSG_CLOEXEC)
-        if not order:
-            return
-        outputs = [
-            int.from_bytes(attached[0][2][k : k + _INT_BYTES], sys.byteorder)
-            for k in (0, _INT_BYTES)
-        ]
-        if not nested:
-            play(top, channel, outputs, kernel)
-            return
-        child = os.fork()
-        if child == 0:
-            play_apart(top, channel, outputs, kernel)
-            os._exit(0)
-        for output in outputs:
-            os.close(output)
-        if os.waitpid(child, 0)[1]:
-            return  # no answer was sent, so the host must not wait for one
+    os.write(channel, b"ready\n")
+    ours, theirs = _socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        start(job, theirs, kernel)
+    theirs.close()
+    code = wait(channel, child, source, receive_gate(ours, job, kernel))
+    end_all()
+    elapsed = int.from_bytes(os.pread(state, _ELAPSED.stop, 0)[_ELAPSED], "little", signed=True)
+    give_back(channel, top, job, code, elapsed)
 
 
 if __name__ == "__main__":

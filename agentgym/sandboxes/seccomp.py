@@ -11,22 +11,29 @@ from collections.abc import Sequence
 # For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
 # fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
-# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
-_Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
+# io_setup, personality, name_to_handle_at, modify_ldt. The last group is setxattr, lsetxattr,
+# fsetxattr and setxattrat: extended attributes do not count against the size of a file system in
+# memory.
+_Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
         *(0xC000003E, 56, (435, 318), (57, 58)),
         (
             *(41, 101, 29, 64, 68, 272, 308, 165, 321, 298),
-            *(323, 248, 249, 250, 425, 319, 310, 311, 312, 438),
+            *(323, 248, 249, 250, 425, 319, 310, 311, 312, 438, 447),
+            *(206, 135, 303, 154),
         ),
+        (188, 189, 190, 463),
     ),
     "aarch64": (
         *(0xC00000B7, 220, (435, 278), ()),  # it has neither fork nor vfork
         (
             *(198, 117, 194, 190, 186, 97, 268, 40, 280, 241),
-            *(282, 217, 218, 219, 425, 279, 270, 271, 272, 438),
+            *(282, 217, 218, 219, 425, 279, 270, 271, 272, 438, 447),
+            *(0, 92, 264),
         ),
+        (5, 6, 7, 463),
     ),
 }
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, from <linux/sched.h>
@@ -46,7 +53,7 @@ def check_machine() -> _Machine:
 @functools.cache
 def fork_gate() -> bytes:
     """Return a filter that asks a listener before a process or thread starts."""
-    _, clone, _, forks, _ = check_machine()
+    _, clone, _, forks, *_ = check_machine()
     load, equal, give, ask, allow = 0x20, 0x15, 0x06, 0x7FC00000, 0x7FFF0000
     program = [(load, 0, 0, 0)]
     for number in (clone, *forks):
@@ -64,22 +71,25 @@ def seccomp(*, processes: bool = False) -> bytes:
 
     A filter cannot read the flags of `clone3`, so it reports the call as missing, and the C library
     falls back to `clone`. It treats `getrandom` the same way: the preloaded library answers it, and
-    programs without the library fall back to `/dev/urandom`.
+    programs without the library fall back to `/dev/urandom`. Extended attributes count as
+    unsupported, which programs that copy files accept.
 
     Args:
         processes: Whether processes may be started. Threads are always allowed, namespaces never.
     """
-    architecture, clone, missing, forks, refused = check_machine()
-    # Instruction codes, and the filter's return values; the last two carry the errors EPERM and
-    # ENOSYS.
+    architecture, clone, missing, forks, refused, attributes = check_machine()
+    # Instruction codes, and the filter's return values; the last three carry the errors EPERM,
+    # ENOSYS and EOPNOTSUPP.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, stop, refuse, absent = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
+    allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
     # Each instruction: code, instructions to skip if true and if false, operand.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
     # Numbers from 2**30 are the x32 calls of x86-64, other numbers for the same calls.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in missing:
         program += [(equal, 0, 1, number), (give, 0, 0, absent)]
+    for number in attributes:
+        program += [(equal, 0, 1, number), (give, 0, 0, unsupported)]
     for number in refused if processes else (*forks, *refused):
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
     program += [(equal, 0, 3, clone), (load, 0, 0, 16)]

@@ -1,33 +1,27 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces, through `bwrap`.
 
-Each run has its own copy of the files in memory at `/workspace` and returns them at its end;
-nothing is written on the host. It has no network, and its processes end with it. Clock, random
-numbers, file times and addresses depend only on the episode (`agentgym.sandboxes.determinism`).
+Each run has its own namespaces and its own copy of the files in memory at `/workspace`, which it
+returns at its end; nothing is written on the host. It has no network, and its processes end with
+it. Clock, random numbers and file times depend only on the episode
+(`agentgym.sandboxes.determinism`).
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 import sysconfig
-import threading
-import time
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from agentgym.sandboxes.base import Limits, SandboxUnavailable
-from agentgym.sandboxes.determinism import STATE_BYTES, STATE_FOLDER, RunSeed
+from agentgym.sandboxes.determinism import STATE_FOLDER, RunSeed
 from agentgym.sandboxes.namespaces import (
     BASH,
-    DIE_WITH_THREAD,
     HOME,
-    NESTING,
     REMEDY,
     STARTS,
     ConfinedProcess,
@@ -39,13 +33,12 @@ from agentgym.sandboxes.namespaces import (
 )
 from agentgym.sandboxes.program_run import (
     MAX_BYTES,
-    MAX_INODES,
     MAX_PROCESSES,
     MAX_TASKS,
     ProgramResult,
     ProgramRun,
 )
-from agentgym.sandboxes.seccomp import fork_gate, seccomp
+from agentgym.sandboxes.seccomp import fork_gate
 
 TOP = "/workspace"
 PACKAGES = (
@@ -91,8 +84,6 @@ _TOP_BYTES, _TMP_BYTES = (
     64 * 2**20,
 )  # the folder may exceed the returned size for temporary files
 _MAX_FILES = 6_000  # returned files
-# Nanoseconds; the library assumes that older times were set by a program.
-_LIFETIME = 12 * 3_600 * 10**9
 _OPEN_FILES = 256  # per process: its libraries, and more files than a script needs at once
 
 
@@ -109,126 +100,6 @@ class File:
 DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
 
 
-class Workbench:
-    """A sandbox for the programs of one episode. The first run starts it, and each run has its own
-    namespaces, so no file, process or module of one run exists in another.
-
-    If the host does not allow nested namespaces, each run starts a sandbox. Copies and unpickled
-    workbenches start their own.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: ConfinedProcess | None = None
-        self._owner = 0  # the process that started the sandbox
-        self._began = 0  # start time, in nanoseconds since 1970
-        self._release: Callable[[], object] = _nothing
-
-    def __reduce__(self) -> tuple[type[Workbench], tuple[()]]:
-        return Workbench, ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def run(
-        self,
-        arguments: Sequence[str],
-        files: Mapping[str, File],
-        cwd: str = TOP,
-        limits: Limits = DEFAULT_LIMITS,
-        seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
-    ) -> ProgramResult:
-        """Run a program with files and wait for its end.
-
-        Args:
-            arguments: The absolute path of the program, such as `BASH` or `PYTHON`, and its
-                arguments.
-            files: The files by their path below `/workspace`; a directory precedes its contents.
-            cwd: The starting directory.
-            limits: Seconds, memory per process (twice as much in total), and the size of the output.
-            seed: The clock and random seed of the run.
-
-        Raises:
-            SandboxUnavailable: Programs cannot run on this host.
-        """
-        if self._owner not in (0, os.getpid()):  # after a fork the lock may never be released
-            self._lock = threading.Lock()
-        encode = functools.partial(_encode, arguments, files, cwd, limits, seed)
-        result: ProgramResult | str = ""
-        with self._lock:
-            for _ in range(STARTS):  # the program has not run while it is not ready
-                try:
-                    result = self._attempt(encode, limits)
-                except OSError as error:
-                    result = str(error)
-                if isinstance(result, ProgramResult):
-                    return result
-        raise SandboxUnavailable(f"programs cannot run on this host: {result}; {REMEDY}")
-
-    def close(self) -> None:
-        """End the sandbox; a later run starts another."""
-        self._release()
-        self._process, self._release = None, _nothing
-
-    def _attempt(self, encode: Callable[[int], bytes], limits: Limits) -> ProgramResult | str:
-        """Run a job; return its result, or why it did not start.
-
-        Args:
-            encode: Returns the job for a sandbox with the given start time.
-            limits: The limits of the job.
-
-        Raises:
-            OSError: The sandbox cannot be started.
-        """
-        reusable = False
-        try:
-            process = self._started()
-            with closing(ProgramRun(process, encode(self._began), limits)) as current:
-                if not current.play():
-                    return current.complaint()
-                reusable = current.reusable
-                return current.result()
-        finally:
-            if not reusable:
-                self.close()
-
-    def _started(self) -> ConfinedProcess:
-        """Return the sandbox, starting it if necessary.
-
-        Raises:
-            OSError: It cannot be started.
-        """
-        # Replace one that belongs to the parent of this fork, or whose files are so old that the
-        # preloaded library would take their times for set by a program.
-        if self._owner != os.getpid() or time.time_ns() - self._began > _LIFETIME:
-            self.close()
-        if self._process is None:
-            self._began = time.time_ns()
-            self._process = ConfinedProcess(
-                *(_command(), read_program("sandbox_init.py"), RunSeed(), f"{TOP}/"),
-                scripts=_scripts(),
-                filtered=False,
-            )
-            self._owner = os.getpid()
-            self._release = weakref.finalize(self, _release, self._process, self._owner)
-        return self._process
-
-
-def _nothing() -> None:
-    """Release nothing."""
-
-
-def _release(process: ConfinedProcess, owner: int) -> None:
-    """End a sandbox, unless it belongs to the parent of this fork."""
-    if owner == os.getpid():
-        process.close()
-    else:
-        process.abandon()
-
-
 def run(
     arguments: Sequence[str],
     files: Mapping[str, File],
@@ -236,46 +107,59 @@ def run(
     limits: Limits = DEFAULT_LIMITS,
     seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
 ) -> ProgramResult:
-    """Run one program in a new sandbox (see `Workbench.run`).
+    """Run a program with files in a new sandbox and wait for its end.
+
+    Args:
+        arguments: The absolute path of the program, such as `BASH` or `PYTHON`, and its arguments.
+        files: The files by their path below `/workspace`; a directory precedes its contents.
+        cwd: The starting directory.
+        limits: Seconds, memory per process (twice as much in total), and the size of the output.
+        seed: The clock and random seed of the run.
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.
     """
-    with Workbench() as bench:
-        return bench.run(arguments, files, cwd, limits, seed)
+    job = _encode(arguments, files, cwd, limits, seed)
+    problem = ""
+    for _ in range(STARTS):
+        try:
+            process = ConfinedProcess(
+                *(_command(), read_program("sandbox_init.py"), seed, f"{TOP}/"),
+                scripts=_scripts(),
+                forks=True,
+            )
+        except OSError as error:
+            problem = str(error)
+            continue
+        with closing(process):
+            result = ProgramRun(process, job, limits, (TOP, "/tmp")).play()
+        if isinstance(result, ProgramResult):
+            return result
+        problem = result  # the program has not run
+    raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
 
 
 def _encode(
-    arguments: Sequence[str],
-    files: Mapping[str, File],
-    cwd: str,
-    limits: Limits,
-    seed: RunSeed,
-    began: int,
+    arguments: Sequence[str], files: Mapping[str, File], cwd: str, limits: Limits, seed: RunSeed
 ) -> bytes:
-    """Return a job for a sandbox with the given start time: a line of JSON and the bytes of the
-    files.
-    """
+    """Return a job: a line of JSON and the bytes of the files."""
+    sizes = [
+        (name, None if file.data is None else len(file.data), file.modified)
+        for name, file in files.items()
+    ]
     job = {
         "arguments": list(arguments),
         "cwd": cwd,
-        "files": [
-            (name, None if file.data is None else len(file.data), file.modified)
-            for name, file in files.items()
-        ],
+        "files": sizes,
         "limits": {
             **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-            # for kernels without the gate; includes our own processes
+            # for kernels without the gate; includes our own process
             "RLIMIT_NPROC": 2 * MAX_TASKS,
         },
-        "folders": {TOP: _TOP_BYTES, "/tmp": _TMP_BYTES, STATE_FOLDER: STATE_BYTES},
-        "filter": seccomp(processes=True).hex(),
         "gate": fork_gate().hex(),
         "most_processes": MAX_PROCESSES,
         "most_tasks": MAX_TASKS,
-        "state": seed.pack(began).hex(),
         "most_files": _MAX_FILES,
-        "most_inodes": MAX_INODES,
         "most_bytes": MAX_BYTES,
         "most_file_bytes": _MAX_FILE_BYTES,
         "seed": int.from_bytes(seed.digest()[16:24], "little"),
@@ -333,10 +217,7 @@ def _command() -> tuple[str, ...]:
         )
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]
-    # It serves runs from several host threads, so it must not end with the thread that started it.
-    # It ends when the host closes its end of the socket.
-    base = [word for word in base_command(programs, packages.values()) if word != DIE_WITH_THREAD]
-    command = [*base, *NESTING, "--ro-bind", "/usr/bin", "/programs"]
+    command = [*base_command(programs, packages.values()), "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
         command += ["--symlink", f"/programs/{path.name}", f"/usr/bin/{name}"]
     command += ["--symlink", "usr/bin", "/bin", "--symlink", "python3", f"{HOME}/bin/python"]

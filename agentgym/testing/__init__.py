@@ -7,9 +7,8 @@ from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.testing.campaign import Campaign, Tally, minimize, replay, replay_findings
 from agentgym.testing.cases import Case, Finding, Report, all_ids, read_findings
 from agentgym.testing.conformance import LawResult, check_laws
-from agentgym.testing.episode import Monitor, play
+from agentgym.testing.episode import play
 from agentgym.testing.laws import BrokenLaw
-from agentgym.testing.resources import ResourceLedger
 
 __all__ = [
     "MEASURES",
@@ -20,9 +19,7 @@ __all__ = [
     "Case",
     "Finding",
     "LawResult",
-    "Monitor",
     "Report",
-    "ResourceLedger",
     "Tally",
     "all_ids",
     "check_laws",

@@ -29,7 +29,6 @@ from agentgym.testing.blind import (
     opaque_ids,
 )
 from agentgym.testing.guesses import options
-from agentgym.testing.optimiser import OptimisedShortcut, optimise
 from agentgym.testing.playing import (
     Transcript,
     can_be_read,
@@ -50,9 +49,9 @@ CAP = 0.10
 CONFIDENCE = 0.99
 """Confidence level of the intervals. With fifteen or more shortcuts, 95 % would often misjudge one.
 """
-# First seeds of the chance estimate, the demonstrations and the optimiser's training. Played
-# episodes start at 0, so the ranges never overlap.
-_CHANCE_SEED, _TRAINING_SEED, _OPTIMISER_SEED = 10**6, 2 * 10**6, 3 * 10**6
+# First seeds of the chance estimate and the demonstrations. Played episodes start at 0, so the
+# ranges never overlap.
+_CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
 MEASURES: Mapping[str, str] = {
     _GUESSED: "an id that nothing had shown was accepted",
@@ -72,8 +71,6 @@ class AuditConfig(Config):
         options: Options of the world.
         splits: Whether demonstrations use the train split and played episodes the test split;
             otherwise both use all instances, on different seeds.
-        optimise: Instances for training a small model on reward alone, without tool results
-            (`optimiser`), to be played as another shortcut; 0 for none.
     """
 
     world: str
@@ -81,7 +78,6 @@ class AuditConfig(Config):
     demonstrations: Annotated[int, Field(ge=4, le=10_000)] = 100
     options: Mapping[str, Any] = field(default_factory=dict)
     splits: bool = True
-    optimise: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 @dataclass(frozen=True)
@@ -226,9 +222,6 @@ def run_audit(
     luck = [play_at_random(start(train, _CHANCE_SEED + k), k)[0] for k in range(config.seeds)]
     ceiling = find_ceiling(test.world_class.chance(test.config), lessons, luck)
     shortcuts = learn_shortcuts(lessons, probing)
-    if config.optimise:
-        seeds = range(_OPTIMISER_SEED, _OPTIMISER_SEED + config.optimise)
-        shortcuts.append(OptimisedShortcut(optimise(train, seeds)))
     known = {value for lesson in lessons for value in opaque_ids(lesson)}
     own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
     policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}

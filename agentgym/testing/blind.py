@@ -179,7 +179,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 class GuessIds:
     """Shortcut that tries ids from other episodes and ids of the same form.
 
-    Each reply repeats a successful call so that it does not count as failed. Once an id is right,
+    Each reply repeats a successful call, or it would count as failed. Once an id is right,
     the shortcut answers from the results.
     """
 

@@ -1,15 +1,12 @@
-"""Fuzzing over many ids: distribute the episodes over worker processes, minimise the findings, and
-count.
+"""Fuzzing of several ids: play episodes, count, and reduce each finding to the replies that it
+needs.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +14,7 @@ from typing import TypeVar
 
 from agentgym.assemble.registry import resolve, spec
 from agentgym.testing.cases import Case, Finding, Report, all_ids
-from agentgym.testing.checks import parting
-from agentgym.testing.processes import PATIENCE, FuzzWorker
+from agentgym.testing.episode import play
 from agentgym.text.validation import check_float, check_int
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout.storage import append_text
@@ -26,27 +22,18 @@ from agentgym.training.rollout.storage import append_text
 Play = Callable[[Case], Report]
 WholeT = TypeVar("WholeT", list[str], str)
 
-# Runs that minimising a finding may take.
-TRIALS = 120
-# The same for findings that kill a process or take long, because each run waits for that.
-TRIALS_OF_HANGS = 8
-_SLOW_KINDS = ("hang", "death", "slow", "growth", "memory")
-# Runs for shortening texts, so that a long episode leaves some for them.
+# Runs that minimising a finding may take; few if each takes seconds.
+TRIALS, _SLOW_TRIALS = 120, 8
+_SLOW_KINDS = ("slow", "memory")
+# Runs for shortening texts; a long episode would use them all.
 _MAX_TEXT_TRIALS = 60
-STEP_SECONDS = 60.0
-"""CPU seconds after which a step counts as hung, six times the longest legal query."""
-
-# Consecutive episodes of an id, as many as share an instance that the worker caches.
+# Replies per episode.
+_TEXTS = 40
+# Consecutive episodes of an id, as many as share a drawn instance.
 _BLOCK = 8
-# One episode in this many is also played in a process with another hash seed, time zone and locale.
-_MIRROR_EVERY = 8
-# Episodes without a text after which an id is given up because it cannot be made.
+# Episodes without a text after which an id is skipped; its env cannot start.
 _BARREN = 6
-# Maximum records per id of findings that could not be reproduced.
-_UNSURE = 3
-_ENVIRONMENT = {"PYTHONHASHSEED": "1"}
-_MIRROR = {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
-# Kinds whose marks name a place in the code, so that one cause is counted once for all worlds.
+# Kinds whose marks name a place in the code; one cause counts once for all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -59,7 +46,7 @@ class Tally:
         calls: The number of parsed calls.
         episodes: The number of episodes.
         slowest: The slowest step of an episode as a multiple of its median.
-        causes: How often each cause was found.
+        causes: The number of findings of each cause.
     """
 
     texts: int = 0
@@ -87,12 +74,7 @@ class Campaign:
         texts: Replies per id; None for as many as time allows.
         seed: The seed of the run, which determines the episodes.
         minutes: Minutes after which no episode starts; None for no limit.
-        workers: The number of worker processes.
         out: The JSONL file that receives findings as they occur; None for none.
-        trials: The maximum number of runs for minimising a finding.
-        step_seconds: CPU seconds after which a step counts as hung.
-        patience: Seconds without a step after which a worker counts as hung.
-        texts_per_episode: The maximum number of replies per episode.
 
     Attributes:
         tallies: The counts, by id.
@@ -109,12 +91,7 @@ class Campaign:
         texts: int | None = 200,
         seed: int = 0,
         minutes: float | None = None,
-        workers: int = 1,
         out: Path | None = None,
-        trials: int = TRIALS,
-        step_seconds: float = STEP_SECONDS,
-        patience: float = PATIENCE,
-        texts_per_episode: int = 40,
     ) -> None:
         if texts is None and minutes is None:
             raise ValueError("give texts, or minutes, or both: neither would never end")
@@ -123,21 +100,12 @@ class Campaign:
         if minutes is not None:
             check_float("minutes", minutes, 0, 10**6)
         check_int("seed", seed, 0, 10**9)
-        check_int("workers", workers, 1, 1_024)
-        check_int("texts_per_episode", texts_per_episode, 1, 100_000)
-        self._ids = list(dict.fromkeys(ids or all_ids()))
-        for env_id in self._ids:
+        self._texts, self._seed, self._minutes, self._out = texts, seed, minutes, out
+        self.tallies: dict[str, Tally] = {env_id: Tally() for env_id in ids or all_ids()}
+        for env_id in self.tallies:
             spec(env_id)
-        self._texts, self._seed, self._minutes, self._workers = texts, seed, minutes, workers
-        self._out, self._trials = out, trials
-        self._step_seconds, self._patience = step_seconds, patience
-        self._per_episode = texts_per_episode
-        self.tallies: dict[str, Tally] = {env_id: Tally() for env_id in self._ids}
         self.findings: list[Finding] = []
         self._known: set[tuple[str, ...]] = set()
-        self._queue = deque(self._ids)
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
         """Play until all ids have their texts or time is up.
@@ -146,13 +114,17 @@ class Campaign:
             on_progress: Called with the number of texts after each episode.
         """
         end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
-        with ThreadPoolExecutor(self._workers) as pool:
-            players = [pool.submit(self._play, end, on_progress) for _ in range(self._workers)]
-            try:
-                for player in players:
-                    player.result()
-            finally:
-                self._stop.set()
+        queue = deque(self.tallies)
+        while queue:
+            env_id = queue.popleft()
+            for _ in range(_BLOCK):
+                if end is not None and time.monotonic() > end:
+                    return
+                if not self._is_over(env_id):
+                    self._play_episode(env_id)
+                    on_progress(sum(each.texts for each in self.tallies.values()))
+            if not self._is_over(env_id):
+                queue.append(env_id)
 
     def table(self) -> Table:
         """Return a row per id: texts, calls, distinct faults, and the slowest step of an episode as
@@ -164,116 +136,37 @@ class Campaign:
         ]
         return "Fuzzing", ["id", "texts", "calls", "faults", "slowest step : median"], rows
 
-    def _play(self, end: float | None, on_progress: Callable[[int], None]) -> None:
-        """Play blocks of episodes with a worker, and repeat some of them in another."""
-        with (
-            closing(FuzzWorker(self._step_seconds, self._patience, _ENVIRONMENT)) as worker,
-            closing(FuzzWorker(self._step_seconds, self._patience, _MIRROR)) as mirror,
-        ):
-            while (env_id := self._next_id()) is not None:
-                tally = self.tallies[env_id]
-                for _ in range(_BLOCK):
-                    if end is not None and time.monotonic() > end:
-                        self._stop.set()
-                    if self._is_over(tally) or self._stop.is_set():
-                        break
-                    self._play_episode(env_id, tally, worker, mirror)
-                    on_progress(sum(each.texts for each in self.tallies.values()))
-                if not self._is_over(tally):
-                    with self._lock:
-                        self._queue.append(env_id)
-
-    def _next_id(self) -> str | None:
-        with self._lock:
-            return self._queue.popleft() if self._queue and not self._stop.is_set() else None
-
-    def _is_over(self, tally: Tally) -> bool:
+    def _is_over(self, env_id: str) -> bool:
+        tally = self.tallies[env_id]
         is_full = self._texts is not None and tally.texts >= self._texts
         return is_full or tally.barren >= _BARREN
 
-    def _play_episode(
-        self, env_id: str, tally: Tally, worker: FuzzWorker, mirror: FuzzWorker
-    ) -> None:
-        rest = self._per_episode if self._texts is None else self._texts - tally.texts
-        index = tally.episodes
-        case = Case(env_id, self._seed, index, min(self._per_episode, rest))
-        mirrored = index % _MIRROR_EVERY == 0
-        report = worker.play(case, ledger="shared", full=mirrored)
+    def _play_episode(self, env_id: str) -> None:
+        tally = self.tallies[env_id]
+        rest = _TEXTS if self._texts is None else self._texts - tally.texts
+        report = play(Case(env_id, self._seed, tally.episodes, min(_TEXTS, rest)))
         tally.add(report)
-        findings = report.findings
-        if mirrored and not findings:
-            findings = _compare(report, mirror, case)
-        for finding in findings:
+        for finding in report.findings:
             world = () if finding.kind in _NAMELESS else (resolve(env_id).partition("-")[0],)
             cause = (finding.kind, finding.mark, *world)
             tally.causes[cause] += 1
-            with self._lock:
-                is_new = cause not in self._known
+            if cause not in self._known:
                 self._known.add(cause)
-            if is_new and not self._add(finding, worker):
-                # It was not reproduced, and must not hide another finding with the same mark.
-                self._known -= {cause} if tally.causes[cause] < _UNSURE else set()
+                self._add(minimize(finding))
 
-    def _add(self, finding: Finding, worker: FuzzWorker) -> bool:
-        """Minimise a finding and write it; return False if it was not reproduced."""
-        smallest = (
-            finding
-            if finding.kind == "elsewhere"  # reproducing it takes two processes
-            else minimize(finding, player(finding, worker), self._trials)
-        )
-        with self._lock:
-            self.findings.append(smallest)
-            if self._out is not None:
-                self._out.parent.mkdir(parents=True, exist_ok=True)
-                append_text(self._out, smallest.to_json() + "\n")
-        return smallest.reproduced is not False
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        if self._out is not None:
+            self._out.parent.mkdir(parents=True, exist_ok=True)
+            append_text(self._out, finding.to_json() + "\n")
 
 
-def player(finding: Finding, worker: FuzzWorker) -> Callable[[Case], Report]:
-    """Return a function that replays the case of a finding with every check at every step."""
-    return lambda case: worker.play(
-        case, ledger="fresh" if finding.kind == "leak" else "none", full=True
-    )
-
-
-def replay_findings(
-    findings: Sequence[Finding],
-    step_seconds: float = STEP_SECONDS,
-    patience: float = PATIENCE,
-) -> list[tuple[Finding, Finding | None]]:
+def replay_findings(findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
     """Replay recorded cases; return each with its outcome, None if it no longer fails."""
-    with (
-        closing(FuzzWorker(step_seconds, patience, _ENVIRONMENT)) as worker,
-        closing(FuzzWorker(step_seconds, patience, _MIRROR)) as mirror,
-    ):
-        return [(finding, _replay_with(finding, worker, mirror)) for finding in findings]
+    return [(finding, replay(finding)) for finding in findings]
 
 
-def _replay_with(finding: Finding, worker: FuzzWorker, mirror: FuzzWorker) -> Finding | None:
-    if finding.kind != "elsewhere":
-        return replay(finding, player(finding, worker))
-    report = worker.play(replace(finding.case, quick=True), full=True)
-    return next(iter(_compare(report, mirror, finding.case)), None)
-
-
-def _compare(report: Report, mirror: FuzzWorker, case: Case) -> list[Finding]:
-    """Play the replies of an episode in a process with another environment; return a finding if the
-    outcomes differ.
-    """
-    given = replace(
-        case,
-        options=report.options,
-        env_seed=case.instance,
-        actions=report.actions,
-        quick=True,
-    )
-    if not (when := parting(report.marks, mirror.play(given, full=True).marks)):
-        return []
-    text = f"the episode differs after {when} in a process with {_MIRROR}"
-    return [Finding("elsewhere", text, "elsewhere", replace(given, quick=False))]
-
-
-def replay(finding: Finding, play: Play) -> Finding | None:
+def replay(finding: Finding, play: Play = play) -> Finding | None:
     """Return the finding that replaying a case produces, if it breaks the same law for the same
     cause; else None.
     """
@@ -282,7 +175,7 @@ def replay(finding: Finding, play: Play) -> Finding | None:
     return next((each for each in again if (each.kind, each.mark) == cause), None)
 
 
-def minimize(finding: Finding, play: Play, trials: int = TRIALS) -> Finding:
+def minimize(finding: Finding, play: Play = play, trials: int = TRIALS) -> Finding:
     """Return a finding with fewer and shorter replies; one that cannot be reproduced stays
     unchanged.
 
@@ -297,7 +190,7 @@ def minimize(finding: Finding, play: Play, trials: int = TRIALS) -> Finding:
 class _Minimizer:
     def __init__(self, finding: Finding, play: Play, trials: int) -> None:
         self._play, self._best = play, finding
-        self._trials = min(trials, TRIALS_OF_HANGS) if finding.kind in _SLOW_KINDS else trials
+        self._trials = min(trials, _SLOW_TRIALS) if finding.kind in _SLOW_KINDS else trials
 
     def run(self) -> Finding:
         if not self._fails(list(self._best.case.actions or ())):
@@ -326,7 +219,7 @@ class _Minimizer:
         if again is None:
             return False
         # Keep the replies that were played; an episode may end before the last.
-        self._best = replace(again, case=replace(again.case, smaller=case.smaller))
+        self._best = again
         return True
 
     def _fails_with(self, before: list[str], after: list[str], text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Cases and findings of a fuzzer, in the form sent to workers and written to files."""
+"""Cases and findings of a fuzzer, and their form in files."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ class Case:
         env_seed: The seed of the instance; None derives it from the index.
         actions: The replies to play instead of random ones; every check then runs at every
             step.
-        smaller: A reply to play as an alternative to the last one, to compare the work of both.
-        quick: Whether to play given replies without the copy checks.
     """
 
     id: str
@@ -71,8 +69,6 @@ class Case:
     options: Mapping[str, Any] | None = None
     env_seed: int | None = None
     actions: Sequence[str] | None = None
-    smaller: str = ""
-    quick: bool = False
 
     @property
     def instance(self) -> int:
@@ -86,14 +82,14 @@ class Case:
         data = asdict(self)
         if self.actions is not None:
             data["actions"] = [pack(action) for action in self.actions]
-        return {**data, "smaller": pack(self.smaller)}
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Parse the output of `to_dict`."""
         actions = data["actions"]
         texts = None if actions is None else [unpack(action) for action in actions]
-        return cls(**{**data, "actions": texts, "smaller": unpack(data["smaller"])})
+        return cls(**{**data, "actions": texts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,8 @@ class Finding:
     """A violation of a law by an env, with the data to replay it.
 
     Attributes:
-        kind: The law: `raise`, `hang`, `death`, `result`, `state`, `copy`, `repeat`, `elsewhere`
-            (in another process), `random`, `idle`, `slow`, `growth`, `memory`, `leak` or `oracle`.
+        kind: The law: `raise`, `result`, `state`, `copy`, `repeat`, `random`, `idle`, `slow`,
+            `memory` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
         case: The case, with the replies that led to it.
@@ -163,21 +159,6 @@ class Report:
     actions: list[str] = field(default_factory=list)
     options: Mapping[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data."""
-        return {
-            **asdict(self),
-            "actions": [pack(action) for action in self.actions],
-            "findings": [finding.to_json() for finding in self.findings],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Parse the output of `to_dict`."""
-        findings = [Finding.from_json(line) for line in data["findings"]]
-        actions = [unpack(action) for action in data["actions"]]
-        return cls(**{**data, "actions": actions, "findings": findings})
 
 
 def read_findings(path: Path) -> list[Finding]:

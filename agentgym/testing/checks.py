@@ -1,4 +1,4 @@
-"""Laws of every step: the results that an env may return, whatever a model writes."""
+"""Laws of every step: the results that an env may return for any model text."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _check(law: Law, env_id: str) -> LawResult:
         return LawResult(law.name, "broken", error.law, error.line)
     except MissingHook as error:
         return LawResult(law.name, "skipped", f"needs {error.hook}", missing=(error,))
-    except Exception as error:  # noqa: BLE001 - a world is code of anyone, and its faults are shown
+    except Exception as error:  # noqa: BLE001 - a world may raise anything, and the check reports it
         return LawResult(law.name, "broken", f"{type(error).__name__}: {error}", _line(law, env_id))
     return LawResult(law.name, "holds")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import statistics
+import sys
 import sysconfig
 import time
 import traceback
@@ -31,17 +32,8 @@ from agentgym.testing.checks import (
     is_refused,
     parting,
 )
-from agentgym.testing.probes import (
-    GROWTH_UNITS,
-    compare_copy,
-    copy_for,
-    differences,
-    growth_reply,
-    measure_growth,
-    state_of,
-)
+from agentgym.testing.probes import compare_copy, copy_for, differences, state_of
 from agentgym.testing.replies import ReplyGenerator
-from agentgym.testing.resources import STEP_BYTES, ResourceLedger, peak_memory
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
@@ -53,71 +45,41 @@ SLOW_MULTIPLE = 100
 
 # One step in this many is also played by a copy.
 _COPY_EVERY = 10
-# One step in this many is probed for superlinear work.
-_PROBE_EVERY = 12
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
+# Bytes that a step may add to the peak memory, twice the limit of a sandbox or a database.
+_STEP_BYTES = 512 << 20
 # Maximum replies of an episode without actions.
 _IDLE_STEPS = 400
 _IDLE_REPLY = "I would rather not."
-# Repetitions of a given case to detect resources that it leaks each time.
-_LEAK_ROUNDS = 5
 # Calls of each kind to consider at a time; a world may suggest thousands.
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
-class Monitor:
-    """Observer that receives each text before it is played, so that it can be named if it kills the
-    process. This one does nothing.
-    """
-
-    def begin(self, case: Case) -> None:
-        """Record the start of an episode."""
-
-    def before(self, action: str) -> None:
-        """Record a reply that is about to be played."""
-
-    def pause(self) -> None:
-        """Record that nothing is being played."""
-
-
 class _Stop(Exception):
     """A finding ended the episode."""
 
 
-def play(
-    case: Case, monitor: Monitor | None = None, ledger: ResourceLedger | None = None
-) -> Report:
+def play(case: Case) -> Report:
     """Play a case and return the report.
-
-    Args:
-        case: The case.
-        monitor: The observer of the replies.
-        ledger: The ledger of leaked resources; None keeps none.
 
     Raises:
         ValueError: The id does not exist or an option is invalid.
     """
     options = draw_options(case) if case.options is None else dict(case.options)
-    case = replace(case, options=options, env_seed=case.instance)
-    player = _Player(case, monitor or Monitor())
-    for _ in range(_LEAK_ROUNDS if player.thorough and ledger is not None else 1):
-        player.play()
-        if ledger is not None:
-            characters = sum(map(len, player.report.actions))
-            for text in ledger.close_episode(case.id, characters):
-                player.find("leak", text, re.sub(r"\d+", "#", text))
+    player = _Player(replace(case, options=options, env_seed=case.instance))
+    player.play()
     return player.report
 
 
 class _Player:
     """One env with its case and findings."""
 
-    def __init__(self, case: Case, monitor: Monitor) -> None:
-        self.case, self._monitor = case, monitor
-        self.thorough = case.actions is not None and not case.quick
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.thorough = case.actions is not None
         self._rng = np.random.default_rng((zlib.crc32(case.id.encode()), case.seed, case.index))
         self.report = Report(options=case.options or {})
 
@@ -132,16 +94,15 @@ class _Player:
         self.report.actions = []
         self._times: list[float] = []
         self._transcript = ObservationHash()
-        self._monitor.begin(self.case)
         env: gymnasium.Env[Any, Any] | None = None
         try:
             with self._watch("raise"):
                 env = make(self.case.id, **(self.case.options or {}))
             self._play(env)
             self._end(env)
-            if self.thorough or (self.case.index % 2 == 0 and not self.case.quick):
+            if self.thorough or self.case.index % 2 == 0:
                 self._repeat(env)
-            if self.case.index == 0 and not self.case.quick:
+            if self.case.index == 0:
                 self._idle(env)
         except _Stop:
             pass
@@ -149,7 +110,6 @@ class _Player:
             if env is not None:
                 with suppress(_Stop), self._watch("raise"):
                     env.close()
-            self._monitor.pause()
         if _global_generators() != generators:
             self.find("random", "the global random generators were used")
         self.report.texts = len(self.report.actions)
@@ -165,7 +125,7 @@ class _Player:
             yield
         except _Stop:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
+        except Exception as error:  # noqa: BLE001 - any exception is a finding
             text = "".join(traceback.format_exception(error, limit=-12))
             self.find(kind, f"{what}{text[-3_000:]}", _place_of(error))
             raise _Stop from None
@@ -177,7 +137,6 @@ class _Player:
             self._rng, (case.options or {}).get("dialect", "auto"), case.index
         )
         prefix = int(self._rng.geometric(0.05)) if case.index % 4 == 3 else 0
-        probe = int(self._rng.integers(_PROBE_EVERY))
         oracle = _oracle(case.id, generator.dialect) if prefix else None
         with self._watch("raise"):
             chat, info = env.reset(seed=case.env_seed)
@@ -195,10 +154,6 @@ class _Player:
                     generator.vocabulary.read(message.text)
                 read = chat
                 action = self._next_action(env, chat, generator, oracle if k < prefix else None)
-                if k % _PROBE_EVERY == probe:
-                    self._probe(env, chat, generator)
-            if k == count - 1 and case.smaller:
-                self._measure(env, case.smaller, action)
             result, state = self._step(env, chat, action, state)
             chat = result[0]
             if result[2] or result[3]:
@@ -227,7 +182,7 @@ class _Player:
         """Play a reply and check all laws; return the state afterwards if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
-        # Draw in any case, so that findings do not influence what is played.
+        # Draw in any case, or findings would influence the replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = (
@@ -262,15 +217,14 @@ class _Player:
         return result, after
 
     def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
-        memory, begin = peak_memory(), time.process_time()
-        self._monitor.before(action)
+        memory, begin = _peak_memory(), time.process_time()
         with self._watch("raise"):
             result: StepResult = env.step(action)
         self._times.append(seconds := time.process_time() - begin)
         median = statistics.median(self._times[-200:])
         if seconds > SLOW_SECONDS and (self.thorough or seconds > SLOW_MULTIPLE * median):
             self.find("slow", f"a step took {seconds:.1f} s of processor time", "slow")
-        if (growth := peak_memory() - memory) > STEP_BYTES + 1_000 * len(action):
+        if (growth := _peak_memory() - memory) > _STEP_BYTES + 1_000 * len(action):
             self.find("memory", f"a step took {growth >> 20} MB", "memory")
         return result
 
@@ -304,7 +258,6 @@ class _Player:
             chat, info = env.reset(seed=self.case.env_seed)
             again.add(Chat(), (chat, 0.0, False, False, info))
             for action in self.report.actions:
-                self._monitor.before(action)
                 result = env.step(action)
                 again.add(chat, result)
                 chat = result[0]
@@ -316,7 +269,6 @@ class _Player:
         with self._watch("raise", "an episode in which nothing is done: "):
             env.reset(seed=self.case.env_seed)
             for _ in range(_IDLE_STEPS):
-                self._monitor.before(_IDLE_REPLY)
                 _, reward, terminated, truncated, _ = env.step(_IDLE_REPLY)
                 if terminated or truncated:
                     break
@@ -326,23 +278,6 @@ class _Player:
                 reward = env.unwrapped.truncate("fuzz")[1]
         if reward != 0:
             self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
-
-    def _probe(self, env: gymnasium.Env[Any, Any], chat: Chat, generator: ReplyGenerator) -> None:
-        """Compare the work of a reply with that of one a few times longer."""
-        unit = GROWTH_UNITS[int(self._rng.integers(len(GROWTH_UNITS)))]
-        smaller, larger = growth_reply(chat.tools, unit, self._rng, generator)
-        self._measure(env, smaller, larger)
-
-    def _measure(self, env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> None:
-        self._monitor.before(larger)
-        self.report.actions.append(larger)
-        with self._watch("raise"):
-            text = measure_growth(env, smaller, larger)
-        if text:
-            self.case = replace(self.case, smaller=smaller)
-            self.find("growth", text, "growth")
-            self.case = replace(self.case, smaller="")
-        self.report.actions.pop()
 
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
@@ -366,6 +301,16 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
         if has_hook(type(world), hook)
         for call in islice(getattr(world, hook)() or (), _SUGGESTED)
     ]
+
+
+def _peak_memory() -> int:
+    """Return the peak memory of the process in bytes; 0 if the system does not report it."""
+    if sys.platform == "win32":
+        return 0
+    import resource  # noqa: PLC0415 - Windows has none
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _global_generators() -> tuple[Any, str]:

@@ -26,11 +26,11 @@ _LINES = re.compile(r"\n|\}, ?\{")
 _ENDS = 12
 # Number of marks to try as rules, the most frequent first.
 _MARKS = 6
-# Minimum share of examples in which a mark must be next to the answer.
+# Minimum share of examples in which a mark is next to the answer.
 _MARK_SHARE = 0.6
 # A longer line is not a record.
 _LINE_CHARS = 2_000
-# Texts are cut to this length from both ends, so that long logs do not slow the audit down.
+# Texts are cut to this length from both ends; long logs would slow the audit down.
 _TEXT_CHARS = 40_000
 # Rules kept for each value of a feature, more than there are tries.
 _RULES = 10
@@ -57,7 +57,7 @@ class Selector:
     mark: str = ""
 
     def pick(self, seen: Transcript) -> str | None:
-        """Return the part that the rule picks; None if there is none."""
+        """Return the part that the rule picks, or None."""
         text = cut(seen.task if self.source == "task" else seen.last_result)
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")

@@ -1,6 +1,5 @@
-"""Probes of one moment of an episode, without knowledge of the world: its state and the differences
-between two states; copies that must continue identically; and replies whose work must grow
-linearly.
+"""Probes of one moment of an episode, without knowledge of the world: its state, the differences
+between two states, and copies that must continue identically.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import functools
 import math
 import pickle
 import sqlite3
-import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -25,70 +23,8 @@ from agentgym.multi.gym import TeamEnv
 from agentgym.play.env import ToolEnv, clone
 from agentgym.play.tool_host import Snapshot
 from agentgym.testing.checks import StepResult, describe_result
-from agentgym.testing.replies import ReplyGenerator
-from agentgym.text.messages import Chat, ToolCall
-from agentgym.text.parsing import render
-from agentgym.text.tools import Tool, Toolset
-
-# The building blocks of long replies.
-GROWTH_UNITS = (
-    "a",
-    " ",
-    "a ",
-    "\n",
-    "a\n",
-    "é",
-    "字",
-    "\U0001f600",
-    "e\u0301",
-    "1",
-    "1+",
-    "-",
-    "(",
-    "()",
-    "[",
-    "{",
-    '"',
-    "'",
-    "\\",
-    "\\u0041",
-    "`",
-    "<",
-    "</think>",
-    "<think>",
-    "<tool_call>",
-    "```",
-    "```python\n",
-    '"a": 1, ',
-    "a=1, ",
-    "=",
-    ",",
-    ";",
-    "/",
-    "../",
-    "%s",
-    "{}",
-    "*",
-    ".*",
-    "a@b.c, ",
-    "OR 1=1 ",
-    "<b>",
-    "&amp;",
-    "|",
-    ":",
-    "\t",
-    "\u202e",
-    "<|im_end|>",
-)
-
-# Characters of the shorter reply, and the length ratio of the longer one.
-_SMALL, _FACTOR = 8_000, 4
-# Calls to draw until one takes a text.
-_DRAWS = 4
-# CPU time ratio above which growth is not linear; 4 is linear, 16 quadratic.
-_STEEPEST = 9.0
-# Minimum CPU seconds of the longer reply for a meaningful ratio.
-_MEASURABLE = 0.25
+from agentgym.text.messages import Chat
+from agentgym.text.tools import Toolset
 
 # The start of a database image; two images with the same records may differ.
 _SQLITE = b"SQLite format 3\x00"
@@ -145,7 +81,7 @@ class _Comparison:
         self._alive: list[Any] = []  # prevents reuse of ids
 
     def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        """Yield the paths at which two values differ."""
+        """Yield the paths of differing values."""
         if one is two or (id(one), id(two)) in self._seen:
             return
         if type(one) is not type(two):
@@ -266,7 +202,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in a copy too, and return the differences; empty if there are none.
+    """Play a reply in a copy too, and return the differences, or an empty text.
 
     Args:
         env: The env, which has played the reply.
@@ -287,55 +223,3 @@ def compare_copy(
         )
     changes = differences(state, state_of(twin.env))
     return f"an env that was {twin.how} has another state: {'; '.join(changes)}" if changes else ""
-
-
-def growth_reply(
-    tools: Sequence[Tool], unit: str, rng: np.random.Generator, generator: ReplyGenerator
-) -> tuple[str, str]:
-    """Return a reply with a long text and a longer version: inside an argument of a legal call if
-    one takes texts, otherwise plain.
-    """
-    texts = [unit * (size // len(unit)) for size in (_SMALL, _FACTOR * _SMALL)]
-    for _ in range(_DRAWS):
-        call = generator.legal_call(tools)
-        names = [name for name, value in call.arguments.items() if isinstance(value, str)]
-        if names:
-            break
-    if not names or rng.random() < 0.3:
-        prefix = ("", "<tool_call>", "```python\n", "<think>")[int(rng.integers(4))]
-        return prefix + texts[0], prefix + texts[1]
-    name = names[int(rng.integers(len(names)))]
-    calls = [ToolCall(call.name, {**call.arguments, name: text}) for text in texts]
-    return render(calls[0], generator.dialect), render(calls[1], generator.dialect)
-
-
-def measure_growth(env: gymnasium.Env[Any, Any], smaller: str, larger: str) -> str:
-    """Return the error in the growth of work between two replies; empty if it is linear."""
-    long = _seconds(env, larger)
-    if long < _MEASURABLE:
-        return ""
-    # Measure each twice, because the first run may load a library and a busy machine may slow one
-    # down; with different texts, because of caches.
-    short = max(_seconds(env, smaller), _seconds(env, _varied(smaller)))
-    long = min(long, _seconds(env, _varied(larger)))
-    ratio = long / max(short, 1e-4)
-    if long < _MEASURABLE or ratio <= _STEEPEST * len(larger) / max(1, len(smaller)) / _FACTOR:
-        return ""
-    return (
-        f"{len(smaller)} characters took {short:.3f} s of processor time, {len(larger)} of the "
-        f"same took {long:.3f} s"
-    )
-
-
-def _varied(text: str) -> str:
-    """Return a text with a character in its middle doubled."""
-    middle = len(text) // 2
-    return text[:middle] + text[middle : middle + 1] + text[middle:]
-
-
-def _seconds(env: gymnasium.Env[Any, Any], action: str) -> float:
-    """Return the CPU seconds of a reply in a copy."""
-    copied = clone(env)
-    begin = time.process_time()
-    copied.step(action)
-    return time.process_time() - begin

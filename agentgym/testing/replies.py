@@ -37,7 +37,7 @@ _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
 _HOSTILE_TEXTS = 0.1
 # Hostile texts that an episode of forty replies is likely to use.
 _VALUES_PER_EPISODE = 40
-# Share of calls that may end the episode; small, so that most episodes reach late states.
+# Share of calls that may end the episode; small, for most episodes to reach late states.
 _FINAL_SHARE = 0.04
 # Maximum characters of a mutated reply; repeated repetition would fill the memory.
 _MAX_REPLY = 200_000
@@ -153,12 +153,8 @@ class ReplyGenerator:
         self._last = text
         return text
 
-    def legal_call(self, tools: Sequence[Tool]) -> ToolCall:
-        """Return a call that fits its schema."""
-        return self._call(tools, hostile=0.0)
-
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
-        """Return a call in which each value is hostile with some probability."""
+        """Return a call whose values are hostile with some probability."""
         going_on = [tool for tool in tools if not tool.final]
         tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
         arguments = self._value(tool.parameters, tool.parameters, "", hostile)

@@ -1,20 +1,65 @@
-"""Import of modules named by users and other packages."""
+"""Import of modules named by users, by installed packages, and by the files of a run."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
+
+_OWN = __name__.partition(".")[0]
+_installed: set[str] = set()
+_trusted: set[str] | None = None
+
+
+def trust_package(module: str) -> None:
+    """Trust the package of a module that an installed package names in its metadata."""
+    _installed.add(module.partition(".")[0])
+
+
+def trust_only(modules: Iterable[str]) -> None:
+    """Import no other modules by name from now on, except this and installed packages' worlds.
+
+    A run folder names modules too, and whoever made it must not choose what is imported. The
+    commands therefore trust only the modules on the command line. Those may be in the working
+    folder, which goes to the end of `sys.path` when the first of them is imported.
+    """
+    global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
+    _trusted = set(modules)
+
+
+def trust_also(modules: Iterable[str]) -> None:
+    """Trust further modules, if not all are trusted."""
+    if _trusted is not None:
+        _trusted.update(modules)
 
 
 def import_named(module: str) -> ModuleType:
     """Import a third-party module.
 
     Raises:
-        ImportError: The module cannot be found, or exits on import, as scripts without a `__name__
-            == "__main__"` guard do.
+        ImportError: The module is not trusted, cannot be found, or exits on import, as scripts
+            without a `__name__ == "__main__"` guard do.
         Exception: Any exception of the module.
     """
+    if _trusted is not None:
+        _check_trusted(module, _trusted)
     try:
         return importlib.import_module(module)
     except SystemExit as error:
         raise ImportError(f"{module} exits on import (SystemExit: {error.code})") from None
+
+
+def _check_trusted(module: str, trusted: set[str]) -> None:
+    package = module.partition(".")[0]
+    if package == _OWN or package in _installed:
+        return
+    if module not in trusted:
+        raise ImportError(
+            f"{module!r} is named by a file and not on the command line; if you trust it, write "
+            f"agentgym --import {module} before the command"
+        )
+    if str(Path.cwd()) not in sys.path:
+        # Last, so that no file in the folder replaces an installed module.
+        sys.path.append(str(Path.cwd()))

@@ -15,16 +15,7 @@ from tests.testing import leaky_worlds  # noqa: F401 - it registers the toy worl
 
 def test_audit_shows_a_table_and_writes_it(tmp_path: Path) -> None:
     out = tmp_path / "audit.md"
-    options = (
-        "--episodes",
-        "60",
-        "--demonstrations",
-        "10",
-        "--set",
-        "items=8",
-        "--set",
-        "removals=4",
-    )
+    options = (*"--episodes 60 --demonstrations 10 --set items=8 --set removals=4".split(),)
     shown = command("audit", "ListWorld", *options, "--out", str(out))
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "ListWorld: ceiling 10.0, chance 0.0 (estimated)" in shown.stdout

@@ -139,15 +139,7 @@ def test_a_person_can_leave() -> None:
 def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
     out = tmp_path / "new" / "t.jsonl"
     shown = command(
-        "rollout",
-        "TreeWorld",
-        "--episodes",
-        "2",
-        "--seed",
-        "4",
-        "--oracles",
-        "SP",
-        "--out",
+        *"rollout TreeWorld --episodes 2 --seed 4 --oracles SP --out".split(),
         str(out),
         "--show",
     )
@@ -160,15 +152,7 @@ def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
 def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
     line = [
-        "rollout",
-        "ListWorld",
-        "--engine",
-        "threads",
-        "--num-envs",
-        "3",
-        "--timeout",
-        "60",
-        "--out",
+        *"rollout ListWorld --engine threads --num-envs 3 --timeout 60 --out".split(),
         str(out),
     ]
     assert "solved 4 of 4" in command(*line, "--episodes", "4").stdout
@@ -185,14 +169,7 @@ def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None
 def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BREAKING)
     shown = command(
-        "rollout",
-        "ListWorld",
-        "--policy",
-        "mine:Breaking",
-        "--engine",
-        "asyncio",
-        "--episodes",
-        "3",
+        *"rollout ListWorld --policy mine:Breaking --engine asyncio --episodes 3".split(),
         cwd=tmp_path,
     )
     assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
@@ -245,15 +222,7 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
 def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
     contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
     line = [
-        "ablate",
-        "--world",
-        "ListWorld",
-        "--horizons",
-        "8",
-        "--oracles",
-        "none",
-        "--window",
-        "3k",
+        *"ablate --world ListWorld --horizons 8 --oracles none --window 3k".split(),
     ]
     line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
     assert command(*line, "--episodes", "2").returncode == 0
@@ -283,16 +252,7 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
     )
     options = [
-        "--policy",
-        "mine:make",
-        "--world",
-        "ListWorld",
-        "--horizons",
-        "4",
-        "--episodes",
-        "2",
-        "--out",
-        "a",
+        *"--policy mine:make --world ListWorld --horizons 4 --episodes 2 --out a".split(),
     ]
     shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
@@ -313,12 +273,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     python = ["env", "--default-signal=INT", sys.executable]
     line = [
         *python,
-        "-m",
-        "agentgym",
-        "ablate",
-        "--episodes",
-        "200",
-        "--out",
+        *"-m agentgym ablate --episodes 200 --out".split(),
         str(tmp_path / "a"),
         "--workers",
         "2",

@@ -20,7 +20,6 @@ import agentgym
 from agentgym.office import store
 from agentgym.office.warehouse import database
 from agentgym.play import shared_chats
-from agentgym.sandboxes import workbench
 from agentgym.training.rollout.endpoints import config, connection, endpoint
 
 
@@ -70,14 +69,6 @@ class Endpoint(endpoint.HttpClient[Any, Any, Any]):
         return IdleClient()
 
 
-class Bench(workbench.Workbench):
-    """A sandbox after a program."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.run([workbench.BASH, "-c", ":"], {})
-
-
 def open_database() -> database.DuckDBProcess:
     return database.DuckDBProcess("bigquery")
 
@@ -87,7 +78,6 @@ MAKERS: dict[ModuleType, Callable[[], object]] = {
     connection: Endpoint,
     shared_chats: lambda: shared_chats.SharedChats(2),
     store: lambda: store.Store("CREATE TABLE t (id INTEGER PRIMARY KEY)"),
-    workbench: Bench,
 }
 
 

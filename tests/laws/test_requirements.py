@@ -191,25 +191,6 @@ def test_the_system_s_bwrap_comes_first_and_one_that_does_not_work_is_passed_ove
     assert namespaces.find_bwrap() == works
 
 
-def test_a_bwrap_whose_runs_differ_is_passed_over(
-    without_bwrap: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    without_bwrap.undo()
-    needs_workbench()
-    works = namespaces.find_bwrap()
-    forget()
-    # A set-uid program behaves so: the kernel drops the flag that fixes addresses.
-    broken = tmp_path / "bwrap"
-    broken.write_text(
-        f"#!{sys.executable}\nimport ctypes, os, sys\nctypes.CDLL(None).personality(0)\n"
-        f"os.execv({works!r}, ['bwrap', *sys.argv[1:]])\n"
-    )
-    broken.chmod(0o755)
-    without_bwrap.setenv(namespaces.CHOICE, str(broken))
-    with pytest.raises(RuntimeError, match="two runs differ"):
-        namespaces.find_bwrap()
-
-
 def test_without_docstrings_the_import_says_why_not() -> None:
     for command in ("import agentgym", "import agentgym.cli"):
         done = subprocess.run(

@@ -184,7 +184,7 @@ class MetadataMarks(CleanNotes):
 
 
 class RepeatedIds(CleanNotes):
-    """The right note has one of a few ids, whatever the seed."""
+    """The right note has one of a few ids for all seeds."""
 
     def plant(self) -> None:
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
@@ -213,7 +213,7 @@ class AnyEnd(CleanNotes):
 
 
 class YesOrNo(CleanNotes):
-    """Two equally likely answers: chance is 0.5, and there is no leak."""
+    """Two equally likely answers without a leak; chance is 0.5."""
 
     def toolsets(self) -> Sequence[object]:
         return (_YesOrNo(self),)
@@ -252,14 +252,6 @@ class _YesOrNo:
         """
         self._world.chosen = str(even)
         return "Taken."
-
-
-class IdTells(YesOrNo):
-    """The last letter of the id in the prompt reveals whether the answer is yes."""
-
-    def plant(self) -> None:
-        even = sum(self.parts[self.target]) % 2 == 0
-        self.ids[self.target] = self.ids[self.target][:-1] + ("x" if even else "y")
 
 
 class GuessOnce(World[NotesConfig]):
@@ -310,8 +302,8 @@ LEAKY = (
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY, IdTells, GuessOnce):
-    # Not registered with `agentgym.register`, so that the laws over the registry skip them.
+for world in (*CLEAN, *LEAKY, GuessOnce):
+    # Registered only with Gymnasium; the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
         entry_point="agentgym.play.env:ToolEnv",

@@ -1,14 +1,12 @@
 """A sound world, and worlds that each break one law. A fuzzer must find all of the faults, and
 nothing in the sound world.
 
-They are registered only with Gymnasium, so that tests of all worlds skip them.
+They are registered only with Gymnasium; tests of all worlds skip them.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -123,52 +121,6 @@ class ScoringWorld(SoundWorld):
         return super().score() if int(self.clock) < 20 else 1 / (self.clock - self.clock)
 
 
-class HangingWorld(SoundWorld):
-    """Its tool loops forever for large numbers."""
-
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
-        while seconds >= 2**31:
-            pass
-        return super().wind(seconds)
-
-
-class DyingWorld(SoundWorld):
-    """Its tool kills the process for negative numbers."""
-
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
-        if seconds < 0:
-            os._exit(3)
-        return super().wind(seconds)
-
-
-class QuadraticWorld(SoundWorld):
-    """Its tool compares every pair of characters in a text."""
-
-    @tool
-    def write(self, name: str, text: str) -> str:
-        """Write a note.
-
-        Args:
-            name: Its name.
-            text: Its text.
-        """
-        characters = [ord(character) for character in name + text]
-        self.pairs = sum(characters.count(-k) for k in range(0, len(characters), 12))
-        return super().write(name, text)
-
-
 class HalfDoneWorld(SoundWorld):
     """A refused call has already changed something."""
 
@@ -272,22 +224,6 @@ class GamblingWorld(SoundWorld):
         return super().wind(seconds)
 
 
-class ThreadWorld(SoundWorld):
-    """Each episode leaks a thread."""
-
-    def generate(self) -> None:
-        super().generate()
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-
-
-class FileWorld(SoundWorld):
-    """Each episode leaks an open file."""
-
-    def generate(self) -> None:
-        super().generate()
-        os.open(os.devnull, os.O_RDONLY)
-
-
 class ForgetfulWorld(SoundWorld):
     """A copy of it lacks a field."""
 
@@ -310,13 +246,6 @@ class ForgetfulWorld(SoundWorld):
         return {**vars(self), "reads": 0}
 
 
-class UnorderedWorld(SoundWorld):
-    """It prints a set in hash order."""
-
-    def task(self) -> str | Content:
-        return f"{super().task()} Colors: {', '.join({'red', 'green', 'blue', 'cyan', 'pink'})}."
-
-
 class TimedWorld(SoundWorld):
     """It prints the machine's time."""
 
@@ -333,14 +262,11 @@ class TimedWorld(SoundWorld):
 # Violations in results; if the env refuses such a result, it reports the failing tool or scorer.
 REFUSED = frozenset({"raise", "result"})
 
-# The worlds with the laws that each breaks, one of which must be reported.
+# The worlds, each with the laws it breaks; the fuzzer must report at least one.
 PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),
     ScoringWorld: frozenset({"raise"}),
-    HangingWorld: frozenset({"hang"}),
-    DyingWorld: frozenset({"death"}),
-    QuadraticWorld: frozenset({"growth"}),
     HalfDoneWorld: frozenset({"state"}),
     TickingWorld: frozenset({"state"}),
     RememberingWorld: frozenset({"repeat"}),
@@ -350,10 +276,7 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     UnwritableWorld: REFUSED,
     SurrogateWorld: REFUSED,
     GamblingWorld: frozenset({"random"}),
-    ThreadWorld: frozenset({"leak"}),
-    FileWorld: frozenset({"leak"}),
     ForgetfulWorld: frozenset({"copy"}),
-    UnorderedWorld: frozenset({"elsewhere"}),
     TimedWorld: frozenset({"copy"}),
 }
 

@@ -1,5 +1,5 @@
-"""The fuzzer finds nothing in the registered ids, of which each run samples some with episodes that
-rotate with the commit; and the command.
+"""The fuzzer finds nothing in a sample of the registered ids, with episodes that change with the
+commit; and the command.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     shown = command("fuzz", "NoWorld")
     assert (shown.returncode, shown.stderr.count("\n")) == (2, 1)
     assert "there is no world 'NoWorld'" in shown.stderr
-    assert "workers must be an integer" in command("fuzz", "ListWorld", "--workers", "0").stderr
+    assert "texts must be an integer" in command("fuzz", "ListWorld", "--texts", "0").stderr
     (tmp_path / "broken.jsonl").write_text("{}\n", encoding="utf-8")
     shown = command("fuzz", "--replay", str(tmp_path / "broken.jsonl"))
     assert shown.returncode == 2

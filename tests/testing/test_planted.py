@@ -12,7 +12,6 @@ from agentgym.testing import (
     Campaign,
     Case,
     Finding,
-    ResourceLedger,
     minimize,
     play,
     read_findings,
@@ -21,34 +20,26 @@ from agentgym.testing import (
 )
 from tests.testing.planted_worlds import (
     PLANTED,
-    DyingWorld,
-    HangingWorld,
-    QuadraticWorld,
+    RaisingWorld,
     RareWorld,
     SoundWorld,
-    UnorderedWorld,
     planted_id,
 )
 
-# Episodes of forty replies within which a fault must be found. Over seeds 0 to 3, the first episode
+# Episodes of forty replies that suffice to find a fault. Over seeds 0 to 3, the first episode
 # that finds it is at most number 44; the ids of the worlds are part of the draw.
 EPISODES = 150
 # The same for a fault that needs one kind of character in one argument. Over seeds 0 to 3, one
 # episode in 50 finds it (16 of 800).
 RARE_EPISODES = 250
-# Replies of a campaign in separate processes, which cost more.
-TEXTS = 640
-# Worlds whose faults need separate processes.
-ELSEWHERE = (HangingWorld, DyingWorld, UnorderedWorld)
 
 
 def findings(world: type[SoundWorld], episodes: int) -> Iterator[Finding]:
-    ledger = ResourceLedger()
     for index in range(episodes):
-        yield from play(Case(planted_id(world), index=index), ledger=ledger).findings
+        yield from play(Case(planted_id(world), index=index)).findings
 
 
-@pytest.mark.rotation(world=[world for world in PLANTED if world not in ELSEWHERE])
+@pytest.mark.rotation(world=list(PLANTED))
 def test_a_planted_fault_is_found(world: type[SoundWorld]) -> None:
     episodes = RARE_EPISODES if world is RareWorld else EPISODES
     assert any(finding.kind in PLANTED[world] for finding in findings(world, episodes))
@@ -80,40 +71,28 @@ def test_what_was_cured_is_not_found_again(rare: Finding) -> None:
 
 
 @pytest.mark.rotation
-def test_the_work_of_two_replies_is_compared() -> None:
-    finding = next(findings(QuadraticWorld, EPISODES))
-    assert finding.kind == "growth"
-    assert len((finding.case.actions or [""])[-1]) > 3 * len(finding.case.smaller) > 0
-
-
-@pytest.mark.rotation(world=ELSEWHERE)
-def test_what_ends_a_process_is_found_and_played_again(
-    tmp_path: Path, world: type[SoundWorld]
-) -> None:
-    ids = [planted_id(world)]
+def test_a_campaign_counts_and_writes_what_it_finds(tmp_path: Path) -> None:
+    ids = [planted_id(SoundWorld), planted_id(RaisingWorld)]
     out = tmp_path / "findings.jsonl"
-    # Ten times a sound step on a busy machine, and one run each because it costs a process.
-    campaign = Campaign(ids, texts=TEXTS, out=out, trials=1, step_seconds=1.5)
+    campaign = Campaign(ids, texts=80, out=out)
     campaign.run()
-    (tally,) = campaign.tallies.values()
-    assert PLANTED[world] & {kind for kind, *_ in tally.causes}
-    assert tally.texts >= TEXTS
+    sound, raising = campaign.tallies.values()
+    assert (sound.causes, len(raising.causes)) == ({}, 1)
+    assert sound.texts >= 80
     _, header, rows = campaign.table()
     assert [row[0] for row in rows] == ids
     assert len(header) == len(rows[0])
-    records = read_findings(out)
-    sure = [record for record in records if record.reproduced is not False]
-    assert PLANTED[world] & {record.kind for record in sure}
-    assert all(again is not None for _, again in replay_findings(sure, step_seconds=1.5))
+    (record,) = read_findings(out)
+    assert (record.kind, record.minimal, record.reproduced) == ("raise", True, True)
+    assert [again is not None for _, again in replay_findings([record])] == [True]
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:
     """Two adjacent surrogates differ from the character that JSON would read."""
     texts = ["\ud83d\ude00", "\ud800", "a\x00b", "\U0001f600", "\\ud800"]
-    case = replace(rare.case, actions=texts, smaller="\udc00")
+    case = replace(rare.case, actions=texts)
     again = Finding.from_json(replace(rare, case=case).to_json())
     assert again.case.actions == texts
-    assert again.case.smaller == "\udc00"
     with pytest.raises(ValueError, match="no record of a finding"):
         Finding.from_json("{}")
 

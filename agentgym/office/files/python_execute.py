@@ -26,10 +26,6 @@ class PythonExecute(Server):
 
     name: ClassVar[str] = "python_execute"
 
-    def close(self) -> None:
-        """Stop the sandbox."""
-        self.context.close()
-
     @tool
     def python_execute(
         self, code: str, filename: str | None = None, timeout: int | None = 30

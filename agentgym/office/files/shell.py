@@ -41,11 +41,8 @@ def run_on(
             data = files.read(path) if files.is_file(path) else None
             entries[path[start:]] = bench.File(data, files.modified(path).timestamp())
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
-    if context.workbench is None:
-        context.workbench = bench.Workbench()
-    outcome: ProgramResult = context.workbench.run(
-        arguments, entries, cwd, limits, RunSeed(context.clock.now(), context.seed)
-    )
+    seed = RunSeed(context.clock.now(), context.seed)
+    outcome: ProgramResult = bench.run(arguments, entries, cwd, limits, seed)
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The workspace is unchanged."

@@ -48,16 +48,12 @@ _REDIRECTS = ("<", ">")
 class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
-    Commands share only files: each starts in the workspace, and its processes end with it. Files
-    that a command changed stay changed if it then fails or is stopped. The sandbox is described in
-    `agentgym.sandboxes.workbench`.
+    Commands share only files: each starts in the workspace, and its processes end with it. A
+    command that fails keeps its changes; one that is stopped changes nothing. The sandbox is
+    described in `agentgym.sandboxes.workbench`.
     """
 
     name: ClassVar[str] = "terminal"
-
-    def close(self) -> None:
-        """Stop the sandbox."""
-        self.context.close()
 
     @tool
     def run_command(self, command: str) -> str:

@@ -1,33 +1,25 @@
-/* A library that the dynamic linker loads into every program of a sandbox, before the C library:
- * what differs from one run to the next on a real machine is here a function of the episode.
+/* A library that the dynamic linker loads into every program of a sandbox, before the C library: the
+ * wall clock, random numbers and file times that programs ask the C library for follow from the
+ * episode.
  *
- * It reads the episode from a file (`struct episode`, written by the host), answers the functions
- * below in place of the C library, and makes system calls by itself. It needs no C library of a
- * certain version, so that one build serves all hosts. `make preload` builds it.
+ * It reads the episode from a file (`struct episode`, written by the host) and makes system calls by
+ * itself. It needs no C library of a certain version, so one build serves all hosts. `make preload`
+ * builds it.
  *
- * Clock: the wall clock stands at the moment of the call. It goes on by STEP with each reading, so
- * that no two readings are equal and a loop that waits for it ends, and by what is slept. The
- * monotonic clock goes with it but in Python, whose waits compare it with the kernel's; other
- * programs take it for a random number (mktemp) or to show how fast they were (dd).
- * File times: what the kernel stamped during the run is shown as the moment of the call.
- * Randomness: a stream for each process, by the seed, its id and its arguments.
+ * Clock: the wall clock starts at the moment of the call. It advances by STEP with each reading, so
+ * that a loop that waits for it ends, and by sleeps.
+ * File times: the kernel's time stamps during the run appear as the moment of the call.
+ * Randomness: a stream for each process, from the seed, its id and its arguments.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
-#include <sys/sysmacros.h>
 #include <sys/time.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,14 +27,6 @@
 #undef lstat64
 #undef fstat64
 #undef fstatat64
-#undef statfs64
-#undef fstatfs64
-#undef statvfs64
-#undef fstatvfs64
-#undef mkstemp64
-#undef mkostemp64
-#undef mkstemps64
-#undef mkostemps64
 #undef errno
 
 #define EXPORT __attribute__((visibility("default")))
@@ -50,28 +34,22 @@
 #define SECOND 1000000000LL
 #define STEP 100000LL             /* nanoseconds: a loop that waits for a second reads the clock 10,000 times */
 #define WINDOW (86400LL * SECOND) /* no run lasts a day: later times were set by a program */
-#define BOOTED (1000 * SECOND)    /* the age of the machine at the moment of the call */
-#define TMPFS 0x01021994
-#define FILES 1000000
-#define PAGES (1L << 18) /* of memory: 1 GiB */
 
 extern int *__errno_location(void);
-extern void *dlsym(void *, const char *) __attribute__((weak)); /* old programs may be without it */
-extern int Py_BytesMain(int, char **) __attribute__((weak));    /* only Python has it */
+extern void *dlsym(void *, const char *) __attribute__((weak)); /* old programs may lack it */
 
 struct episode {
     int64_t start;   /* the moment of the call, in nanoseconds since 1970 */
-    int64_t real;    /* the real time at its beginning */
+    int64_t real;    /* the real time when the sandbox started */
     uint64_t seed;
-    int64_t elapsed; /* how far the clock has gone on; all processes share it */
+    int64_t elapsed; /* of the clock; all processes share it */
 };
 
-/* Before the constructor has run, and where there is no episode, the host shows through. */
+/* Before the constructor has run, and without an episode, the host shows through. */
 static struct episode absent;
 static volatile struct episode *episode = &absent;
-static uint64_t program;   /* a hash of the arguments: a program that takes the place of another has other numbers */
-static uint64_t drawn;     /* numbers drawn by this process */
-static dev_t folders[3];   /* the devices of folders in memory, whose numbers the kernel deals out */
+static uint64_t program; /* a hash of the arguments, so that a program that replaces another draws other numbers */
+static uint64_t drawn;   /* numbers drawn by this process */
 
 static long raw(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -114,12 +92,6 @@ __attribute__((constructor)) static void begin(int argc, char **argv) {
     for (int k = 0; k < argc; k++)
         for (const char *c = argv[k]; *c; c++)
             program = (program ^ (unsigned char)*c) * 0x100000001b3ULL;
-    static const char *const names[3] = {"/", "/tmp", "/workspace"};
-    for (int k = 0; k < 3; k++) {
-        struct stat status;
-        if (raw(SYS_newfstatat, AT_FDCWD, (long)names[k], (long)&status, 0, 0, 0) == 0)
-            folders[k] = status.st_dev;
-    }
     episode = (volatile struct episode *)page;
 }
 
@@ -148,15 +120,9 @@ static int is_wall_clock(clockid_t clock) {
     return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
 }
 
-static int is_monotonic(clockid_t clock) {
-    return clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
-}
-
 EXPORT int clock_gettime(clockid_t clock, struct timespec *time) {
     if (is_wall_clock(clock))
         set(time, read_clock());
-    else if (is_monotonic(clock) && !Py_BytesMain && episode->start)
-        set(time, BOOTED + read_clock() - episode->start / SECOND * SECOND);
     else
         return (int)checked(raw(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
     return 0;
@@ -176,10 +142,6 @@ EXPORT time_t time(time_t *result) {
     if (result)
         *result = now;
     return now;
-}
-
-EXPORT int timespec_get(struct timespec *time, int base) {
-    return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, time) == 0 ? base : 0;
 }
 
 static int64_t nanoseconds(const struct timespec *time) {
@@ -225,8 +187,8 @@ EXPORT unsigned sleep(unsigned duration) {
     return nanosleep(&length, &rest) == 0 ? 0 : (unsigned)rest.tv_sec;
 }
 
-/* The kernel waits by the real clock. Where a program waits until a moment of a clock that it chose
- * before, small numbers are those of the monotonic clock. */
+/* The kernel waits by the real clock. Small numbers belong to the monotonic clock, which a program
+ * may have chosen for the wait. */
 static struct timespec real_moment(const struct timespec *moment) {
     struct timespec result = *moment;
     if (episode->start && moment->tv_sec > 500000000)
@@ -303,63 +265,6 @@ EXPORT uint32_t arc4random_uniform(uint32_t bound) {
     return bound ? (uint32_t)(draw() % bound) : 0;
 }
 
-/* The C library draws the names of temporary files without these functions. */
-static int temporary(char *name, int suffix, int flags, int folder) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    char *end = name;
-    while (*end)
-        end++;
-    end -= suffix;
-    if (suffix < 0 || end - name < 6)
-        return (int)checked(-EINVAL);
-    for (int k = 1; k <= 6; k++)
-        if (end[-k] != 'X')
-            return (int)checked(-EINVAL);
-    for (int tries = 0; tries < 1000; tries++) {
-        uint64_t number = draw();
-        for (int k = 1; k <= 6; k++, number /= 62)
-            end[-k] = letters[number % 62];
-        struct stat status;
-        long result = folder == 1 ? raw(SYS_mkdirat, AT_FDCWD, (long)name, 0700, 0, 0, 0)
-                    : folder == 0 ? raw(SYS_openat, AT_FDCWD, (long)name, (flags & ~O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL, 0600, 0, 0)
-                    : raw(SYS_newfstatat, AT_FDCWD, (long)name, (long)&status, 0, 0, 0) == -ENOENT ? 0 : -EEXIST;
-        if (result != -EEXIST)
-            return (int)checked(result);
-    }
-    return (int)checked(-EEXIST);
-}
-
-EXPORT int mkostemps(char *name, int suffix, int flags) {
-    return temporary(name, suffix, flags, 0);
-}
-
-EXPORT int mkstemps(char *name, int suffix) {
-    return temporary(name, suffix, 0, 0);
-}
-
-EXPORT int mkostemp(char *name, int flags) {
-    return temporary(name, 0, flags, 0);
-}
-
-EXPORT int mkstemp(char *name) {
-    return temporary(name, 0, 0, 0);
-}
-
-EXPORT char *mkdtemp(char *name) {
-    return temporary(name, 0, 0, 1) < 0 ? 0 : name;
-}
-
-EXPORT char *mktemp(char *name) {
-    if (temporary(name, 0, 0, 2) < 0)
-        *name = 0;
-    return name;
-}
-
-int mkostemps64(char *, int, int) ALIAS(mkostemps);
-int mkstemps64(char *, int) ALIAS(mkstemps);
-int mkostemp64(char *, int) ALIAS(mkostemp);
-int mkstemp64(char *) ALIAS(mkstemp);
-
 /* Files. */
 
 static int stamped(int64_t seconds, int64_t rest) {
@@ -375,19 +280,11 @@ static void show_time(struct timespec *time) {
     }
 }
 
-static dev_t show_device(dev_t device) {
-    for (int k = 0; k < 3; k++)
-        if (folders[k] == device)
-            return makedev(0, 1 + k);
-    return device;
-}
-
 static int show(long result, struct stat *status) {
     if (result == 0) {
         show_time(&status->st_atim);
         show_time(&status->st_mtim);
         show_time(&status->st_ctim);
-        status->st_dev = show_device(status->st_dev);
     }
     return (int)checked(result);
 }
@@ -408,7 +305,7 @@ EXPORT int fstat(int file, struct stat *status) {
     return show(raw(SYS_fstat, file, (long)status, 0, 0, 0, 0), status);
 }
 
-/* What programs call that were built for a C library before 2.33. */
+/* The names before version 2.33 of the C library. */
 EXPORT int __fxstatat(int version, int folder, const char *path, struct stat *status, int flags) {
     return fstatat(folder, path, status, flags);
 }
@@ -448,166 +345,8 @@ EXPORT int statx(int folder, const char *restrict path, int flags, unsigned mask
         show_statx_time(&status->stx_btime);
         show_statx_time(&status->stx_ctime);
         show_statx_time(&status->stx_mtime);
-        dev_t device = show_device(makedev(status->stx_dev_major, status->stx_dev_minor));
-        status->stx_dev_major = major(device);
-        status->stx_dev_minor = minor(device);
-        *(uint64_t *)((char *)status + 0x90) = 0; /* the number of the mount, which older headers lack */
-        status->stx_mask &= ~0x5000u;
     }
     return (int)checked(result);
-}
-
-/* How full the disks of the host are is not shown; folders in memory are the sandbox's own. */
-static int show_room(long result, struct statfs *room) {
-    if (result == 0) {
-        unsigned char *id = (unsigned char *)&room->f_fsid;
-        for (unsigned k = 0; k < sizeof room->f_fsid; k++)
-            id[k] = 0;
-        if (room->f_type != TMPFS && episode->start) {
-            room->f_blocks = room->f_bfree = room->f_bavail = 0;
-            room->f_files = room->f_ffree = 0;
-        } else if (episode->start) { /* by default as many files as the host has memory for */
-            room->f_ffree = FILES - (room->f_files - room->f_ffree);
-            room->f_files = FILES;
-        }
-    }
-    return (int)checked(result);
-}
-
-EXPORT int statfs(const char *path, struct statfs *room) {
-    return show_room(raw(SYS_statfs, (long)path, (long)room, 0, 0, 0, 0), room);
-}
-
-EXPORT int fstatfs(int file, struct statfs *room) {
-    return show_room(raw(SYS_fstatfs, file, (long)room, 0, 0, 0, 0), room);
-}
-
-static int as_statvfs(int result, const struct statfs *from, struct statvfs *to) {
-    if (result == 0) {
-        to->f_bsize = from->f_bsize;
-        to->f_frsize = from->f_frsize ? from->f_frsize : from->f_bsize;
-        to->f_blocks = from->f_blocks;
-        to->f_bfree = from->f_bfree;
-        to->f_bavail = from->f_bavail;
-        to->f_files = from->f_files;
-        to->f_ffree = to->f_favail = from->f_ffree;
-        to->f_fsid = 0;
-        to->f_flag = from->f_flags & ~0x20UL; /* the kernel's mark that there are flags */
-        to->f_namemax = from->f_namelen;
-    }
-    return result;
-}
-
-EXPORT int statvfs(const char *restrict path, struct statvfs *restrict room) {
-    struct statfs from;
-    return as_statvfs(statfs(path, &from), &from, room);
-}
-
-EXPORT int fstatvfs(int file, struct statvfs *room) {
-    struct statfs from;
-    return as_statvfs(fstatfs(file, &from), &from, room);
-}
-
-int statfs64(const char *, struct statfs *) ALIAS(statfs);
-int fstatfs64(int, struct statfs *) ALIAS(fstatfs);
-int statvfs64(const char *restrict, struct statvfs *restrict) ALIAS(statvfs);
-int fstatvfs64(int, struct statvfs *) ALIAS(fstatvfs);
-
-/* The machine: one processor, 1 GiB of memory, and no kernel in particular. */
-
-static void write_text(char *field, const char *text) {
-    do
-        *field++ = *text;
-    while (*text++);
-}
-
-EXPORT int uname(struct utsname *names) {
-    long result = raw(SYS_uname, (long)names, 0, 0, 0, 0, 0);
-    if (result == 0 && episode->start) {
-        write_text(names->release, "6.1.0");
-        write_text(names->version, "#1 SMP");
-    }
-    return (int)checked(result);
-}
-
-EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *processors) {
-    for (size_t k = 0; k < size; k++)
-        ((unsigned char *)processors)[k] = k == 0;
-    return 0;
-}
-
-EXPORT int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *processors) {
-    return sched_getaffinity(0, size, processors);
-}
-
-EXPORT int sched_getcpu(void) {
-    return 0;
-}
-
-EXPORT int get_nprocs(void) {
-    return 1;
-}
-
-EXPORT int get_nprocs_conf(void) {
-    return 1;
-}
-
-EXPORT long sysconf(int name) {
-    if (name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF)
-        return 1;
-    if (name == _SC_PHYS_PAGES || name == _SC_AVPHYS_PAGES)
-        return PAGES;
-    long (*ask)(int) = next("sysconf");
-    return ask ? ask(name) : checked(-EINVAL);
-}
-
-EXPORT int sysinfo(struct sysinfo *info) {
-    for (size_t k = 0; k < 112 /* the kernel's; headers differ */; k++)
-        ((unsigned char *)info)[k] = 0;
-    info->totalram = info->freeram = PAGES;
-    info->mem_unit = 4096;
-    info->procs = 1;
-    return 0;
-}
-
-EXPORT int getloadavg(double *loads, int count) {
-    for (int k = 0; k < count; k++)
-        loads[k] = 0;
-    return count < 3 ? count : 3;
-}
-
-EXPORT long get_phys_pages(void) {
-    return PAGES;
-}
-
-EXPORT long get_avphys_pages(void) {
-    return PAGES;
-}
-
-/* The same for programs that make these system calls by number. */
-EXPORT long syscall(long number, ...) {
-    va_list list;
-    va_start(list, number);
-    long a[6];
-    for (int k = 0; k < 6; k++)
-        a[k] = va_arg(list, long);
-    va_end(list);
-    switch (number) {
-    case SYS_getrandom:
-        return getrandom((void *)a[0], (size_t)a[1], (unsigned)a[2]);
-    case SYS_clock_gettime:
-        return clock_gettime((clockid_t)a[0], (struct timespec *)a[1]);
-    case SYS_sysinfo:
-        return sysinfo((struct sysinfo *)a[0]);
-    case SYS_gettimeofday:
-        return gettimeofday((struct timeval *)a[0], 0);
-#ifdef SYS_time
-    case SYS_time:
-        return time((time_t *)a[0]);
-#endif
-    default:
-        return checked(raw(number, a[0], a[1], a[2], a[3], a[4], a[5]));
-    }
 }
 
 /* So that a build can be compared with this file. */

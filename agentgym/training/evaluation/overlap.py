@@ -34,7 +34,7 @@ def instance_key(trajectory: Trajectory) -> str:
 @lru_cache(_MEMORY)
 def _drawn_key(spec: str, seed: int) -> str:
     kwargs = EnvSpec.from_json(spec).kwargs
-    world = load_world(kwargs["world"])
+    world = load_world(kwargs.get("world", ""))
     options = {field.name for field in fields(world.Config)}
     config = make_config(world, {name: kwargs[name] for name in kwargs if name in options})
     split = kwargs.get("split")
@@ -64,4 +64,4 @@ def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory
 
 
 def _world(trajectory: Trajectory) -> str:
-    return str(EnvSpec.from_json(trajectory.spec).kwargs["world"]).rpartition(":")[2]
+    return str(EnvSpec.from_json(trajectory.spec).kwargs.get("world", "")).rpartition(":")[2]

@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -25,6 +25,8 @@ EXCHANGE_SECONDS = 30.0
 """Seconds in which a client must send a whole request, or read its response; enough for a slow
 connection at the maximum size.
 """
+REQUEST_SECONDS = 900.0
+"""Seconds in which a request is answered: the longest program, behind as many as may wait."""
 MAX_BODY_BYTES = 2 * 2**20
 """Maximum request size in bytes: the longest call as JSON, which may encode one character as six.
 """
@@ -47,6 +49,8 @@ def check_access(host: str, token: str) -> None:
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
             f"{len(token)} characters"
         )
+    if token != token.strip():  # a header's value loses them, so it would never match
+        raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(
             f"the host {host!r} is reached from outside, which needs a token (AGENTGYM_TOKEN or "
@@ -55,8 +59,11 @@ def check_access(host: str, token: str) -> None:
 
 
 class Guarded:
-    """App that answers only requests with the token, if there is one, and no GET: the server never
-    sends unsolicited events, so an event stream would only hold a connection.
+    """App that passes only complete requests of authorized clients, each for a limited time.
+
+    A GET is refused: the server never sends unsolicited events, so an event stream would only hold
+    a connection. A request whose id is already in flight in its session is refused too, because the
+    SDK would answer only one of them and let the others wait for ever.
 
     Args:
         app: The inner app.
@@ -66,6 +73,7 @@ class Guarded:
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._token = f"Bearer {token}".encode() if token else b""
+        self._in_flight: set[tuple[str, bytes, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -77,17 +85,91 @@ class Guarded:
         elif scope["method"] == "GET":
             header = (b"allow", b"POST, DELETE")
             await _refuse(receive, send, 405, "there are no events to listen to", header)
+        elif _is_too_long(scope) or (body := await _read_body(receive)) is None:
+            await _refuse(receive, send, 413, f"a request has at most {MAX_BODY_BYTES} bytes")
         else:
-            await self._app(scope, receive, send)
+            await self._pass(scope, body, receive, send)
 
     def _is_authorized(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # Compare in constant time, so that the token cannot be guessed character by character.
+        # Compare in constant time, or the token could be guessed character by character.
         return not self._token or (len(given) == 1 and hmac.compare_digest(given[0], self._token))
+
+    async def _pass(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        session = dict(scope["headers"]).get(b"mcp-session-id", b"")
+        request = (scope["path"], session, _request_id(body))
+        if session and request[2] and request in self._in_flight:
+            await _refuse(_no_more, send, 409, f"the request id {request[2]} is in flight")
+            return
+        self._in_flight.add(request)
+        try:
+            await _run(self._app, scope, body, receive, send)
+        finally:
+            self._in_flight.discard(request)
+
+
+def _is_too_long(scope: Scope) -> bool:
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return length.isdigit() and int(length) > MAX_BODY_BYTES
+
+
+def _request_id(body: bytes) -> str:
+    """Return the JSON-RPC id of a request, or an empty text."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""  # the app explains the error
+    # The SDK takes 1 and "1" for the same id.
+    return str(message.get("id", "")) if isinstance(message, dict) else ""
+
+
+async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Run an app on a request until it has answered, its time is up, or its client has left."""
+    unread = [body]
+    has_started = False
+
+    async def receive_all() -> Message:
+        if unread:
+            return {"type": "http.request", "body": unread.pop()}
+        return await receive()
+
+    async def send_first(message: Message) -> None:
+        nonlocal has_started
+        has_started = True
+        await send(message)
+
+    async def leave() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    answering = asyncio.ensure_future(app(scope, receive_all, send_first))
+    leaving = asyncio.ensure_future(leave())
+    try:
+        done, _ = await asyncio.wait(
+            (answering, leaving),
+            timeout=REQUEST_SECONDS,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+    finally:
+        for task in (answering, leaving):
+            task.cancel()
+    with suppress(asyncio.CancelledError):
+        await answering
+    if not has_started and leaving not in done:
+        await _refuse(_no_more, send, 504, f"the call took more than {REQUEST_SECONDS:g} seconds")
+
+
+async def _no_more() -> Message:
+    """Stand for the rest of a body that was read."""
+    return {"type": "http.request", "body": b""}
 
 
 async def _refuse(
-    receive: Receive, send: Send, status: int, message: str, header: tuple[bytes, bytes]
+    receive: Receive,
+    send: Send,
+    status: int,
+    message: str,
+    header: tuple[bytes, bytes] = (b"cache-control", b"no-store"),
 ) -> None:
     body = json.dumps(
         {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
@@ -102,16 +184,20 @@ async def _refuse(
     await send({"type": "http.response.body", "body": body, "more_body": True})
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
-            await _drop_body(receive)
+            await _read_body(receive)
     await send({"type": "http.response.body"})
 
 
-async def _drop_body(receive: Receive) -> None:
-    dropped, more = 0, True
-    while more and dropped <= MAX_BODY_BYTES:
+async def _read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request; None if it is too large."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= MAX_BODY_BYTES:
         message = await receive()
-        dropped += len(message.get("body", b""))
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
         more = message.get("more_body", False)
+    return None if size > MAX_BODY_BYTES else b"".join(parts)
 
 
 class BoundedProtocol(H11Protocol):
@@ -185,16 +271,6 @@ class BoundedProtocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def run(app: ASGIApp, host: str, port: int, token: str = "") -> None:
-    """Serve an app until interrupted.
-
-    Raises:
-        ValueError: The host or the token is invalid.
-    """
-    check_access(host, token)
-    uvicorn.Server(server_config(app, host, port, token)).run()
 
 
 def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:

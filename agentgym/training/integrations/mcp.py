@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import anyio
 import mcp_types as types
+import uvicorn
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -28,8 +29,12 @@ from agentgym.play.guard import FAULT, Guard
 from agentgym.text.messages import Content
 from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
-from agentgym.training.integrations import http_server
-from agentgym.training.integrations.http_server import LOOPBACK, MAX_BODY_BYTES, check_access
+from agentgym.training.integrations.http_server import (
+    LOOPBACK,
+    MAX_BODY_BYTES,
+    check_access,
+    server_config,
+)
 
 MAX_SESSIONS = 64
 """Default maximum of open sessions per episode; a client needs one."""
@@ -288,4 +293,5 @@ def serve_http(
     check_access(host, token)
     for k, episode in enumerate(episodes):
         print(f"{episode.name}: http://{host}:{port}/episodes/{k}/mcp", file=sys.stderr)
-    http_server.run(http_app(episodes, host, max_sessions, idle_seconds), host, port, token)
+    app = http_app(episodes, host, max_sessions, idle_seconds)
+    uvicorn.Server(server_config(app, host, port, token)).run()

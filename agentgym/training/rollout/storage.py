@@ -126,7 +126,9 @@ class RunLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while self._descriptor < 0:
             with ExitStack() as stack:
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                # A link in a downloaded folder must not lead to a file of the user's.
+                flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+                descriptor = os.open(self.path, flags, 0o666)
                 stack.callback(os.close, descriptor)
                 self._lock(descriptor)
                 # The last holder may have removed the file after it was opened here.
@@ -217,8 +219,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         OSError: Writing failed; the file at the path is unchanged.
     """
     part = path.with_name(f"{path.name}.new")
+    part.unlink(missing_ok=True)  # of an earlier process, or a link
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -351,7 +354,11 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
         path: The file, created if missing.
         data: Whole lines.
         sync: Whether to wait until they are on the disk.
+
+    Raises:
+        OSError: The path is a link, or the file cannot be written.
     """
+    check_no_link(path)
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
         try:
@@ -367,9 +374,16 @@ def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 def cut_torn_line(path: Path) -> None:
     """Cut off an incomplete last line."""
+    check_no_link(path)
     if path.exists() and (keep := torn_at(path)) != path.stat().st_size:
         with path.open("rb+") as file:
             file.truncate(keep)
+
+
+def check_no_link(path: Path) -> None:
+    """Raise `OSError` if a path is a link, which in a downloaded folder may lead to any file."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "this is a link; name the file that it leads to", str(path))
 
 
 def check_regular(path: Path) -> None:

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
 
+from agentgym.assemble.recorded_specs import make_recorded
 from agentgym.play.env import tool_env
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer.episode_view import build_view, call_data
@@ -41,7 +41,7 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
         TypeError: The trajectory is a team's.
     """
     trajectory = Trajectory.from_json(line.decode("utf-8"))
-    env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
+    env = make_recorded(trajectory.spec)
     try:
         world_env = tool_env(env)
         chat, _ = env.reset(seed=trajectory.seed)

@@ -9,13 +9,17 @@ import gzip
 import hashlib
 import json
 import secrets
+import socket
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex, row_data
@@ -38,6 +42,10 @@ _ESCAPES = str.maketrans(
 _LEVEL = 4
 
 HOST = "127.0.0.1"
+MAX_CONNECTIONS = 32
+"""Maximum open connections, each with a thread; a browser uses six."""
+REQUEST_SECONDS = 30.0
+"""Seconds in which a client must send a whole request, or read its answer."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -145,8 +153,8 @@ def episode_or_problem(
 class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
-    Addresses start with a random key, so that other users of the machine cannot read the run, and a
-    request's `Host` must be this server, so that no other site's page can. Episodes are addressed
+    Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
+    must be this server, which pages of other sites cannot set. Episodes are addressed
     by number, never by path.
 
     Args:
@@ -166,9 +174,48 @@ class ViewerServer(ThreadingHTTPServer):
     def __init__(
         self, index: RunIndex, view_of: Callable[[bytes], dict[str, Any]], port: int = 0
     ) -> None:
+        # When each connection began to wait for its client, oldest first.
+        self._waiting: dict[socket.socket, float] = {}
         super().__init__((HOST, port), _Handler)
         self.index, self.view_of = index, view_of
         self.key = secrets.token_urlsafe(16)
+
+    def wait_for(self, connection: socket.socket) -> None:
+        """Start the time in which a client must send a request, or read an answer."""
+        self.work_for(connection)
+        self._waiting[connection] = time.monotonic()
+
+    def work_for(self, connection: socket.socket) -> None:
+        """Stop that time, because the client waits for this server."""
+        self._waiting.pop(connection, None)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Make room for a new connection by ending the one that has waited longest."""
+        if len(self._waiting) >= MAX_CONNECTIONS:
+            self._end(next(iter(self._waiting)))
+        self.wait_for(request)
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End connections whose client is too slow; called twice a second."""
+        for connection, since in list(self._waiting.items()):
+            if time.monotonic() - since > REQUEST_SECONDS:
+                self._end(connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.work_for(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a fault of this server; an ended connection is none."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def _end(self, connection: socket.socket) -> None:
+        self.work_for(connection)
+        with suppress(OSError):  # the client was quicker
+            connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
@@ -207,32 +254,39 @@ class _Handler(BaseHTTPRequestHandler):
     server: ViewerServer
     protocol_version = "HTTP/1.1"
 
+    def handle_one_request(self) -> None:
+        """Answer one request of the connection."""
+        self.server.wait_for(self.connection)
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         """Answer a request for the page or for data."""
+        self.server.work_for(self.connection)
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
-        url = urlsplit(self.path)
-        _, key, *rest = url.path.split("/")
+        path, _, query = self.path.partition("?")
+        key, _, rest = path.removeprefix("/").partition("/")
         if self.headers.get("Host") not in hosts or not secrets.compare_digest(
             key.encode(), self.server.key.encode()
         ):
             self._send(
                 HTTPStatus.FORBIDDEN, "text/plain", "open the address that the command printed"
             )
-        elif rest == [""]:
+        elif not rest and path.endswith("/"):
             boot = {"title": self.server.index.run.name, "live": True}
             self._send(HTTPStatus.OK, "text/html", "".join(render_page(boot)))
         else:
-            self._send_data("/".join(rest), parse_qs(url.query))
+            self._send_data(rest, query)
 
-    def _send_data(self, path: str, query: dict[str, list[str]]) -> None:
+    def _send_data(self, path: str, query: str) -> None:
         try:
-            data = self.server.answer(path, query)
+            data = self.server.answer(path, parse_qs(query))
         except (LookupError, ValueError) as error:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{error}")
         else:
             self._send(HTTPStatus.OK, "application/json", json.dumps(data))
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        self.server.wait_for(self.connection)
         body = text.encode("utf-8", "replace")
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",

@@ -1,4 +1,4 @@
-"""Index of a run's episodes, read in parts, so that a running study can be followed."""
+"""Index of a run's episodes, read in parts to follow a running study."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -155,6 +155,8 @@ def test_who_is_refused_is_told_so_whatever_was_sent(method: str, status: int, b
         ("example.com", "", "reached from outside"),
         ("127.0.0.1", "x" * 15, "at least 16 printable ASCII characters, got 15"),
         ("0.0.0.0", "x" * 16 + "\n", "printable ASCII"),
+        ("0.0.0.0", " " * 16, "must not begin or end with a space"),
+        ("0.0.0.0", "x" * 16 + " ", "must not begin or end with a space"),
     ],
 )
 def test_what_is_unsafe_is_refused(host: str, token: str, message: str) -> None:
@@ -330,3 +332,56 @@ def test_calls_that_wait_for_another_are_few() -> None:
             sum("too many calls of this episode are waiting" in each for each in answers) == refused
         )
         assert "done" in first.result(PATIENCE).body
+
+
+@pytest.mark.parametrize("twin", [1, "1"])
+def test_a_request_id_in_flight_is_refused(twin: object) -> None:
+    """The SDK takes 1 and "1" for the same id."""
+    reader = Reader()
+    with site([reader]) as server, closing(reader), ThreadPoolExecutor(20) as pool:
+        session = server.open().session
+        first = pool.submit(server.post, _call("wait", {}), mcp_session_id=session)
+        assert reader.waiting.wait(PATIENCE)
+        again = {**_call("wait", {}), "id": twin}
+        twins = [pool.submit(server.post, again, mcp_session_id=session) for _ in range(10)]
+        answers = [each.result(PATIENCE) for each in twins]
+        assert {each.status for each in answers} == {409}
+        assert "the request id 1 is in flight" in answers[0].body
+        reader.may_go_on.set()
+        assert "done" in first.result(PATIENCE).body
+        assert "done" in server.post(again, mcp_session_id=session).body
+
+
+def test_a_client_that_leaves_starves_no_other() -> None:
+    """Its requests end with it, although its episode is busy."""
+    reader = Reader()
+    episodes = [reader, serving.open_episode("filesystem", 0)]
+    with site(episodes) as server, closing(reader), ThreadPoolExecutor(16) as pool:
+        session = server.open().session
+
+        def leave(number: int) -> None:
+            body = json.dumps({**_call("wait", {}), "id": number}).encode()
+            headers = {**JSON, "mcp-session-id": session}
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=0.2)
+            connection.request("POST", "/episodes/0/mcp", body, headers)
+            with suppress(TimeoutError):
+                connection.getresponse()
+            connection.close()
+
+        list(pool.map(leave, [k // 2 for k in range(300)]))
+        for answer in pool.map(lambda _: server.open(1), range(16)):
+            assert answer.status == 200
+        while len(server.server.server_state.tasks) > 1:
+            time.sleep(0.02)
+        reader.may_go_on.set()
+
+
+def test_a_request_that_takes_too_long_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader()
+    with site([reader]) as server, closing(reader):
+        session = server.open().session
+        monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.3)
+        assert server.post(_call("wait", {}), mcp_session_id=session).status == 504
+        monkeypatch.undo()
+        reader.may_go_on.set()
+        assert "done" in server.call("wait", {}).body

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from agentgym.training.viewer import RunIndex, ViewerServer, build_view
+from agentgym.training.viewer import RunIndex, ViewerServer, build_view, page
 from tests.helpers import PATIENCE
 from tests.training.viewer.episodes import played, write_run
 
@@ -109,3 +112,61 @@ def test_a_page_of_another_site_is_refused(server: ViewerServer, host: str) -> N
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_nothing_can_be_changed(server: ViewerServer, method: str) -> None:
     assert ask(server, f"/{server.key}/", method=method)[0] == 501
+
+
+MALFORMED = [
+    b"GET x",
+    b"GET *",
+    b"GET http://[",
+    b"GET /?" + b"&" * 2_000,
+    b"GET \xff/\xfe",
+    b"GET",
+    b"",
+    b"\x00",
+]
+MALFORMED += [b"GET /" + b"a/" * 9_000, b"GET //[/rows?from=" + b"9" * 9_000, b"POST http://[/x"]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_no_request_prints_a_traceback(
+    server: ViewerServer, keyed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = f"Host: 127.0.0.1:{server.server_port}\r\n".encode() if keyed else b""
+    paths = [f"GET /{server.key}/".encode() + path[4:] for path in MALFORMED] if keyed else []
+    for line in (*MALFORMED, *paths):
+        with connect(server) as connection:
+            connection.sendall(line + b" HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n")
+            connection.recv(100)
+    assert ask(server, f"/{server.key}/")[0] == 200
+    assert capsys.readouterr() == ("", "")
+
+
+def connect(server: ViewerServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE)
+
+
+SLOW = (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+def test_slow_connections_end(server: ViewerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if their bytes come drop by drop, or they stay open after a request."""
+    monkeypatch.setattr(page, "REQUEST_SECONDS", 0.5)
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(server)) for _ in SLOW]
+        for connection, part in zip(slow, SLOW, strict=True):
+            connection.sendall(part)
+        while threading.active_count() > threads:
+            time.sleep(0.05)
+            with suppress(OSError):
+                slow[2].sendall(b"a")
+
+
+def test_many_connections_have_few_threads(server: ViewerServer) -> None:
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(connect(server)).sendall(b"GET / HT")
+        assert ask(server, f"/{server.key}/")[0] == 200
+        while threading.active_count() > threads + page.MAX_CONNECTIONS + 1:
+            time.sleep(0.05)

@@ -1,0 +1,44 @@
+"""Envs of recorded episodes. A log is data: its spec must not choose what runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.assemble.registry import ENTRY_POINTS
+from agentgym.text.imports import import_named
+
+
+def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
+    """Make the env of a recorded spec, from worlds and wrappers only.
+
+    `gymnasium.make` would call any function that the spec names, such as `os:system`.
+
+    Args:
+        spec: The spec as JSON.
+
+    Raises:
+        ValueError: The spec names an entry point that is no env, or a wrapper that is none.
+        ImportError: A module is missing, or the user has not named it.
+    """
+    env_spec = EnvSpec.from_json(spec)
+    if env_spec.entry_point not in ENTRY_POINTS:
+        raise ValueError(
+            f"the spec has the entry point {env_spec.entry_point!r}; replay it with gymnasium.make "
+            "if you trust it"
+        )
+    layers = [layer.entry_point for layer in env_spec.additional_wrappers]
+    for stack in env_spec.kwargs.get("stacks", {}).values():
+        layers += [layer["entry_point"] for layer in stack]
+    for path in layers:
+        _check_wrapper(path)
+    return gymnasium.make(env_spec, disable_env_checker=True)
+
+
+def _check_wrapper(path: str) -> None:
+    module, _, name = path.partition(":")
+    wrapper = getattr(import_named(module), name, None)
+    if not (isinstance(wrapper, type) and issubclass(wrapper, gymnasium.Wrapper)):
+        raise ValueError(f"the spec has the wrapper {path!r}, which is no gymnasium.Wrapper")

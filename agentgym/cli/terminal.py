@@ -1,0 +1,121 @@
+"""Terminal output without control characters, since models write most of the texts that commands
+print.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, TextIO
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+
+_KEPT = "\n\t"
+# Escape sequences start with a control (Cc); bidi overrides and invisible tags are formats (Cf).
+# A terminal cannot encode a lone surrogate (Cs).
+_HIDDEN = ("Cc", "Cf", "Cs")
+# Joins the parts of an emoji, and is needed in several scripts; it reorders and hides nothing.
+_JOINERS = "\u200c\u200d"
+
+
+def printable(text: str) -> str:
+    """Return a text whose control characters are escaped, as in Python source."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(char: str) -> str:
+    if char in _KEPT or char in _JOINERS or unicodedata.category(char) not in _HIDDEN:
+        return char
+    return char.encode("unicode_escape").decode("ascii")
+
+
+class PlainStream:
+    """Text stream that escapes control characters.
+
+    Args:
+        stream: The stream to write to.
+
+    Attributes:
+        rich_proxied_file: The stream itself, for `rich`, whose own control sequences pass.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Escape control characters in everything printed to stdout and stderr in this block."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_plain(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _plain(stream: Any) -> Any:
+    return stream if isinstance(stream, PlainStream) else PlainStream(stream)
+
+
+class PlainConsole(Console):
+    """Console that escapes control characters in texts and tables, and reads no markup in them. Its
+    own colours and cursor movements pass.
+    """
+
+    def __init__(self, *, width: int | None = None) -> None:
+        super().__init__(width=width, markup=False, emoji=False)
+        self.push_render_hook(_PlainTexts())
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream below all that a progress bar and `PlainStream` put in front of it."""
+        file = super().file
+        while hasattr(file, "rich_proxied_file"):
+            file = file.rich_proxied_file
+        return file
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+
+class _PlainTexts(RenderHook):
+    def process_renderables(
+        self, renderables: Sequence[ConsoleRenderable]
+    ) -> list[ConsoleRenderable]:
+        return [_Plain(each) for each in renderables]
+
+
+class _Plain:
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._inner)

@@ -1,0 +1,335 @@
+"""A run folder is data: no command executes code that it names, or prints its control characters."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.file_proxy import FileProxy
+from rich.text import Text
+from typer.testing import CliRunner
+
+from agentgym.assemble.recorded_specs import make_recorded
+from agentgym.cli import app
+from agentgym.cli.terminal import PlainConsole, PlainStream, printable
+from agentgym.text import imports
+from agentgym.training.evaluation import TRAJECTORIES
+from agentgym.training.rollout.lines import encode_lines, read_chunks
+from tests.helpers import PATIENCE
+from tests.training.viewer.episodes import played
+
+ROOT = Path(__file__).resolve().parents[2]
+# A console script has its own folder first on sys.path, unlike `python -m`.
+SCRIPT = """
+import json, sys
+from agentgym.cli import main
+if __name__ == "__main__":
+    for line in json.loads(sys.argv[1]):
+        sys.argv[1:] = line
+        try:
+            main()
+        except (Exception, SystemExit) as error:
+            print(f"{line}: {error!r}", file=sys.stderr)
+"""
+EVIL = "evilworld"
+
+
+def trap(folder: Path) -> None:
+    """Fill a folder with modules that leave a mark when imported, named like all that exist."""
+    names = {*sys.stdlib_module_names, *packages_distributions(), EVIL, "sitecustomize"}
+    names |= {"usercustomize", "ray", "vllm", "agentgym", "tests"}
+    mark = f"open({str(folder / 'EXECUTED')!r}, 'a').write(__name__ + '\\n')\n"
+    for name in names:
+        if "/" not in name:
+            (folder / f"{name}.py").write_text(mark)
+
+
+class Bomb:
+    """Object whose unpickling leaves a mark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.system, (f"echo pickle >> {self.folder / 'EXECUTED'}",)
+
+
+def script_in(folder: Path) -> Path:
+    """Return the command as an installed script in a folder without traps."""
+    script = folder / "bin" / "agentgym"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    return script
+
+
+def evil_log(path: Path, study: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Write the episodes of an honest study whose lines were changed afterwards."""
+    lines = []
+    for line in honest_lines(study):
+        data = json.loads(line)
+        change(data)
+        for step in data["steps"]:
+            step["info"]["detail"].pop("instance", None)
+        lines.append(json.dumps(data).encode() + b"\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode_lines(path, lines))
+
+
+def honest_lines(study: Path) -> list[bytes]:
+    return [line for chunk in read_chunks(study / TRAJECTORIES) for line in chunk.lines]
+
+
+def _world(line: dict[str, Any]) -> None:
+    line["spec"]["kwargs"]["world"] = f"{EVIL}:W"
+
+
+def _entry(call: str) -> Callable[[dict[str, Any]], None]:
+    def change(line: dict[str, Any]) -> None:
+        line["spec"]["entry_point"] = call
+        line["spec"]["kwargs"] = {"command": "echo call >> EXECUTED"}
+
+    return change
+
+
+def _wrapper(call: str) -> Callable[[dict[str, Any]], None]:
+    def change(line: dict[str, Any]) -> None:
+        layer = {"name": "x", "entry_point": call, "kwargs": {"command": "echo call >> EXECUTED"}}
+        line["spec"]["additional_wrappers"] = [layer]
+
+    return change
+
+
+def _labels(line: dict[str, Any]) -> None:
+    line["labels"] |= {"world": f"{EVIL}:W", "context": f"{EVIL}:W", "policy": f"{EVIL}:make"}
+    line["labels"] |= {"arm": f"{EVIL}:W", "axis": f"{EVIL}:W"}
+
+
+def _counter(line: dict[str, Any]) -> None:
+    for layer in line["spec"]["additional_wrappers"]:
+        layer["kwargs"]["budget"] = {"counter": f"{EVIL}:make"}
+    line["spec"]["kwargs"]["counter"] = f"{EVIL}:make"
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "world": _world,
+    "labels": _labels,
+    "counter": _counter,
+    "entry point": _entry("os:system"),
+    "wrapper": _wrapper(f"{EVIL}:make"),
+}
+READERS = [
+    ["score", "."],
+    ["score", "study", "--train", "run.jsonl"],
+    ["compare", ".", "--out", "compared"],
+    ["doctor", "."],
+    ["view", ".", "--out", "page.html"],
+    ["view", "run.jsonl", "--optimal", "--out", "page.html"],
+    ["rollout", "ListWorld", "--out", "run.jsonl"],
+    "ablate --out . --world ListWorld --horizons 2 --oracles S --episodes 2 --workers 2".split(),
+    ["list"],
+    ["doctor", ".", "--repair"],
+    ["score", "."],
+]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an honest study."""
+    out = tmp_path_factory.mktemp("study")
+    options = "--world ListWorld --horizons 2 --oracles S --episodes 2 --workers 1"
+    done = CliRunner().invoke(app, ["ablate", *options.split(), "--out", str(out)])
+    assert done.exit_code == 0, done.stderr
+    return out
+
+
+def run(folder: Path, script: Path, *lines: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run several commands in one process, in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(lines)],
+        cwd=folder,
+        env=environment,
+        timeout=PATIENCE,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert not (folder / "EXECUTED").exists(), (folder / "EXECUTED").read_text()
+    return done
+
+
+@pytest.mark.rotation(change=list(CHANGES))
+def test_no_command_executes_what_a_folder_contains(
+    change: str, study: Path, tmp_path: Path
+) -> None:
+    folder, script = tmp_path / "run", script_in(tmp_path)
+    evil_log(folder / "run.jsonl", study, CHANGES[change])
+    evil_log(folder / TRAJECTORIES, study, CHANGES[change])
+    (folder / "study").mkdir()
+    for name in ("ablation.json", TRAJECTORIES):
+        (folder / "study" / name).write_bytes((study / name).read_bytes())
+    settings = (study / "ablation.json").read_text()
+    (folder / "ablation.json").write_text(settings.replace("ListWorld", f"{EVIL}:W"))
+    for name in ("checkpoint.pt", "cache.pkl", "model.bin"):
+        (folder / name).write_bytes(pickle.dumps(Bomb(folder)))
+    (folder / "train.json").write_text("{}")
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for name in ("summary.md", "results.csv", "page.html", "arms.png"):
+        (folder / name).symlink_to(outside)
+    trap(folder)
+    run(folder, script, *READERS)
+    assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("links", "line"),
+    [
+        ([".lock"], "score"),
+        ([name + end for name in ("summary.md", "results.jsonl", "arms.png") for end in ("", ".new")], "score"),
+        ([f"{TRAJECTORIES}.damaged"], "doctor --repair"),
+        (["page.html", "page.html.new"], "view --out page.html"),
+    ],
+)  # fmt: skip
+def test_no_command_writes_through_a_link(
+    links: list[str], line: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, run_folder = tmp_path / "outside", tmp_path / "run"
+    outside.write_text("mine")
+    run_folder.mkdir()
+    (run_folder / "ablation.json").write_bytes((study / "ablation.json").read_bytes())
+    log = run_folder / TRAJECTORIES
+    log.write_bytes(encode_lines(log, [*honest_lines(study), b"rm -rf ~\n"]))
+    for name in links:
+        (run_folder / name).symlink_to(outside)
+    monkeypatch.chdir(run_folder)
+    done = CliRunner().invoke(app, [*line.split(), "."])
+    assert done.exit_code in (0, 1, 2), done.exception
+    assert outside.read_text() == "mine"
+
+
+CALLS = ["os:system", "agentgym.sandboxes.namespaces:Popen", "gymnasium.wrappers:RecordVideo"]
+
+
+@pytest.mark.parametrize("place", [_entry, _wrapper])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_spec_calls_worlds_and_wrappers_only(
+    place: Callable[[str], Any], call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "_trusted", set())
+    line = json.loads(played(oracles="S").to_json())
+    assert make_recorded(json.dumps(line["spec"])).reset(seed=0)
+    place(call)(line)
+    with pytest.raises((ValueError, ImportError)):
+        make_recorded(json.dumps(line["spec"]))
+
+
+def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
+    commands = typer.main.get_command(app)
+    readers = {line[0] for line in READERS}
+    for name, command in vars(commands)["commands"].items():
+        taken = {parameter.name for parameter in getattr(command, "params", ())}
+        if taken & {"folder", "folders", "run", "train"} and name not in ("export",):
+            assert name in readers, name
+
+
+def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path, study: Path) -> None:
+    """Also from the working folder, but after all installed modules."""
+    script = script_in(tmp_path)
+    trap(tmp_path)
+    text = "from agentgym.envs.lumina.list_world import ListWorld\nclass W(ListWorld): pass\n"
+    (tmp_path / f"{EVIL}.py").write_text(text)
+    evil_log(tmp_path / "run.jsonl", study, _world)
+    reading = ["score", str(study), "--train", "run.jsonl"]
+    refused = run(tmp_path, script, reading)
+    assert f"agentgym --import {EVIL} before the command" in refused.stderr
+    done = run(tmp_path, script, ["--import", EVIL, *reading])
+    assert "Overlap with training" in done.stdout, done.stderr
+    done = run(tmp_path, script, ["rollout", f"{EVIL}:W"])
+    assert "solved 1 of 1" in done.stdout, done.stderr
+
+
+CONTROLS = [chr(k) for k in (*range(9), *range(11, 32), *range(127, 160))]
+BIDI = list(
+    "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\U000e0041"
+)
+# `rich` turns its markup into escapes on a terminal, and fails on an unknown closing tag.
+MARKUP = "[link=http://x]y[/link][/nothing]:smile:"
+HIDDEN = "".join([*CONTROLS, *BIDI, "\x1b]0;title\x07\x1b[2J\x1b[31m", "\ud800", MARKUP])
+
+
+def test_only_visible_characters_are_printable() -> None:
+    shown = printable(HIDDEN)
+    assert not set(shown) & {*CONTROLS, *BIDI, "\ud800"}
+    assert "\\x1b]0;title\\x07" in shown
+    assert printable("né 👩\u200d🚀 \u05d0\n\tx") == "né 👩\u200d🚀 \u05d0\n\tx"
+
+
+def test_a_progress_bar_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only texts are escaped, also while a bar stands in for stdout."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", PlainStream(terminal))
+    console = PlainConsole()
+    monkeypatch.setattr(sys, "stdout", FileProxy(console, sys.stdout))
+    assert console.file is terminal
+    console.print(f"a{HIDDEN}", Text("b", "red"))
+    assert not set(terminal.getvalue()) & {*CONTROLS, *BIDI}
+
+
+POLICY = f"""
+from agentgym import Reply, PolicyError
+HIDDEN = {HIDDEN!r}
+def says(env_id):
+    return lambda chats: [Reply(HIDDEN + "<think>" + HIDDEN + "</think>" + HIDDEN) for _ in chats]
+def fails(env_id):
+    def policy(chats): raise PolicyError(HIDDEN)
+    return policy
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # a figure's font lacks control characters
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rollout ListWorld --policy pols:says --show --out run.jsonl",
+        "rollout ListWorld --policy pols:fails",
+        "score .",
+        "compare . --out compared",
+        "doctor .",
+        "play ListWorld",
+        "ablate --world ListWorld --horizons 2 --oracles none --episodes 1 --workers 1 --policy pols:fails --out lost",
+        "longbench report .",
+    ],
+)
+def test_no_command_prints_control_characters(
+    line: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pols.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    hidden = json.dumps(HIDDEN.replace("\ud800", ""))[1:-1].encode()  # fonts refuse surrogates
+    changed = [
+        line.replace(b"control:planning", hidden + b"control:planning")
+        for line in honest_lines(study)
+    ]
+    damaged = HIDDEN.encode("utf-8", "replace").replace(b"\n", b"") + b"\n"
+    log = tmp_path / TRAJECTORIES
+    log.write_bytes(encode_lines(log, [*changed, *([damaged] if line == "doctor ." else ())]))
+    settings = (study / "ablation.json").read_bytes()
+    settings = settings.replace(b"control:planning", hidden + b"control:planning")
+    (tmp_path / "ablation.json").write_bytes(settings)
+    typed = f"{printable(HIDDEN)}\x1b[31m\nquit\n"
+    done = CliRunner().invoke(app, line.split(), input=typed)
+    assert done.output
+    assert not set(done.output) & {*CONTROLS, *BIDI}, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
