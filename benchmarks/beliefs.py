@@ -1,5 +1,5 @@
 """Measure the state hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [TASK
-…]` (needs `agentgym[office]`).
+…]` (needs `agentgym-suite[office]`).
 
 For each task, along its reference plan: the number of steps, the maximum size of the known facts in
 characters, the largest share of them that one state hint shows before the agent asks for more

@@ -1,5 +1,5 @@
 """Measure the cost of step optimality labels in the office tasks: `python benchmarks/labels.py
-[TASK …] [--length 128k]` (needs `agentgym[office]`).
+[TASK …] [--length 128k]` (needs `agentgym-suite[office]`).
 
 A label compares the office's failures before and after a step. One process plays the same oracle
 episode with and without labels in turn. The table shows the CPU time per step, which includes the

@@ -1,4 +1,4 @@
-"""Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym[office]`).
+"""Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym-suite[office]`).
 
 For each task the table shows the time to draw a state of 256K tokens (the limit is 20 times the
 time to write and read the same state as JSON in the same run), to reset to a state drawn before

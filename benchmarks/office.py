@@ -1,5 +1,5 @@
 """Compare the cost of the office servers with their limits: `python benchmarks/office.py [SERVER
-…]` (needs `agentgym[office]`).
+…]` (needs `agentgym-suite[office]`).
 
 An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
 most 1 ms, or 10 ms with SQL. Calls that run a program in a sandbox have no limit. A server that

@@ -340,7 +340,7 @@ def gem_vectors() -> dict[str, Run]:
     except ImportError:
         print(
             "gem-llm is not installed, so there is nothing to compare with: pip install "
-            "'agentgym[bench]'",
+            "'agentgym-suite[bench]'",
             file=sys.stderr,
         )
         return {}

@@ -76,7 +76,7 @@ def guess_the_number() -> dict[str, Episode]:
     except ImportError:
         print(
             "gem-llm is not installed, so there is nothing to compare with: pip install "
-            "'agentgym[bench]'",
+            "'agentgym-suite[bench]'",
             file=sys.stderr,
         )
         return {}

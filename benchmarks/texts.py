@@ -1,5 +1,5 @@
 """Analyse the texts of the office tasks: `python benchmarks/texts.py [TASK …]` (needs
-`agentgym[office]`).
+`agentgym-suite[office]`).
 
 For each task at 128K tokens and each kind of document, the table shows the number of distinct
 sentences once names, dates, numbers and places are masked, how often sentences recur, and the

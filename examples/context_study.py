@@ -1,6 +1,6 @@
 """Context study: what each strategy for a full context window costs and gains.
 
-Needs: pip install 'agentgym[cli]' (for the figures)
+Needs: pip install 'agentgym-suite[cli]' (for the figures)
 Prints: success, trajectory length, hidden tokens and summary tokens of each strategy.
 The agent is scripted and uses only its observations; --policy plays with yours.
 """

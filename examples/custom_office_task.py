@@ -1,6 +1,6 @@
 """A custom office task: draw a mailbox, ask a question about it, plan the answer and check it.
 
-Needs: pip install 'agentgym[office]'
+Needs: pip install 'agentgym-suite[office]'
 Prints: the oracle policy's calls and score, and the failures of an empty answer.
 """
 

@@ -1,6 +1,6 @@
 """GRPO with TRL through a wrapper stack: the model sees plan hints and an edited context.
 
-Needs: pip install 'agentgym[trl]'
+Needs: pip install 'agentgym-suite[trl]'
 Prints: TRL's own metrics, and the mean reward of each step.
 Without --model the script trains a tiny random model, which only shows that the pieces fit. Pass the
 folder or id of a chat model, such as Qwen/Qwen3-0.6B, and more steps to learn something.

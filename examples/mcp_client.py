@@ -2,7 +2,7 @@
 
 `agentgym serve` offers an episode on stdin and stdout; the client is the one in the package `mcp`.
 With --out each call is recorded as a turn.
-Needs: pip install 'agentgym[mcp,cli]'
+Needs: pip install 'agentgym-suite[mcp,cli]'
 Prints: the task, the calls with their results, and the score.
 """
 

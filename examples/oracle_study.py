@@ -1,7 +1,7 @@
 """Oracle study: does the agent lack planning, state tracking, or both?
 
 Every arm plays the same instances, so differences are paired. An interrupted run resumes.
-Needs: pip install 'agentgym[cli]' (for the figures)
+Needs: pip install 'agentgym-suite[cli]' (for the figures)
 Prints: success and step accuracy of each arm with 95 % intervals, and the effect of each oracle.
 The agent is a scripted one that plans badly; --policy my.module:make_policy plays with yours.
 """

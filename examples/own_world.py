@@ -1,6 +1,6 @@
 """A custom world: the four required hooks, and three more for labels and oracles.
 
-Needs: pip install agentgym
+Needs: pip install agentgym-suite
 Prints: an episode that the oracle policy plays from the chat alone, and its mean reward.
 """
 

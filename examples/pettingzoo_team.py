@@ -1,6 +1,6 @@
 """A PettingZoo team: agents share a world, and each has its own chat and tools.
 
-Needs: pip install 'agentgym[multi]'
+Needs: pip install 'agentgym-suite[multi]'
 Prints: what each agent writes in its turn, and the reward.
 Any function from a list of chats to a list of replies can replace `TeamPolicy`.
 """

@@ -1,6 +1,6 @@
 """Ray: actors play episodes on this machine or on a cluster.
 
-Needs: pip install 'agentgym[ray]'
+Needs: pip install 'agentgym-suite[ray]'
 Prints: the mean reward, and the number of recorded steps; --address joins a running cluster.
 """
 

@@ -1,6 +1,6 @@
 """Stable-Baselines3: MaskablePPO learns GridWorld from numbers instead of text.
 
-Needs: pip install 'agentgym[sb3]'
+Needs: pip install 'agentgym-suite[sb3]'
 Prints: the share of held-out boards that the agent and a random policy solve by a shortest path.
 """
 

@@ -1,7 +1,7 @@
 """Vector env: a policy that takes a batch of chats plays many envs at once, as usual in Gymnasium.
 
 Each env runs in its own process; `--mode sync` plays them in this one.
-Needs: pip install agentgym
+Needs: pip install agentgym-suite
 Prints: the mean score of the episodes.
 """
 

@@ -116,13 +116,13 @@ def missing_packages() -> tuple[str, ...]:
     """Return the missing packages of the extra `test`."""
     found: set[str] = set()
     extras, seen = ["test"], set()
-    requirements = [Requirement(text) for text in metadata.requires("agentgym") or ()]
+    requirements = [Requirement(text) for text in metadata.requires("agentgym-suite") or ()]
     while extras:
         extra = extras.pop()
         seen.add(extra)
         for requirement in requirements:
             if requirement.marker is not None and requirement.marker.evaluate({"extra": extra}):
-                if requirement.name == "agentgym":
+                if requirement.name == "agentgym-suite":
                     extras += sorted(requirement.extras - seen)
                 elif not _is_installed(requirement.name):
                     found.add(requirement.name)

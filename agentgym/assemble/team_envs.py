@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentgym.assemble.registry import TEAM_IDS, spec
+from agentgym.text.requirements import install_command
 
 
 def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
@@ -21,7 +22,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
         from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
         raise ImportError(
-            f"PettingZoo envs of teams need pip install 'agentgym[multi]' ({error})"
+            f"PettingZoo envs of teams need {install_command('multi')} ({error})"
         ) from error
     team_spec = spec(env_id, **options)
     if "team" not in team_spec.kwargs:

@@ -33,6 +33,7 @@ from agentgym.cli.terminal import plain_output
 from agentgym.cli.train import train
 from agentgym.cli.view import view
 from agentgym.text.imports import trust_also, trust_only
+from agentgym.text.requirements import DISTRIBUTION
 from agentgym.training.evaluation import Command, papers
 
 # Option names that people try, with the real names.
@@ -147,7 +148,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"agentgym {importlib.metadata.version('agentgym')}")
+        typer.echo(f"agentgym {importlib.metadata.version(DISTRIBUTION)}")
         raise typer.Exit
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli.common import exit_on_user_error
+from agentgym.text.requirements import DISTRIBUTION
 from agentgym.training.rollout.storage import write_text
 
 _FILES = {
@@ -39,7 +40,7 @@ def new_world(
         package, folder = _package(name), out or Path(name)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} already exists; choose another --out or an empty folder")
-        words = {"package": package, "world": _class_name(package)}
+        words = {"package": package, "world": _class_name(package), "distribution": DISTRIBUTION}
         for source, target in _FILES.items():
             path = folder / target.format(package=package)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from agentgym.text.requirements import install_command
+
 
 @contextmanager
 def install_hint(need: str, *modules: str) -> Iterator[None]:
@@ -24,7 +26,7 @@ def install_hint(need: str, *modules: str) -> Iterator[None]:
     except ImportError as error:
         if error.name not in modules:
             raise
-        raise ImportError(f"{need}: pip install 'agentgym[office]'") from error
+        raise ImportError(f"{need}: {install_command('office')}") from error
 
 
 def pdf_library(name: str) -> Any:

@@ -20,6 +20,7 @@ from agentgym.sandboxes.base import (
     RunResult,
     Stopped,
 )
+from agentgym.text.requirements import install_command
 from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
@@ -220,5 +221,5 @@ def _monty() -> Any:
         return import_module("pydantic_monty")
     except ImportError as error:
         raise ImportError(
-            "the sandbox 'monty' needs pydantic-monty: pip install 'agentgym[code]'"
+            f"the sandbox 'monty' needs pydantic-monty: {install_command('code')}"
         ) from error

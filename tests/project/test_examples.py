@@ -168,7 +168,9 @@ def test_a_script_is_short_and_says_what_it_needs_and_prints(script: Path) -> No
     code = text.partition('"""\n\nimport ')[2]
     assert len([line for line in code.splitlines() if line.strip()]) <= MAX_LINES
     assert re.search(r"^Prints: ", documentation, re.MULTILINE)
-    match = re.search(r"^Needs: pip install (?:'agentgym\[(.*)\]'|agentgym)", documentation, re.M)
+    match = re.search(
+        r"^Needs: pip install (?:'agentgym-suite\[(.*)\]'|agentgym-suite)", documentation, re.M
+    )
     assert match, "the docstring names what to install"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {*(match[1] or "").split(",")} - {""} <= project["optional-dependencies"].keys()

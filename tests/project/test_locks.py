@@ -56,7 +56,7 @@ def test_the_lock_holds_all_that_the_tests_need() -> None:
         extra = queue.pop()
         extras.add(extra)
         for requirement in map(Requirement, project["optional-dependencies"][extra]):
-            if requirement.name == "agentgym":
+            if requirement.name == "agentgym-suite":
                 queue += sorted(requirement.extras - extras)
             else:
                 needed.append(requirement)

@@ -210,7 +210,7 @@ def test_a_room_says_what_it_is_for_and_what_is_public(room: str) -> None:
         try:
             assert getattr(module, name) is not None
         except MissingExtraError as error:
-            assert "pip install 'agentgym[" in str(error)  # noqa: PT017 - which extras are there depends on the machine
+            assert "pip install 'agentgym-suite[" in str(error)  # noqa: PT017 - which extras are there depends on the machine
     with pytest.raises(AttributeError, match="no_such_name"):
         module.no_such_name  # noqa: B018
 
@@ -222,7 +222,7 @@ def test_a_missing_extra_is_one_sentence_when_the_name_is_used() -> None:
     )
     last = shown.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "agentgym.training.extras.MissingExtraError: GRPO needs its extra: pip install 'agentgym[train]' ("
+        "agentgym.training.extras.MissingExtraError: GRPO needs its extra: pip install 'agentgym-suite[train]' ("
     )
 
 

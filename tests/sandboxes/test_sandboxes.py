@@ -464,14 +464,14 @@ def test_limits_and_names_are_checked(limits: dict[str, Any]) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
-    with pytest.raises(ImportError, match=r"pip install 'agentgym\[code\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'agentgym-suite\[code\]'"):
         make_sandbox("monty")
     bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/no/bwrap",))
     bubblewrap.check.cache_clear()
     with pytest.raises(
         RuntimeError,
-        match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'",
+        match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym-suite\[hardened\]'",
     ):
         make_sandbox("bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/bin/false",))

@@ -387,7 +387,7 @@ def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(workbench, "_command", lambda command=command: command)
         with pytest.raises(
             RuntimeError,
-            match=rf"programs cannot run on this host: .*{reason}.* 'agentgym\[hardened\]'",
+            match=rf"programs cannot run on this host: .*{reason}.* 'agentgym-suite\[hardened\]'",
         ):
             sh("true")
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.text.requirements import install_command
+
 Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
@@ -152,7 +154,7 @@ def _wordllama() -> Embed:
         package = import_module("wordllama")
     except ImportError as error:
         raise ValueError(
-            "embed 'wordllama' needs its extra: pip install 'agentgym[embed]'"
+            f"embed 'wordllama' needs its extra: {install_command('embed')}"
         ) from error
     # The package folder has the layout of a cache; otherwise wordllama would download the files.
     model = package.WordLlama.load(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
+from agentgym.text.requirements import install_command
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
 from agentgym.training.rollout import Trajectory
@@ -292,5 +293,5 @@ def _sklearn(module: str) -> Any:
         return import_module(f"sklearn.{module}")
     except ImportError as error:
         raise ValueError(
-            "the reasoning graph needs its extra: pip install 'agentgym[graph]'"
+            f"the reasoning graph needs its extra: {install_command('graph')}"
         ) from error

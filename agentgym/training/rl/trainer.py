@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from agentgym.text.requirements import install_command
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.trainer_config import TrainerConfig
@@ -320,7 +321,7 @@ class MetricsLog:
                 from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
             except ImportError as error:
                 raise ImportError(
-                    "tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'"
+                    f"tensorboard=True needs TensorBoard: {install_command('tensorboard')}"
                 ) from error
             # Hides events of later steps.
             self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)

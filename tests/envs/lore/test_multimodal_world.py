@@ -436,11 +436,11 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     otherwise = "or let MultimodalWorld describe the pictures in words with render='scene'"
-    why = "pictures need Pillow: pip install 'agentgym[images]'"
+    why = "pictures need Pillow: pip install 'agentgym-suite[images]'"
     assert shown == [
         "False",
         "1.0",
-        f"MultimodalWorld needs PIL: pip install 'agentgym[images]'; {otherwise}",
+        f"MultimodalWorld needs PIL: pip install 'agentgym-suite[images]'; {otherwise}",
         why,
     ]
 

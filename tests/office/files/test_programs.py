@@ -247,7 +247,7 @@ def test_a_host_without_sandbox_raises(server: Any, monkeypatch: pytest.MonkeyPa
     name, arguments = "python_execute", {"code": "1"}
     if server is Terminal:
         name, arguments = "run_command", {"command": "ls"}
-    remedy = r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'"
+    remedy = r"programs cannot run on this host: .*pip install 'agentgym-suite\[hardened\]'"
     with pytest.raises(RuntimeError, match=remedy):
         Client(server())(name, **arguments)
     monkeypatch.setitem(sys.modules, "agentgym.sandboxes.workbench", None)

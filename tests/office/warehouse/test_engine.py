@@ -360,7 +360,7 @@ def test_a_library_that_is_missing_is_named_with_its_remedy(
     for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"pip install 'agentgym\[office\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'agentgym-suite\[office\]'"):
         bigquery().bigquery.bigquery_run_query("SELECT 1")
 
 

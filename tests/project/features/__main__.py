@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 
 
 def closure(extra: str) -> set[str]:
-    """Return the distributions that `pip install 'agentgym[extra]'` installs, plus pip."""
-    found, queue = {"pip", "setuptools"}, [("agentgym", frozenset({extra}))]
+    """Return the distributions that `pip install 'agentgym-suite[extra]'` installs, plus pip."""
+    found, queue = {"pip", "setuptools"}, [("agentgym-suite", frozenset({extra}))]
     asked: set[tuple[str, frozenset[str]]] = set()
     while queue:
         name, extras = queue.pop()

@@ -204,7 +204,7 @@ def test_without_the_extra_the_remedy_is_told() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, "serve", "filesystem", "--stdio"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert (result.returncode, "pip install 'agentgym[mcp]'" in result.stderr) == (2, True)
+    assert (result.returncode, "pip install 'agentgym-suite[mcp]'" in result.stderr) == (2, True)
 
 
 def test_a_server_is_mounted_on_any_world() -> None:

@@ -19,7 +19,9 @@ import agentgym
 import tests.training.rl.echo_world  # noqa: F401 - known to Gymnasium from then on
 from agentgym import Chat, ToolCall, render, tool_env
 
-pytest.importorskip("skyrl_gym", reason="SkyRL-Gym is not installed: pip install 'agentgym[skyrl]'")
+pytest.importorskip(
+    "skyrl_gym", reason="SkyRL-Gym is not installed: pip install 'agentgym-suite[skyrl]'"
+)
 
 import skyrl_gym
 from skyrl_gym.error import RegistrationError
