@@ -1,11 +1,11 @@
-"""The command `serve`: office servers or a world over MCP."""
+"""The command `serve`: office servers or a world over MCP, or stacks for OpenEnv clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 
 
 def serve(
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            help="A world, or office servers joined by +, such as canvas+email.",
+            metavar="TARGET...",
+            help="A world, or office servers joined by +, such as canvas+email; with --openenv one or more worlds.",
             autocompletion=complete_world,
         ),
     ],
+    openenv: Annotated[
+        bool,
+        typer.Option(
+            "--openenv", help="Serve worlds as OpenEnv environments, several at /0, /1 and so on."
+        ),
+    ] = False,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")
     ] = False,
@@ -77,8 +84,22 @@ def serve(
     ] = "",
     agent: Annotated[str, typer.Option(help="The agent's name in the report, with --out.")] = "",
 ) -> None:
-    """Serve a world or office servers over MCP; with --out, record the agent's episodes as a run."""
+    """Serve a world or office servers over MCP, or worlds for OpenEnv clients.
+
+    With --out, the agent's episodes are recorded as a run.
+    """
     with exit_on_user_error():
+        if openenv:
+            if stdio or out or sizes or agent or seed or episodes != 1:
+                raise ValueError("--openenv requires --http, and its clients choose the episodes")
+            _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)
+            return
+        if len(targets) > 1:
+            raise ValueError(
+                f"several targets require --openenv, got {', '.join(targets)}; join office servers "
+                "with +"
+            )
+        (target,) = targets
         if stdio == bool(http):
             raise ValueError("serve requires --stdio or --http 127.0.0.1:PORT")
         host, port = _address(http) if http else ("", 0)
@@ -91,6 +112,28 @@ def serve(
                 mcp.serve_http(opened, host, port, token, max_sessions, idle_seconds)
             else:
                 mcp.serve_stdio(opened[0])
+
+
+def _serve_openenv(
+    worlds: Sequence[str],
+    http: str,
+    options: Mapping[str, Any],
+    max_sessions: int,
+    idle_seconds: float,
+    token: str,
+) -> None:
+    host, port = _address(http)
+    with needs_extra("serving OpenEnv environments", "openenv"):
+        import uvicorn  # noqa: PLC0415 - an extra
+
+        from agentgym.training.integrations.http_server import check_access  # noqa: PLC0415
+        from agentgym.training.integrations.openenv import Stack, create_app  # noqa: PLC0415
+    check_access(host, token)
+    app = create_app([Stack(world, options) for world in worlds], max_sessions, idle_seconds, token)
+    for number, world in enumerate(worlds):
+        place = f"/{number}" if len(worlds) > 1 else ""
+        typer.echo(f"{world}: http://{host}:{port}{place}", err=True)
+    uvicorn.run(app, host=host, port=port, log_level="warning")
 
 
 def _open(

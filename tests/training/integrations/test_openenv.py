@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentgym import make, tool_env
 from agentgym.assemble.registry import worlds
+from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
+from tests.helpers import PATIENCE
 from tests.training.integrations.openenv_server import serving
 
 pytest.importorskip(
@@ -264,3 +271,41 @@ def test_trl_trains_on_a_served_stack(address: str) -> None:
         chat, *_ = local.step(OraclePolicy("ListWorld")([chat])[0].text)
         assert result == chat.messages[-1].text
     assert environment.get_reward() == 1.0
+
+
+def test_the_command_serves_a_stack() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--openenv", "ListWorld", "TreeWorld", "--http", f"127.0.0.1:{port}"]
+    server = subprocess.Popen([sys.executable, "-m", "agentgym", *words], stderr=subprocess.PIPE)
+    try:
+        url = f"http://127.0.0.1:{port}/1"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and server.poll() is None:
+            try:
+                requests.get(f"{url}/health", timeout=5)
+                break
+            except requests.ConnectionError:
+                time.sleep(0.1)
+        env = RemoteEnv(url)
+        assert play(env, OraclePolicy("TreeWorld"), 0)[0] == 1.0
+        env.close()
+    finally:
+        server.terminate()
+        server.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ListWorld", "--stdio"],
+        ["ListWorld", "--http", "127.0.0.1:1", "--seed", "3"],
+        ["ListWorld-team", "--http", "127.0.0.1:1"],
+        ["ListWorld", "--http", "0.0.0.0:1"],
+    ],
+)
+def test_options_that_do_not_apply_are_refused(words: list[str]) -> None:
+    result = CliRunner().invoke(app, ["serve", "--openenv", *words])
+    assert result.exit_code == 2
+    assert result.output.startswith("error: ")
