@@ -27,7 +27,8 @@ from agentgym.text.validation import list_names
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines.base import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.rollout.policies import hash_prompt, tokens_by_ids
+from agentgym.training.evaluation.scoring import hash_prompt
+from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 

@@ -261,11 +261,6 @@ def _fact(facts: Mapping[str, Any], name: str) -> Any:
     return str(fact).split(".")[:2] if name == "agentgym" else fact
 
 
-def hash_prompt(chat: Chat) -> str:
-    """Return a digest of everything that a policy is shown before its first reply."""
-    return digest([[message.to_dict() for message in chat.messages], list(chat.tools)])
-
-
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
     """Return the prompt tokens and reply tokens of a local model's episode; None without ids."""
     replies = [step.reply for step in trajectory.steps]
