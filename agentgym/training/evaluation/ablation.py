@@ -8,6 +8,7 @@ TaskWeaver (section 4) for LORE.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -24,10 +25,10 @@ from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names
+from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines.base import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
@@ -134,11 +135,16 @@ class Ablation(Config):
             )
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
+        object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
         first = self.worlds[0], self.arms[0], self.horizons[0]
+        stacks: dict[str, str] = {}
+        for context in self.contexts:
+            stack = self.spec(first[0], first[1], context, first[2]).to_json()
+            stacks.setdefault(stack, context)
+        object.__setattr__(self, "contexts", tuple(stacks.values()))
         for world, arm, context, horizon in product(
             self.worlds, self.arms, self.contexts, self.horizons
         ):
-            check_arm(arm)
             cell_spec = self.spec(world, arm, context, horizon)
             if ":" in context and (world, arm, horizon) == first:
                 # Wrappers validate the arguments in the text, whatever the world.
@@ -212,15 +218,22 @@ class Ablation(Config):
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the trajectory labels of a cell."""
-        return {
-            **{name: getattr(cell, name) for name in LABELS},
-            "axis": self.axis,
-            "provenance": dict(played_by or {}),
-        }
+        facts = dict(played_by or {})
+        if "worlds" in facts:
+            facts["worlds"] = {cell.world: facts["worlds"][cell.world]}
+        labels = {name: getattr(cell, name) for name in LABELS}
+        return {**labels, "axis": self.axis, "provenance": facts}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
+
+
+def shortest_arm(arm: str) -> str:
+    """Return the one spelling of an arm: `P1S0.50` is `S0.5P`, as the paper writes `SP`."""
+    order = "SPH"  # the paper's; other letters follow
+    parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
+    return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 
 
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:

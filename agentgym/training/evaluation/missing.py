@@ -46,7 +46,9 @@ class Results(list[Result]):
     def by(self, field: str) -> dict[str, Results]:
         """Group the episodes by the value of a field, keeping their order."""
         values = dict.fromkeys(getattr(row, field) for row in self.everything)
-        return {value: self.where(lambda row, v=value: getattr(row, field) == v) for value in values}
+        return {
+            value: self.where(lambda row, v=value: getattr(row, field) == v) for value in values
+        }
 
     def notes(self) -> list[str]:
         """Return, in words, what a reader must know beside the tables."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -27,7 +28,16 @@ from agentgym.training.evaluation.ablation import (
 )
 from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
-from agentgym.training.evaluation.scoring import Result, score
+from agentgym.training.evaluation.missing import (
+    INVALID,
+    LOST,
+    NOT_PLAYED,
+    Results,
+    as_results,
+    placeholder,
+)
+from agentgym.training.evaluation.provenance import SOURCES, difference, named_after, provenance
+from agentgym.training.evaluation.scoring import Result, is_over_window, score
 from agentgym.training.rollout import (
     CollectionError,
     Collector,
@@ -35,7 +45,6 @@ from agentgym.training.rollout import (
     Trajectory,
     TrajectoryLog,
 )
-from agentgym.training.rollout.policies import other, provenance
 from agentgym.training.rollout.storage import check_settings, read_json, write_text
 
 SETTINGS = "ablation.json"
@@ -123,17 +132,39 @@ class Study:
                 f"{out} contains a run with other settings: {name}; choose another folder "
                 f"(`agentgym compare` merges folders; see {SETTINGS})"
             )
+        sources = {name: played_by[name] for name in SOURCES if name in played_by}
+        for facts in self.policies.values():
+            shared = {name: facts[name] for name in SOURCES if name in facts}
+            if found := difference(shared, sources):
+                raise ValueError(
+                    f"{out} was played by other code: {found}; go on with the code that played it, "
+                    "or choose another folder"
+                )
         kept = self.policies.get(column) or dict(played_by)
-        if name := other(kept, played_by):
+        if found := difference(kept, played_by):
             raise ValueError(
-                f"{out} contains episodes of {column!r} from another player: its {name} was "
-                f"{json.dumps(kept.get(name))} and is {json.dumps(played_by.get(name))}; give this "
+                f"{out} contains episodes of {column!r} from another player: {found}; give this "
                 f"one another name (NAME={ablation.policy.name}), or choose another folder"
             )
         runs = self.runs
         if not any(_covers(run, new) for run in runs):
             runs = [*(run for run in runs if not _covers(new, run)), new]
-        return Study(runs, {**self.policies, column: dict(played_by)})
+        worlds = {**kept.get("worlds", {}), **played_by.get("worlds", {})}
+        return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
+
+    def spelled(self, ablation: Ablation) -> Ablation:
+        """Return a run with the study's spelling of context strategies that are the same."""
+        known = [context for run in self.runs for context in run["contexts"]]
+        names = {}
+        for context in ablation.contexts:
+            names[context] = context
+            for other in known if context not in known else ():
+                first = ablation.worlds[0], ablation.arms[0]
+                size = ablation.horizons[0]
+                if ablation.spec(*first, other, size) == ablation.spec(*first, context, size):
+                    names[context] = other
+        contexts = tuple(names.values())
+        return ablation if contexts == ablation.contexts else replace(ablation, contexts=contexts)
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
         """Return the sort key of a cell: policies in the order of addition, then the other fields."""
@@ -199,7 +230,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     Args:
         ablation: The run.
         out: The folder.
-        player: The model of `ablation.policy`, if it is already loaded.
+        player: A policy in memory, as in `run_ablation`.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
@@ -207,7 +238,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
-    log = log_of(out)
+    log, ablation = log_of(out), _naming(ablation, player)
     played_by = played_by_of(ablation, player)
     with RunLock(out):
         study = load_study(out)
@@ -224,12 +255,18 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     return log
 
 
+def _naming(ablation: Ablation, player: Policy | None) -> Ablation:
+    """Return a run whose policy is named after the object that plays it."""
+    config = named_after(ablation.policy, player)
+    return ablation if config == ablation.policy else replace(ablation, policy=config)
+
+
 def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, Any]:
     """Return the provenance of a run's policy; a policy behind an endpoint provides its own."""
     config = ablation.policy
     if player is None and config.module:
         player = config.make(ablation.worlds[0])
-    return provenance(config, player)
+    return provenance(config, ablation.worlds, player)
 
 
 def run_ablation(
@@ -237,10 +274,10 @@ def run_ablation(
     out: Path,
     workers: int,
     on_progress: Callable[[int], None] = lambda episodes: None,
-    on_loss: Callable[[Cell, str], None] = lambda cell, cause: None,
+    on_loss: Callable[[Cell, str], None] | None = None,
     player: Policy | None = None,
     budget: Budget | None = None,
-) -> list[Result]:
+) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
     Trajectories are written as they finish, so a killed run resumes. A killed worker costs only its
@@ -252,8 +289,9 @@ def run_ablation(
         out: The folder for settings and trajectories, created if missing and locked during the run.
         workers: The number of processes; 1 uses only this one. A trained model plays in this one.
         on_progress: Called with the number of newly available episodes; existing ones come first.
-        on_loss: Called with a lost cell and the cause.
-        player: The model of `ablation.policy`, if it is already loaded.
+        on_loss: Called with a lost cell and the cause; without it, a warning counts them.
+        player: A policy to play instead of `ablation.policy`, of which only the label counts; or
+            its loaded model.
         budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
@@ -263,7 +301,11 @@ def run_ablation(
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
+    study = load_study(out) if out.is_dir() else None
+    ablation = _naming(ablation, player)
+    ablation = study.spelled(ablation) if study else ablation
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
+    lost: list[str] = []
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):
@@ -278,19 +320,28 @@ def run_ablation(
             log.append(ended.line)
             losses = losses + 1 if ended.failure else 0
             budget.spend(ended.cell, ended.tokens)
-            if ended.failure:
+            if not ended.failure:
+                on_progress(1)
+            elif on_loss:
                 on_loss(ended.cell, ended.failure)
             else:
-                on_progress(1)
+                lost.append(f"{ended.cell}: {ended.failure}")
             if losses > 2 * workers:  # twice over, because all workers may fail together
                 raise CollectionError(
                     f"{losses} consecutive cells failed; the last one: {ended.failure}"
                 )
-        return _read_results(out)[0]
+        results = _read_results(out)[0]
+    if lost:
+        warnings.warn(
+            f"{len(lost)} episodes were lost and are missing from all figures, such as {lost[0]}; "
+            "run it again to play them",
+            stacklevel=2,
+        )
+    return results
 
 
-def load_results(out: Path) -> list[Result]:
-    """Return the scores of all trajectories in a folder, in cell order.
+def load_results(out: Path) -> Results:
+    """Return the scores of all trajectories in a folder, in cell order, and what is missing.
 
     Each cell counts once; duplicates and trajectories outside the settings are omitted with a
     warning.
@@ -309,23 +360,77 @@ def load_results(out: Path) -> list[Result]:
     return results
 
 
-def _read_results(out: Path) -> tuple[list[Result], int, int]:
+def _read_results(out: Path) -> tuple[Results, int, int]:
     """Return the results of a folder, and the numbers of duplicates and strays."""
     study = load_study(out)
     results: dict[Cell, Result] = {}
-    doubles = strays = 0
+    failures: dict[Cell, str] = {}
+    differing: Counter[tuple[str, str]] = Counter()
+    doubles = strays = contradictions = 0
     for trajectory in log_of(out):
-        if trajectory.failure:
-            continue
-        result = score(trajectory)
         if study is not None and not study.holds(trajectory):
             strays += 1
-        elif result_cell(result) in results:
+            continue
+        if trajectory.failure and not is_over_window(trajectory):
+            if study is not None:
+                failures[cell_of(trajectory)] = INVALID if is_invalid(trajectory) else LOST
+            continue
+        result = score(trajectory)
+        cell = result_cell(result)
+        if cell in results:
             doubles += 1
-        else:
-            results[result_cell(result)] = result
+            contradictions += results[cell] != result
+            continue
+        results[cell] = result
+        kept = study.policies.get(cell.policy) if study is not None else None
+        if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
+            differing[cell.policy, found] += 1
+    doubts = []
+    for (policy, found), count in differing.items():
+        doubts.append(
+            f"{count} episodes of {policy} were played by another player or code: {found}"
+        )
+    if contradictions:
+        doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
+    missing = missing_rows(study, results, failures) if study is not None else None
     ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
-    return ordered, doubles, strays
+    if missing is None:
+        missing = as_results(ordered).missing
+    return Results(ordered, missing, doubts), doubles, strays
+
+
+def missing_rows(
+    study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
+) -> list[Result]:
+    """Return the records of the cells that a study lacks.
+
+    Args:
+        study: The settings.
+        results: The played cells.
+        failures: The causes of those that failed.
+    """
+    axes = {_column(run): run["axis"] for run in study.runs}
+    known: dict[tuple[Any, ...], Result] = {}
+    for cell, result in results.items():
+        known[cell.world, cell.horizon, cell.seed] = result
+    rows = []
+    for cell in study.cells():
+        if cell not in results:
+            same = known.get((cell.world, cell.horizon, cell.seed))
+            like = Result(
+                *(cell.world, cell.arm, cell.horizon, cell.seed, 0.0, 0, 0, 0, 0, cell.context),
+                axis=axes[cell.policy],
+                policy=cell.policy,
+                sample=cell.sample,
+                instance=same.instance if same else "",
+            )
+            rows.append(placeholder(like, failures.get(cell, NOT_PLAYED)))
+    return rows
+
+
+def is_invalid(trajectory: Trajectory) -> bool:
+    """Report whether an env declared the failed episode invalid."""
+    return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
 
 
 def result_cell(result: Result) -> Cell:
@@ -340,8 +445,11 @@ def missing_cells(out: Path) -> list[Cell]:
     study = load_study(out) if out.is_dir() else None
     if study is None:
         return []
-    there = (trajectory for _, trajectory in log_of(out).readable() if trajectory is not None)
-    played = {cell_of(each) for each in there if not each.failure and study.holds(each)}
+    played = set()
+    for _, each in log_of(out).readable():
+        if each is not None and study.holds(each):
+            if not each.failure or is_over_window(each):
+                played.add(cell_of(each))
     return [cell for cell in study.cells() if cell not in played]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import isnan
 
 from agentgym.training.evaluation.intervals import MIN_EPISODES, Interval
+from agentgym.training.evaluation.missing import describe_missing
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 Table = tuple[str, list[str], list[list[str]]]
@@ -20,9 +22,19 @@ METRIC_NAMES = {
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`."""
+    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`.
+
+    If missing episodes could move the value beyond the interval, their bounds follow.
+    """
+    if isnan(interval.value):
+        return "no data"
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
-    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    if interval.fragile:
+        ends = "{:+.1f} to {:+.1f}" if signed else "{:.1f} to {:.1f}"
+        ends = ends.format(100 * interval.worst, 100 * interval.best)
+        text += f"; {ends} with the {interval.missing} missing"
+    return text
 
 
 def p_value(value: float | None) -> str:
@@ -41,8 +53,39 @@ def to_markdown(table: Table) -> str:
 
 def few_instances(results: Sequence[Result]) -> str:
     """Return a title suffix that warns of cells with few instances; empty if there are none."""
-    cells = group_by(results, *CELL).values()
-    fewest = min(len({row.seed for row in rows}) for rows in cells)
+    fewest = MIN_EPISODES
+    for rows in group_by(results, *CELL).values():
+        fewest = min(fewest, len({row.seed for row in rows if not row.missing}))
     if fewest >= MIN_EPISODES:
         return ""
     return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"
+
+
+def count_played(rows: Iterable[Result]) -> int:
+    """Return the number of episodes that are not missing."""
+    return sum(not row.missing for row in rows)
+
+
+def quality(groups: Iterable[Sequence[Result]]) -> dict[str, list[str]]:
+    """Return the columns that every table of results ends with, by name: the missing episodes of
+    each group, those that outgrew the window if any did, and the share of unreadable replies.
+
+    An agent that writes nothing readable solves nothing either, for another reason.
+    """
+    missing, over, unreadable = [], [], []
+    for rows in groups:
+        missing.append(describe_missing(rows))
+        over.append(sum(row.over_window for row in rows))
+        replies = sum(row.replies for row in rows)
+        broken = sum(row.unreadable for row in rows)
+        unreadable.append(f"{100 * broken / replies:.1f}" if replies else "no data")
+    columns = {"missing": missing}
+    if any(over):
+        columns["over window"] = list(map(str, over))
+    return {**columns, "unreadable": unreadable}
+
+
+def from_columns(title: str, columns: Iterable[tuple[str, Sequence[str]]]) -> Table:
+    """Return a table from the names and cells of its columns."""
+    names, cells = zip(*columns, strict=True)
+    return title, list(names), [list(line) for line in zip(*cells, strict=True)]
