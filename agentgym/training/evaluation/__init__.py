@@ -25,6 +25,7 @@ from agentgym.training.evaluation.intervals import (
     summarize,
     wilson,
 )
+from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
@@ -32,6 +33,7 @@ from agentgym.training.evaluation.scoring import (
     Result,
     describe_failures,
     evaluate,
+    group_by,
     ordered_contexts,
     score,
 )
@@ -42,7 +44,15 @@ from agentgym.training.evaluation.study import (
     prepare_ablation,
     run_ablation,
 )
-from agentgym.training.evaluation.tables import Table, few_instances, percent, to_markdown
+from agentgym.training.evaluation.tables import (
+    Table,
+    count_played,
+    few_instances,
+    from_columns,
+    percent,
+    quality,
+    to_markdown,
+)
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
@@ -58,10 +68,13 @@ __all__ = [
     "Paper",
     "Price",
     "Result",
+    "Results",
     "SpendingLimits",
     "Table",
     "ablation_tables",
+    "as_results",
     "comparison_tables",
+    "count_played",
     "describe_failures",
     "differences",
     "effects",
@@ -69,6 +82,8 @@ __all__ = [
     "evaluate",
     "few_instances",
     "find_levels",
+    "from_columns",
+    "group_by",
     "holm",
     "instance_key",
     "interactions",
@@ -85,6 +100,7 @@ __all__ = [
     "policy_plots",
     "prepare_ablation",
     "presets",
+    "quality",
     "register_paper",
     "run_ablation",
     "score",

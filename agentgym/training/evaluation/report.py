@@ -179,13 +179,15 @@ def levelled_results(results: Sequence[Result]) -> Results:
 
 
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
-    """Return the applicable papers with their results, of which missing ones have no report."""
+    """Return the applicable papers with their results. Missing episodes and those that outgrew
+    the window may have no report.
+    """
     parts = []
     for paper in papers():
         worlds = {row.world for row in results if paper.applies(row)}
         rows = results.where(
             lambda row, paper=paper, worlds=worlds: (  # type: ignore[misc]
-                row.world in worlds if row.missing else paper.applies(row)
+                row.world in worlds if row.missing or row.over_window else paper.applies(row)
             )
         )
         if rows:
