@@ -34,6 +34,7 @@ from agentgym.training.evaluation.scoring import (
     describe_failures,
     evaluate,
     group_by,
+    is_unreadable,
     ordered_contexts,
     score,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "holm",
     "instance_key",
     "interactions",
+    "is_unreadable",
     "level_horizons",
     "load_folders",
     "load_results",

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, NamedTuple
 
@@ -24,7 +26,7 @@ from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import counter
-from agentgym.text.validation import list_names
+from agentgym.text.validation import list_names, parse_count
 from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines.base import describe
@@ -139,8 +141,7 @@ class Ablation(Config):
         first = self.worlds[0], self.arms[0], self.horizons[0]
         stacks: dict[str, str] = {}
         for context in self.contexts:
-            stack = self.spec(first[0], first[1], context, first[2]).to_json()
-            stacks.setdefault(stack, context)
+            stacks.setdefault(self.stack(context), context)
         object.__setattr__(self, "contexts", tuple(stacks.values()))
         for world, arm, context, horizon in product(
             self.worlds, self.arms, self.contexts, self.horizons
@@ -177,6 +178,11 @@ class Ablation(Config):
             window=self.tokens_shown,
             **{**sizes, **given},
         )
+
+    def stack(self, context: str) -> str:
+        """Return the wrappers of a context strategy as text, the same for all its spellings."""
+        spec = self.spec(self.worlds[0], self.arms[0], context, self.horizons[0])
+        return json.dumps(_values(json.loads(str(spec.to_json()))), sort_keys=True)
 
     @property
     def tokens_shown(self) -> int | None:
@@ -227,6 +233,21 @@ class Ablation(Config):
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
+
+
+def _values(data: Any) -> Any:
+    """Return JSON data with a number in place of each text that writes one, such as 60k or 80%."""
+    if isinstance(data, dict):
+        return {name: _values(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_values(value) for value in data]
+    if not isinstance(data, str):
+        return data
+    number, percent = data.removesuffix("%"), data.endswith("%")
+    for read in (float, partial(parse_count, "count")):
+        with suppress(ValueError):
+            return float(read(number)) / (100 if percent else 1)
+    return data
 
 
 def shortest_arm(arm: str) -> str:

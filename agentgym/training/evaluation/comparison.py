@@ -46,8 +46,8 @@ from agentgym.training.evaluation.tables import (
 LEVEL = 0.3
 """Default success without oracles at which policies are compared (LUMINA, 4.4)."""
 NEAR = 0.25
-"""Largest distance of an interval's ends from that success: 20 episodes reach it at 0.3, while at a
-floor or ceiling, where oracles have nothing to improve, no number of episodes does.
+"""Distance from that success within which a near size has its whole interval: 20 episodes suffice
+at 0.3 and 0.75, but never at a floor or ceiling, where oracles cannot show effects.
 """
 
 
@@ -339,13 +339,13 @@ def level_horizons(
 
 def _nearness(success: Interval, wanted: float) -> str:
     """Describe whether a size is close enough to the target: the interval contains the target, and
-    no part of it is further away than `NEAR`.
+    all of it is closer than `NEAR`.
     """
     if not success.low <= wanted <= success.high:
         return "no: other sizes needed"
     if success.fragile:
         return "no: missing episodes needed"
-    if max(wanted - success.low, success.high - wanted) > NEAR:
+    if max(wanted - success.low, success.high - wanted) >= NEAR:
         return "no: more episodes needed"
     return "yes"
 

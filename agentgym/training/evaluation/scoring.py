@@ -141,7 +141,7 @@ def score(trajectory: Trajectory) -> Result:
         tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
         model=_model_of(labels),
         replies=len(infos),
-        unreadable=sum(map(_is_unreadable, infos)),
+        unreadable=sum(map(is_unreadable, infos)),
         over_window=over_window,
         idle=_idle(trajectory),
         opening=_opening(trajectory),
@@ -162,7 +162,8 @@ def is_over_window(trajectory: Trajectory) -> bool:
     return False
 
 
-def _is_unreadable(info: Mapping[str, Any]) -> bool:
+def is_unreadable(info: Mapping[str, Any]) -> bool:
+    """Report whether a step's reply contained no readable tool call or answer."""
     detail = info["detail"]
     if detail.get("ended") in _OVER_WINDOW:  # there was no reply
         return False

@@ -101,11 +101,11 @@ class Study:
 
     def columns(self) -> list[str]:
         """Return the policies in the order in which they were added."""
-        return list(dict.fromkeys(map(_column, self.runs)))
+        return list(dict.fromkeys(map(column_of, self.runs)))
 
     def cells(self) -> list[Cell]:
         """Return the cells of all runs, each once."""
-        cells = (cell for run in self.runs for cell in cells_of(run, _column(run)))
+        cells = (cell for run in self.runs for cell in cells_of(run, column_of(run)))
         return list(dict.fromkeys(cells))
 
     def holds(self, trajectory: Trajectory) -> bool:
@@ -116,7 +116,7 @@ class Study:
             all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
             and all(0 <= counts[name] < run[name] for name in _COUNTS)
             and labels.get("axis") == run["axis"]
-            and labels.get("policy") == _column(run)
+            and labels.get("policy") == column_of(run)
             for run in self.runs
         )
 
@@ -154,16 +154,8 @@ class Study:
 
     def spelled(self, ablation: Ablation) -> Ablation:
         """Return a run with the study's spelling of context strategies that are the same."""
-        known = [context for run in self.runs for context in run["contexts"]]
-        names = {}
-        for context in ablation.contexts:
-            names[context] = context
-            for other in known if context not in known else ():
-                first = ablation.worlds[0], ablation.arms[0]
-                size = ablation.horizons[0]
-                if ablation.spec(*first, other, size) == ablation.spec(*first, context, size):
-                    names[context] = other
-        contexts = tuple(names.values())
+        known = {ablation.stack(name): name for run in self.runs for name in run["contexts"]}
+        contexts = tuple(known.get(ablation.stack(name), name) for name in ablation.contexts)
         return ablation if contexts == ablation.contexts else replace(ablation, contexts=contexts)
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
@@ -178,14 +170,15 @@ def _default_settings() -> Mapping[str, Any]:
     return Ablation().settings()
 
 
-def _column(run: Mapping[str, Any]) -> str:
+def column_of(run: Mapping[str, Any]) -> str:
+    """Return the column of a run's policy."""
     return str(run["policy"]["label"] or run["policy"]["name"])
 
 
 def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
     """Report whether a run contains all cells of another."""
     return (
-        _column(one) == _column(two)
+        column_of(one) == column_of(two)
         and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
         and all(two[name] <= one[name] for name in _COUNTS)
     )
@@ -198,8 +191,8 @@ def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
     if shared and set(one["contexts"]) & set(two["contexts"]):
         pairs.append(("its window", window_of(one), window_of(two)))
-    if _column(one) == _column(two):
-        pairs.append((f"its policy {_column(one)}", one["policy"], two["policy"]))
+    if column_of(one) == column_of(two):
+        pairs.append((f"its policy {column_of(one)}", one["policy"], two["policy"]))
     for name, old, new in pairs:
         if old != new:
             yield f"{name} is {json.dumps(old)} and not {json.dumps(new)}"
@@ -409,7 +402,7 @@ def missing_rows(
         results: The played cells.
         failures: The causes of those that failed.
     """
-    axes = {_column(run): run["axis"] for run in study.runs}
+    axes = {column_of(run): run["axis"] for run in study.runs}
     known: dict[tuple[Any, ...], Result] = {}
     for cell, result in results.items():
         known[cell.world, cell.horizon, cell.seed] = result
@@ -447,9 +440,10 @@ def missing_cells(out: Path) -> list[Cell]:
         return []
     played = set()
     for _, each in log_of(out).readable():
-        if each is not None and study.holds(each):
-            if not each.failure or is_over_window(each):
-                played.add(cell_of(each))
+        if each is None or (each.failure and not is_over_window(each)):
+            continue
+        if study.holds(each):
+            played.add(cell_of(each))
     return [cell for cell in study.cells() if cell not in played]
 
 

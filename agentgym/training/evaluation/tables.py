@@ -26,10 +26,10 @@ def percent(interval: Interval, signed: bool = False) -> str:
 
     If missing episodes could move the value beyond the interval, their bounds follow.
     """
-    if isnan(interval.value):
-        return "no data"
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    if isnan(interval.value):
+        text = "no data"
     if interval.fragile:
         ends = "{:+.1f} to {:+.1f}" if signed else "{:.1f} to {:.1f}"
         ends = ends.format(100 * interval.worst, 100 * interval.best)

@@ -364,11 +364,12 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
                 share,
                 f"{100 * mean(rows, 'chance'):.1f}",
                 f"{100 * mean(rows, 'last_page'):.1f}",
+                str(sum(not row.answered for row in rows)),
             ]
         )
     return (
         "Scores in %, of right and wrong answers with Wilson's 95 % interval",
-        ["setting", "task", "length", "rows", "score", "chance", "last page"],
+        ["setting", "task", "length", "rows", "score", "chance", "last page", "unanswered"],
         lines,
     )
 
@@ -399,8 +400,13 @@ def _by_cell(
     return groups
 
 
-def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
+def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
     """Write the results as JSON lines, the tables as Markdown, and the heat map.
+
+    Args:
+        results: The results.
+        out: The folder.
+        missing: The number of episodes without a result, which titles and caption state.
 
     Returns:
         The tables.
@@ -413,10 +419,16 @@ def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
-    tables = [score_table(results), context_table(results)]
+    lacking = f"; {missing} episodes are missing" if missing else ""
+    tables = []
+    for title, header, lines in (score_table(results), context_table(results)):
+        tables.append((title + lacking, header, lines))
     write_text(out / RESULTS, "".join(json.dumps(asdict(each)) + "\n" for each in results))
     write_text(out / SUMMARY, "\n\n".join(map(to_markdown, tables)) + "\n")
-    plots.save(heatmap_figure(cells(results)), out / FIGURE)
+    figure = heatmap_figure(cells(results))
+    silent = sum(not each.answered for each in results)
+    figure.supxlabel(f"{silent} of {len(results)} without an answer{lacking}", fontsize="small")
+    plots.save(figure, out / FIGURE)
     return tables
 
 
@@ -516,13 +528,14 @@ def _report(
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
     episodes = [each for path in logs for each in TrajectoryLog(path)]
-    yield from _show([outcome(each) for each in episodes if not each.failure], out)
+    results = [outcome(each) for each in episodes if not each.failure]
+    yield from _show(results, out, len(episodes) - len(results))
     yield from describe_failures(episodes)
 
 
-def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:
+def _show(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> Iterator[str | Table]:
     with RunLock(out):
-        yield from write_report(results, out)
+        yield from write_report(results, out, missing)
     yield f"wrote {out / RESULTS}, {out / SUMMARY}, {out / FIGURE}"
 
 

@@ -26,6 +26,7 @@ from agentgym.training.evaluation import (
     Paper,
     Table,
     describe_failures,
+    is_unreadable,
     register_paper,
     to_markdown,
 )
@@ -63,6 +64,7 @@ class SearchResult:
             number, and answers before `min_rounds`.
         tokens: Completion tokens of turns with a search; 0 if there are none.
         tokens_all: Completion tokens of all turns.
+        unreadable: Replies without a readable tool call or answer.
     """
 
     success: bool
@@ -75,6 +77,7 @@ class SearchResult:
     early_stops: int
     tokens: float
     tokens_all: float
+    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
         early_stops=report["early_stops"] + sum(map(_stopped, acts)),
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
         tokens_all=float(sum(_tokens(step, count) for step in acts)),
+        unreadable=sum(is_unreadable(step.info) for step in acts),
     )
 
 
@@ -242,13 +246,9 @@ def _gsm(
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
     by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
-    complete = {
-        name: [each for each in episodes if not each.failure]
-        for name, episodes in by_setting.items()
-    }
     length = counter("cl100k_base").length if count else None
     with RunLock(out):
-        for path in write_report(complete, out, nodes, embed, length):
+        for path in write_report(by_setting, out, nodes, embed, length):
             yield f"wrote {path}"
     for episodes in by_setting.values():
         yield from describe_failures(episodes)
@@ -278,7 +278,7 @@ def write_report(
     """Write `summary.md` and `revisits.png`.
 
     Args:
-        settings: The episodes of each setting.
+        settings: The episodes of each setting; failures count as missing.
         out: The folder.
         nodes: The clusters of the graph; None derives the number from the documents.
         embed: The embedding function; empty for latent semantic analysis.
@@ -289,16 +289,32 @@ def write_report(
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    outcomes = {
-        name: [outcome(each, count) for each in episodes] for name, episodes in settings.items()
-    }
-    paths = {name: paths_of(episodes, embed, nodes) for name, episodes in settings.items()}
+    outcomes, paths, points, counts = {}, {}, {}, {}
+    for name, episodes in settings.items():
+        complete = [each for each in episodes if not each.failure]
+        outcomes[name] = [outcome(each, count) for each in complete]
+        paths[name] = paths_of(complete, embed, nodes)
+        points[name] = figures(paths[name]).Rvst, metrics(outcomes[name]).Acc
+        replies = sum(len(each.steps) for each in complete)
+        unreadable = sum(each.unreadable for each in outcomes[name])
+        missing = len(episodes) - len(complete)
+        counts[name] = [str(len(complete)), str(missing), f"{100 * unreadable / replies:.1f}"]
     out.mkdir(parents=True, exist_ok=True)
-    table, figure = out / "summary.md", out / "revisits.png"
-    write_text(table, f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n")
-    points = {name: (figures(paths[name]).Rvst, metrics(outcomes[name]).Acc) for name in settings}
-    plots.save(revisits_figure(points), figure)
-    return [table, figure]
+    summary_file, figure_file = out / "summary.md", out / "revisits.png"
+    texts = []
+    for title, header, lines in (summary(outcomes), graph_summary(paths)):
+        extended = [[*line, *counts[line[0]]] for line in lines]
+        table = title, [*header, "episodes", "missing", "unreadable (%)"], extended
+        texts.append(to_markdown(table) + "\n")
+    write_text(summary_file, "\n".join(texts))
+    figure = revisits_figure(points)
+    lacking = [
+        f"{name} lacks {missing}" for name, (_, missing, _) in counts.items() if missing != "0"
+    ]
+    if lacking:
+        figure.suptitle(f"{', '.join(lacking)} episodes", fontsize="small")
+    plots.save(figure, figure_file)
+    return [summary_file, figure_file]
 
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:

@@ -122,7 +122,8 @@ def _by_length(
         ("context", [context for _, context in pairs]),
     ]
     for length in lengths:
-        columns.append((_short(length), [cells.get((*pair, length), "") for pair in pairs]))
+        at_length = [cells.get((*pair, length), "") for pair in pairs]
+        columns.append((_short(length), at_length))
     columns.append(("all", [cells[pair] for pair in pairs]))
     return from_columns(title, [*columns, *quality(groups[pair] for pair in pairs).items()])
 

@@ -68,6 +68,7 @@ _COLUMNS = (
     "accuracy",
     "low",
     "high",
+    "missing",
 )
 _FAILURES = (
     "episodes",
@@ -277,10 +278,9 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
         for each in accuracy(rows, by, width):
             share = each.accuracy
             sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
-            shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
-            writer.writerow(
-                [rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares]
-            )
+            shares = [f"{part:.4f}" for part in (share.value, share.low, share.high)]
+            cell = rows[0].world, rows[0].arm or "none", rows[0].context, by
+            writer.writerow([*cell, *sizes, *shares, share.missing])
     write_text(path, text.getvalue())
 
 

@@ -96,7 +96,8 @@ def run_controls(world: str, seeds: int = 20) -> Control:
     envs = {arm: make(world, oracles=arm, labels=True, **options) for arm in arms}
 
     def play(policy: Policy, arm: str, seed: int) -> Result:
-        return score(rollout(envs[arm], policy, seed, {"world": world, "arm": arm, "horizon": 0}))
+        labels = {"world": world, "arm": arm, "horizon": 0, "provenance": {"policy": "control"}}
+        return score(rollout(envs[arm], policy, seed, labels))
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []

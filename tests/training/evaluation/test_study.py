@@ -142,7 +142,8 @@ def test_another_model_under_one_name_is_refused_and_under_another_a_column(
         name: "big",
         "little": "small",
     }
-    assert all({"agentgym", "policy", "seed", "file"} <= fact.keys() for fact in facts.values())
+    needed = {"agentgym", "code", "worlds", "policy", "seed", "modules"}
+    assert all(needed <= fact.keys() for fact in facts.values())
     assert all(len(t.labels["prompt"]) == 32 for t in log_of(tmp_path))
     study = load_study(tmp_path)
     assert study is not None
@@ -157,7 +158,7 @@ def test_a_policy_whose_file_has_changed_is_another_one(
     monkeypatch.syspath_prepend(str(tmp_path))
     run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
     (tmp_path / "my_changing_policy.py").write_text(text + "# another\n")
-    with pytest.raises(ValueError, match="from another player: its file was "):
+    with pytest.raises(ValueError, match="from another player: its module my_changing_policy was "):
         run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
 
 

@@ -97,6 +97,7 @@ def test_the_tables_are_those_computed_by_hand() -> None:
             ["5", "3/3: 100.0 [43.9, 100.0]", ""],
             ["30", "0/1: 0.0 [0.0, 79.3]", ""],
             ["60", "0/1: 0.0 [0.0, 79.3]", ""],
+            *(quality := [["missing", "0", "6 (6 not played)"], ["unreadable", *["no data"] * 2]]),
         ],
     )
     assert height[1] == ["height", "none", "SP"]
@@ -105,14 +106,29 @@ def test_the_tables_are_those_computed_by_hand() -> None:
     assert height[2] == [
         ["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"],
         ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""],
+        *quality,
     ]
     assert failures[1] == [
         *("", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads"),
-        *("leads lost", "reads", "redundant", "guessed"),
+        *("leads lost", "reads", "redundant", "guessed", "missing", "unreadable"),
     ]
     assert failures[2] == [
-        ["none", "7", "3", "1", "1", "1", "1", "1.0", "3.7", "0.9", "0.3"],
-        ["SP", "1", "0", "0", "0", "0", "0", "0.0", "4.0", "1.0", "0.0"],
+        ["none", "7", "3", "1", "1", "1", "1", "1.0", "3.7", "0.9", "0.3", "0", "no data"],
+        [
+            "SP",
+            "1",
+            "0",
+            "0",
+            "0",
+            "0",
+            "0",
+            "0.0",
+            "4.0",
+            "1.0",
+            "0.0",
+            "6 (6 not played)",
+            "no data",
+        ],
     ]
 
 
