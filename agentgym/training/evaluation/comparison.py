@@ -14,30 +14,20 @@ from typing import Any
 from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
-from agentgym.training.evaluation.intervals import (
-    Interval,
-    Key,
-    differences,
-    effects,
-    holm,
-    summarize,
-)
+from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.provenance import SOURCES, difference
+from agentgym.training.evaluation.run_folder import load_results, result_cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
-from agentgym.training.evaluation.study import (
-    Study,
-    conflicts,
-    load_results,
-    load_study,
-    result_cell,
-)
+from agentgym.training.evaluation.statistics import Interval, holm
+from agentgym.training.evaluation.study_settings import Study, conflicts, load_study
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
+    QUALITY,
     Table,
+    cell,
     few_instances,
-    from_columns,
     p_value,
     percent,
     quality,
@@ -79,14 +69,14 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
         doubts += rows.doubts
         for row in rows.everything:
             renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
-            cell = result_cell(renamed)
+            place = result_cell(renamed)
             if row.missing:
-                missing[cell] = renamed
-            elif cell in merged:
+                missing[place] = renamed
+            elif place in merged:
                 doubles += 1
-                contradictions += merged[cell] != renamed
+                contradictions += merged[place] != renamed
             else:
-                merged[cell] = renamed
+                merged[place] = renamed
     _check_axes(merged.values())
     if doubles:
         doubts.append(
@@ -94,8 +84,8 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
             "different results; the first folder's version counts"
         )
         warnings.warn(doubts[-1], stacklevel=2)
-    for cell in merged:
-        missing.pop(cell, None)
+    for place in merged:
+        missing.pop(place, None)
     return Results(merged.values(), missing.values(), doubts)
 
 
@@ -199,67 +189,55 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
     if most < 2:
         return []
     ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
-    groups = group_by(results.everything, "policy", "world", "arm")
-    columns = [
-        ("policy", [policy for policy, _, _ in groups]),
-        ("world", [world for _, world, _ in groups]),
-        ("arm", [arm or "none" for _, _, arm in groups]),
-    ]
-    for k in ks:
-        rates = {}
-        if complete := pass_at(results, k):
-            rates = summarize(complete, ("policy", "world", "arm"), "success")
-        columns.append((f"pass@{k}", [_rate(rates, key) for key in groups]))
+    rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
+    lines = []
+    for key, rows in group_by(results.everything, "policy", "world", "arm").items():
+        policy, world, arm = key
+        line = [policy, world, arm or "none"]
+        for k in ks:
+            line += [cell(rates[k], key)]
+        lines.append([*line, *quality(rows)])
     title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
-    return [from_columns(title, [*columns, *quality(groups.values()).items()])]
-
-
-def _rate(rates: Mapping[Key, Interval], key: Key) -> str:
-    return percent(rates[key]) if key in rates else ""
+    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
     arms = sort_arms(row.arm for row in rows)
     rates = summarize(rows, ("policy", "arm"), "success")
-    groups = group_by(rows, "policy")
-    columns = [("policy", list(groups))]
-    for arm in arms:
-        cells = [_rate(rates, (policy, arm)) for policy in groups]
-        columns.append((arm or "none", cells))
+    lines = []
+    for policy, own in group_by(rows, "policy").items():
+        line = [policy]
+        for arm in arms:
+            line += [cell(rates, (policy, arm))]
+        lines.append([*line, *quality(own)])
     title = f"{world}: success rate by policy and oracles, % with 95 % intervals"
-    columns += quality(groups.values()).items()
-    return from_columns(title + few_instances(rows), columns)
+    header = ["policy", *(arm or "none" for arm in arms), *QUALITY]
+    return title + few_instances(rows), header, lines
 
 
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
     """Return each policy's differences from the first."""
     first = policies[0]
     changes: dict[tuple[str, str, str], Interval] = {}
-    pairings, compared = [], []
+    compared: list[list[Result]] = []
     for (world, arm), rows in group_by(results, "world", "arm").items():
         if all(row.policy != first for row in rows):
             continue
         for (name,), change in differences(rows, (), "success", first, "policy").items():
             changes[str(name), world, arm] = change
-            both = [row for row in rows if row.policy in (first, name)]
-            pairings.append(_pairing(both, first))
-            compared.append(both)
-    if not changes:
-        return []
+            compared.append([row for row in rows if row.policy in (first, name)])
     corrected = holm([change.p_value for change in changes.values()])
+    lines = []
+    for (key, change), p, rows in zip(changes.items(), corrected, compared, strict=True):
+        policy, world, arm = key
+        line = [policy, world, arm or "none", percent(change, signed=True), p_value(p)]
+        lines.append([*line, _pairing(rows, first), *quality(rows)])
     title = (
         f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
         f"the {len(changes)} differences of this table (Holm)"
     )
-    columns = [
-        ("policy", [policy for policy, _, _ in changes]),
-        ("world", [world for _, world, _ in changes]),
-        ("arm", [arm or "none" for _, _, arm in changes]),
-        ("success rate", [percent(change, signed=True) for change in changes.values()]),
-        ("p (Holm)", list(map(p_value, corrected))),
-        ("compared over", pairings),
-    ]
-    return [from_columns(title, [*columns, *quality(compared).items()])]
+    header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over", *QUALITY]
+    return [(title, header, lines)] if lines else []
 
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
@@ -352,47 +330,44 @@ def _nearness(success: Interval, wanted: float) -> str:
 
 def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Table]:
     """Return tables of the sizes at which policies are compared, and of the oracle effects there."""
-    bare = {(row.policy, row.world) for row in results if not row.arm}
-    rows = results.where(lambda row: (row.policy, row.world) in bare)
+    played_bare = {(row.policy, row.world) for row in results if not row.arm}
+    rows = results.where(lambda row: (row.policy, row.world) in played_bare)
     if len({row.horizon for row in rows}) < 2:
         return []
     levels = find_levels(rows, by_world=by_world)
     levelled = level_horizons(rows, by_world=by_world)
-    at_level = group_by(levelled.everything, "policy", "world", "arm")
-    wanted = [by_world.get(world, LEVEL) for _, world in levels]
-    near = []
-    for level, target in zip(levels.values(), wanted, strict=True):
-        near.append(_nearness(level.success, target))
-    columns = [
-        ("policy", [policy for policy, _ in levels]),
-        ("world", [world for _, world in levels]),
-        ("wanted", [f"{100 * target:.0f}" for target in wanted]),
-        ("size", [str(level.horizon) for level in levels.values()]),
-        ("episodes", [str(level.success.count) for level in levels.values()]),
-        ("success rate without oracles", [percent(level.success) for level in levels.values()]),
-        ("near", near),
-        *quality(at_level[*key, ""] for key in levels).items(),
+    bare = group_by(levelled.where(lambda row: not row.arm).everything, "policy", "world")
+    lines = []
+    for (policy, world), level in levels.items():
+        wanted, rate = by_world.get(world, LEVEL), level.success
+        line = [policy, world, f"{100 * wanted:.0f}", str(level.horizon), str(rate.count)]
+        line += [percent(rate), _nearness(rate, wanted)]
+        lines.append([*line, *quality(bare[policy, world])])
+    header = [
+        "policy",
+        "world",
+        "wanted",
+        "size",
+        "episodes",
+        "success rate without oracles",
+        "near",
     ]
-    tables = [from_columns("Sizes at which policies succeed about equally often, %", columns)]
+    tables = [
+        ("Sizes at which policies succeed about equally often, %", [*header, *QUALITY], lines)
+    ]
     changes: dict[Key, Interval] = {}
     for metric in ("success", "step_accuracy"):
         for (policy, letter), change in effects(levelled, ("policy",), metric).items():
             changes[str(policy), str(letter), metric] = change
-    if not changes:
-        return tables
     corrected = holm([change.p_value for change in changes.values()])
-    policies = levelled.by("policy")
-    columns = [
-        ("policy", [str(policy) for policy, _, _ in changes]),
-        ("intervention", [INTERVENTIONS[str(letter)] for _, letter, _ in changes]),
-        ("metric", [METRIC_NAMES[str(metric)] for _, _, metric in changes]),
-        ("pairs", [str(change.count) for change in changes.values()]),
-        ("change", [percent(change, signed=True) for change in changes.values()]),
-        ("p (Holm)", list(map(p_value, corrected))),
-        *quality(policies[str(policy)].everything for policy, _, _ in changes).items(),
-    ]
+    lines = []
+    for ((policy, letter, metric), change), p in zip(changes.items(), corrected, strict=True):
+        line = [str(policy), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]]
+        line += [str(change.count), percent(change, signed=True), p_value(p)]
+        lines.append([*line, *quality(row for row in levelled.everything if row.policy == policy)])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
         f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"
     )
-    return [*tables, from_columns(title, columns)]
+    header = ["policy", "intervention", "metric", "pairs", "change", "p (Holm)", *QUALITY]
+    return [*tables, (title, header, lines)] if lines else tables

@@ -9,10 +9,6 @@ strata; only the seeds vary by chance.
 Seeds are not independent either if a policy's first prompt and reply are the same for them: a policy
 whose draws depend on the text has then drawn once. Such seeds are one cluster.
 
-No interval has zero width. Rates have Wilson intervals, with the number of independent episodes
-that matches the variance between clusters (Korn and Graubard 1998). Differences have t intervals
-over the clusters plus two artificial ones, one on each side of zero (Bonett and Price 2012).
-
 Estimates use the played episodes, differences those that all sides have played. Their bounds count
 the missing ones as all failed and as all solved.
 """
@@ -21,22 +17,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from math import atan, cos, inf, nan, pi, sin, sqrt
+from dataclasses import fields, replace
+from math import inf, nan, sqrt
 from operator import attrgetter
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 import numpy as np
 
-from agentgym.text.validation import check_float, check_int, list_names
+from agentgym.text.validation import list_names
 from agentgym.training.evaluation.missing import Results, filled
 from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_zero, rate
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
 """A weighted sum of rates: weights, and the episodes of each rate."""
+_Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
@@ -45,18 +42,8 @@ TOKENS = (
 """Metrics that count tokens."""
 COUNTS = (*TOKENS, "edits", "calls")
 """Metrics that are not shares."""
-MIN_EPISODES = 20
-"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
-side.
-"""
-_NORMAL = NormalDist()
-# Of 95 % intervals: the probability outside, and the quantile.
-_ALPHA = 0.05
-_LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
 # Marks a world whose instances differ from those it is compared with.
 _ELSEWHERE = "elsewhere"
-# From here on Student's t is the normal distribution: the quantiles differ by 0.1 %.
-_MANY = 1_000
 
 
 def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
@@ -88,42 +75,6 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 """Pairs of arms that differ only in one intervention, without and with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A share or a difference of shares, with a 95 % interval unless another level is requested.
-
-    Attributes:
-        value: The share or difference.
-        low: The lower end.
-        high: The upper end.
-        p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
-            excludes 0; None for a share.
-        count: The number of episodes, or of complete pairs for a difference.
-        missing: The number of missing episodes.
-        worst: The value if all missing episodes fail, or for a difference favour the other side;
-            equal to `value` if none is missing.
-        best: The value in the opposite case.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
-    count: int = field(default=0, compare=False)
-    missing: int = field(default=0, compare=False)
-    worst: float = field(default=nan, compare=False)
-    best: float = field(default=nan, compare=False)
-
-    @property
-    def fragile(self) -> bool:
-        """Report whether the missing episodes could move the value beyond the interval."""
-        outside = self.worst < self.low or self.best > self.high
-        return self.missing > 0 and (outside or self.value != self.value)  # nan: none was played
-
-
-NO_DATA = Interval(nan, nan, nan)
-
-
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes.
 
@@ -136,11 +87,10 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
             (of the episodes with token counts).
 
     Returns:
-        By field values: a share in [0, 1], or a number of tokens or calls, with its interval; nan
-            if no episode has the metric.
+        By field values: a share in [0, 1] or a mean count, nan if no episode has the metric.
 
     Raises:
-        ValueError: There are no results, or the metric is unknown.
+        ValueError: There are no results, or the metric is unknown; this and the next three.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -172,7 +122,7 @@ def differences(
             policies without common instances are compared unpaired.
 
     Raises:
-        ValueError: There are no results, the metric is unknown, or a group lacks the baseline.
+        ValueError: A group lacks the baseline.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -208,9 +158,6 @@ def effects(
     Returns:
         By field values and intervention: a difference in [-1, 1]. Interventions without a pair of
             arms are omitted.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -239,9 +186,6 @@ def interactions(
     Returns:
         By field values, arm and context: a difference of differences over the instances that all
             four cells have played. Cells without such instances are omitted.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -258,16 +202,6 @@ def interactions(
             if interval := _mean_contrast([contrast], ("arm", "context"), metric):
                 intervals[*key, name, strategy] = interval
     return intervals
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values corrected for the size of their family (Holm 1979); None values do not count."""
-    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    corrected, largest = list(p_values), 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p))
-        corrected[place] = largest
-    return corrected
 
 
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
@@ -298,7 +232,9 @@ def _mean_contrast(
         factors: The fields in which the sides differ.
         metric: As in `summarize`.
     """
-    complete, whole, pairs = [], [], 0
+    complete: list[tuple[float, Sequence[Result]]] = []
+    whole: list[tuple[float, Sequence[Result]]] = []
+    pairs = 0
     for contrast in contrasts:
         sides = [side for _, side in contrast]
         common = _shared(list(map(_played, sides)), factors)
@@ -393,18 +329,15 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     draw_of = _clusters(everything, "world", "horizon", "seed")
     clusters = sorted(set(cluster_of.values()))
     column = {cluster: k for k, cluster in enumerate(clusters)}
-    sizes = Counter(world for world, _ in clusters)
-    total, draws = 0.0, 0
+    sizes = Counter(str(world) for world, _ in clusters)
+    total, draws = 0.0, inf
     shifts = np.zeros(len(clusters))  # each cluster's part of the deviation from the total
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
         if not cells:
             return NO_DATA
-        independent = set()
-        for (_, world, horizon), cell in cells.items():
-            independent |= {draw_of[world, horizon, seed] for seed in cell}
-        draws = max(draws, len(independent))
+        draws = min(draws, _effective_draws(cells, draw_of))
         means = [fmean(cell.values()) for cell in cells.values()]
         total += weight * fmean(means)
         for ((_, world, _), cell), mean in zip(cells.items(), means, strict=True):
@@ -416,7 +349,8 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     single = sum(count == 1 for count in sizes.values())
     factors = []
     for world, _ in clusters:
-        size = sizes[world] if sizes[world] > 1 else single
+        own = sizes[str(world)]
+        size = own if own > 1 else single
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
@@ -425,10 +359,23 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         # The smallest change of an episode, averaged over its cluster.
         change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
-        return _around_zero(total, parts, freedom, change, bound)
+        return around_zero(total, parts, freedom, change, bound)
     # If all clusters agree, the variance looks smaller than few clusters can show.
     capped = len(sizes) > 1 or len(clusters) < len(cluster_of)
-    return _rate(total, parts, freedom, draws, most=draws if capped else inf)
+    return rate(total, parts, freedom, draws, most=draws if capped else inf)
+
+
+def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
+    """Return the number of independent draws that, spread evenly over the cells, would determine
+    their mean as well. A cell with few episodes has the weight of the others, so it dominates.
+    """
+    all_draws: set[Key] = set()
+    inverse = 0.0
+    for (_, world, horizon), cell in cells.items():
+        own = {draw_of[world, horizon, seed] for seed in cell}
+        all_draws |= own
+        inverse += 1 / len(own)
+    return min(len(all_draws), round(len(cells) ** 2 / inverse, 9))
 
 
 def _unbias(size: int, clusters: int) -> float:
@@ -438,9 +385,7 @@ def _unbias(size: int, clusters: int) -> float:
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
-def _cell_means(
-    rows: Sequence[Result], metric: str, steps: list[float]
-) -> dict[tuple[str, str, int], dict[int, float]]:
+def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
     """Return the mean of each seed by policy, world and horizon, and append the smallest changes to
     `steps`.
     """
@@ -449,7 +394,7 @@ def _cell_means(
         if (pair := _VALUES[metric](row)) is not None:
             cell = row.policy, row.world, row.horizon
             values.setdefault(cell, {}).setdefault(row.seed, []).append(pair)
-    means: dict[tuple[str, str, int], dict[int, float]] = {}
+    means: _Cells = {}
     for cell, by_seed in values.items():
         means[cell] = {}
         for seed, some in by_seed.items():
@@ -463,110 +408,3 @@ def _mean(rows: Sequence[Result], metric: str) -> float:
     """Return the mean over worlds and horizons of the mean over seeds."""
     cells = _cell_means(rows, metric, [])
     return fmean(fmean(cell.values()) for cell in cells.values()) if cells else nan
-
-
-def _rate(value: float, parts: np.ndarray, freedom: int, draws: int, most: float) -> Interval:
-    """Return the Wilson interval of a share, given each cluster's part.
-
-    Args:
-        value: The share.
-        parts: Each cluster's part; their mean is the share.
-        freedom: The degrees of freedom of their variance.
-        draws: The number of instances with different openings.
-        most: The maximum effective number of episodes.
-    """
-    count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
-    size, quantile = float(draws), _LEVEL
-    # With one episode per cluster this is the plain Wilson interval; at 0 or 1, or with one
-    # cluster, no variance is observed, and draws count as independent.
-    one_each = draws == count and np.allclose(parts, np.round(parts))
-    if not one_each and 0 < value < 1 and variance > 0:
-        size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
-    return _score_interval(value, size, quantile)
-
-
-def _around_zero(
-    total: float, parts: np.ndarray, freedom: int, change: float, bound: float
-) -> Interval:
-    """Return the interval and p-value of a difference, given each cluster's part.
-
-    Args:
-        total: The difference.
-        parts: Each cluster's part; their mean is the difference.
-        freedom: The degrees of freedom of their variance.
-        change: The parts of the two artificial clusters are this value and its negative.
-        bound: The largest possible difference.
-    """
-    padded = np.append(parts, [change, -change])
-    # Bonett and Price's interval assumes one pair of episodes per seed, whose counts determine the
-    # variance. Estimated variances use Student's t, and the artificial seeds count only if the real
-    # ones hardly differ.
-    if change == 1.0 and np.allclose(parts, np.round(parts)):
-        freedom, middle = _MANY, float(padded.mean())
-        error = float(padded.std()) / sqrt(len(padded))
-    else:
-        middle = total
-        error = sqrt(
-            max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
-        )
-    if not error:  # all token counts are equal
-        return Interval(total, total, total, 1.0)
-    half = _t_quantile(freedom) * error
-    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
-    return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
-
-
-@lru_cache  # the same few degrees of freedom recur in all rows of a table
-def _t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _two_sided(middle, freedom) > _ALPHA:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _two_sided(t: float, freedom: int) -> float:
-    """Return the probability that Student's t exceeds a value in size: the finite series of
-    Abramowitz and Stegun (26.7.3 and 26.7.4).
-    """
-    freedom = max(1, freedom)
-    if freedom >= _MANY:
-        return 2 * _NORMAL.cdf(-t)
-    angle = atan(t / sqrt(freedom))
-    odd = freedom % 2
-    term = cos(angle) if odd else 1.0
-    series = 0.0
-    for k in range(1 + odd, freedom, 2):
-        series += term
-        term *= cos(angle) ** 2 * k / (k + 1)
-    within = sin(angle) * series
-    if odd:
-        within = 2 / pi * (angle + within)
-    return max(0.0, 1.0 - within)
-
-
-def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a share with its Wilson interval (1927).
-
-    Args:
-        successes: The number of successes, or the sum of scores in [0, 1].
-        trials: The number of trials.
-        confidence: The confidence level.
-    """
-    check_int("trials", trials, 1, 10**9)
-    check_float("successes", successes, 0, trials)
-    check_float("confidence", confidence, 0.5, 0.9999)
-    return _score_interval(successes / trials, trials, _NORMAL.inv_cdf((1 + confidence) / 2))
-
-
-def _score_interval(share: float, trials: float, quantile: float) -> Interval:
-    square = quantile**2
-    middle = (share + square / (2 * trials)) / (1 + square / trials)
-    spread = share * (1 - share) / trials + square / (4 * trials**2)
-    half = quantile * sqrt(spread) / (1 + square / trials)
-    # At 0 and 1, rounding could exclude the share itself.
-    return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

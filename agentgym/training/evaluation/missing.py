@@ -45,14 +45,15 @@ class Results(list[Result]):
 
     def by(self, field: str) -> dict[str, Results]:
         """Group the episodes by the value of a field, keeping their order."""
-        values = dict.fromkeys(getattr(row, field) for row in self.everything)
-        return {
-            value: self.where(lambda row, v=value: getattr(row, field) == v) for value in values
-        }
+        played, missing = group_by(self, field), group_by(self.missing, field)
+        groups = {}
+        for value in {**played, **missing}:
+            groups[value] = Results(played.get(value, ()), missing.get(value, ()))
+        return groups
 
     def notes(self) -> list[str]:
         """Return, in words, what a reader must know beside the tables."""
-        return [*self.doubts, *_missing_notes(self), *_window_notes(self), *_idle_notes(self)]
+        return [*self.doubts, *_missing_note(self), *_window_note(self), *_idle_notes(self)]
 
 
 def as_results(results: Sequence[Result]) -> Results:
@@ -100,40 +101,47 @@ def placeholder(like: Result, cause: str) -> Result:
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:
     """Return episodes with this success and step accuracy in place of each missing one."""
+    hits = int(share)
     full = []
     for row in rows:
         if row.missing:
-            row = replace(  # noqa: PLW2901 - the record of the same episode
-                row, success=share, steps=1, optimal=share, alive=1, alive_optimal=share, missing=""
+            full.append(
+                replace(
+                    row,
+                    success=share,
+                    steps=1,
+                    optimal=hits,
+                    alive=1,
+                    alive_optimal=hits,
+                    missing="",
+                )
             )
-        full.append(row)
+        else:
+            full.append(row)
     return full
 
 
 def describe_missing(rows: Iterable[Result]) -> str:
     """Return the number of missing episodes, with their causes."""
     causes = Counter(row.missing for row in rows if row.missing)
-    if not causes:
-        return "0"
-    parts = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-    return f"{causes.total()} ({parts})"
+    return ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) or "0"
 
 
-def _missing_notes(results: Results) -> Iterator[str]:
+def _missing_note(results: Results) -> Iterator[str]:
     if results.missing:
         yield (
-            f"{describe_missing(results.missing)} of {len(results.everything)} episodes are missing, "
-            "and differences use complete pairs. Where they could move a figure beyond its interval, "
-            "it is followed by its bounds, with all of them failed and all solved. They belong to "
-            f"{_cells(results.missing)}."
+            f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
+            f"missing ({describe_missing(results.missing)}); differences use complete pairs, and "
+            "values that the missing episodes could move beyond their interval show bounds, with "
+            f"all of them failed and all solved; they belong to {_cells(results.missing)}"
         )
 
 
-def _window_notes(results: Results) -> Iterator[str]:
+def _window_note(results: Results) -> Iterator[str]:
     if over := [row for row in results if row.over_window]:
         yield (
             f"{len(over)} episodes outgrew the model's context window and count as failures: "
-            f"{_cells(over)}."
+            f"{_cells(over)}"
         )
 
 
@@ -143,7 +151,7 @@ def _idle_notes(results: Results) -> Iterator[str]:
         for name in idle_wrappers(rows):
             idle.setdefault(name, []).extend(rows)
     for name, rows in idle.items():
-        yield f"{name} never acted, so its rows measure no strategy: {_cells(rows)}."
+        yield f"{name} never acted, so its rows measure no strategy: {_cells(rows)}"
 
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:

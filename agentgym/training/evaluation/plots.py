@@ -25,9 +25,10 @@ from matplotlib.ticker import NullLocator
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles import ARMS, sort_arms
-from agentgym.training.evaluation.intervals import NO_DATA, Interval, effects, summarize
+from agentgym.training.evaluation.intervals import effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.statistics import NO_DATA, Interval
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world.world import load_world

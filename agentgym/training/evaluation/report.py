@@ -9,31 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.oracles import sort_arms
-from agentgym.training.evaluation.comparison import (
-    comparison_tables,
-    level_horizons,
-    pass_table,
-)
+from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
 from agentgym.training.evaluation.intervals import (
     PAIRS,
-    Interval,
     Key,
     differences,
     effects,
-    holm,
     interactions,
     summarize,
 )
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.statistics import Interval, holm
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
+    QUALITY,
     Table,
+    cell,
     count_played,
     few_instances,
-    from_columns,
     p_value,
     percent,
     quality,
@@ -66,7 +62,8 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
     results = as_results(results)
     tables = []
     if notes := results.notes():
-        tables.append(("Notes", ["note"], [[note] for note in notes]))
+        numbered = [[str(number), note] for number, note in enumerate(notes, 1)]
+        tables.append(("Notes", ["", "note"], numbered))
     policies = results.by("policy")
     if len(policies) < 2:
         return [*tables, *pass_table(results), *_tables_of_one(results)]
@@ -86,7 +83,9 @@ def paper_levels() -> dict[str, float]:
 
 
 def _tables_of_one(results: Results) -> list[Table]:
-    headlines, of_papers, arms, contexts, cells = [], [], [], [], []
+    headlines: list[Table] = []
+    of_papers: list[Table] = []
+    arms, contexts, cells = [], [], []
     for paper, rows in _by_paper(results):
         (headlines if paper.headline else of_papers).extend(paper.tables(rows))
     managed, arms_differ = _managed(results), len({row.arm for row in results.everything}) > 1
@@ -196,26 +195,26 @@ def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
 
 
 def _arms_table(world: str, rows: Sequence[Result]) -> Table:
-    arms = sort_arms(row.arm for row in rows)
-    compared = "" in arms and len(arms) > 1
     groups = group_by(rows, "arm")
-    columns = [
-        ("arm", [arm or "none" for arm in arms]),
-        ("episodes", [str(count_played(groups[arm])) for arm in arms]),
-    ]
+    compared = "" in groups and len(groups) > 1
+    header = ["arm", "episodes"]
+    lines: dict[str, list[str]] = {}
+    for arm in sort_arms(groups):
+        lines[arm] = [arm or "none", str(count_played(groups[arm]))]
     for metric in METRICS:
-        values = summarize(rows, ("arm",), metric)
-        columns.append((METRIC_NAMES[metric], [percent(values[arm,]) for arm in arms]))
+        header.append(METRIC_NAMES[metric])
+        rates = summarize(rows, ("arm",), metric)
+        for arm, line in lines.items():
+            line.append(percent(rates[arm,]))
         if compared and metric != "alive_step_accuracy":
+            header.append("vs none")
             gains = differences(rows, (), metric)
-            columns.append(("vs none", [_gain(gains, arm) for arm in arms]))
+            for arm, line in lines.items():
+                line.append(cell(gains, (arm,), signed=True))
+    for arm, line in lines.items():
+        line.extend(quality(groups[arm]))
     title = f"{world}: {count_played(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
-    return from_columns(title, [*columns, *quality(groups[arm] for arm in arms).items()])
-
-
-def _gain(gains: Mapping[Key, Interval], name: str) -> str:
-    """Format an arm's or context's gain over the baseline; empty if there is none."""
-    return percent(gains[name,], signed=True) if (name,) in gains else ""
+    return title, [*header, *QUALITY], list(lines.values())
 
 
 def _managed(results: Sequence[Result]) -> bool:
@@ -224,64 +223,61 @@ def _managed(results: Sequence[Result]) -> bool:
 
 
 def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
-    contexts = ordered_contexts(rows)
     groups = group_by(rows, "context")
-    success = summarize(rows, ("context",), "success")
-    columns = [
-        ("context", [_named_context(groups[name], name) for name in contexts]),
-        ("success rate", [percent(success[name,]) for name in contexts]),
-    ]
-    if "none" in contexts and len(contexts) > 1:
+    means = {name: summarize(rows, ("context",), name) for name in ("success", "edits", *_TOKENS)}
+    header = ["context", "success rate"]
+    gains = {}
+    if compared := "none" in groups and len(groups) > 1:
+        header.append("vs none")
         gains = differences(rows, (), "success", "none", "context")
-        columns.append(("vs none", [_gain(gains, name) for name in contexts]))
-    for metric, title in _TOKENS.items():
-        means = summarize(rows, ("context",), metric)
-        columns.append((title, [f"{means[name,].value:,.0f}" for name in contexts]))
-    rewrites = summarize(rows, ("context",), "edits")
-    columns += [
-        ("rewrites", [f"{rewrites[name,].value:.1f}" for name in contexts]),
-        ("episodes", [str(count_played(groups[name])) for name in contexts]),
-        *quality(groups[name] for name in contexts).items(),
-    ]
+    lines = []
+    for name in ordered_contexts(rows):
+        line = [_named_context(groups[name], name), percent(means["success"][name,])]
+        if compared:
+            line.append(cell(gains, (name,), signed=True))
+        for metric in _TOKENS:
+            line += [f"{means[metric][name,].value:,.0f}"]
+        line += [f"{means['edits'][name,].value:.1f}", str(count_played(groups[name]))]
+        lines.append([*line, *quality(groups[name])])
+    header += [*_TOKENS.values(), "rewrites", "episodes", *QUALITY]
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
         f"{world}, context strategies: {count_played(rows)} episodes, % with 95 % intervals, mean "
         f"tokens ({counter}) an episode{few_instances(rows)}"
     )
-    return from_columns(title, columns)
+    return title, header, lines
 
 
 def _named_context(rows: Sequence[Result], name: str) -> str:
     """Return a context's name, marked if one of its strategies never acted in a cell."""
     idle: set[str] = set()
-    for cell in group_by(rows, *CELL).values():
-        idle.update(idle_wrappers(cell))
+    for some in group_by(rows, *CELL).values():
+        idle.update(idle_wrappers(some))
     return f"{name} ({', '.join(sorted(idle))} never acted)" if idle else name
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     """Return the success rate of each arm and context, with the interaction below it."""
-    arms, contexts = sort_arms(row.arm for row in rows), ordered_contexts(rows)
-    groups = group_by(rows, "arm")
+    groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
     corrected = _corrected(changes)
-    columns = [("arm", [arm or "none" for arm in arms])]
-    for context in contexts:
-        cells = []
-        for arm in arms:
-            cell = percent(rates[arm, context]) if (arm, context) in rates else ""
-            if (arm, context) in changes:
-                more = percent(changes[arm, context], signed=True)
-                pairs = changes[arm, context].count
-                cell += f"; {more}, {p_value(corrected[arm, context])}, {pairs} instances"
-            cells.append(cell)
-        columns.append((context, cells))
+    lines = []
+    for arm in sort_arms(groups):
+        line = [arm or "none"]
+        for context in contexts:
+            key = arm, context
+            text = cell(rates, key)
+            if change := changes.get(key):
+                more = percent(change, signed=True)
+                text += f"; {more}, {p_value(corrected[key])}, {change.count} instances"
+            line.append(text)
+        lines.append([*line, *quality(groups[arm])])
     title = (
         f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
         f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
     )
-    return from_columns(title, [*columns, *quality(groups[arm] for arm in arms).items()])
+    return title, ["arm", *contexts, *QUALITY], lines
 
 
 def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
@@ -317,23 +313,21 @@ def _effects_table(
     if not changes:
         return []
     corrected = _corrected(changes)
-    keys = list(dict.fromkeys(key[1:] for key in changes))
-    compared = []
-    for world, name in keys:
+    header = ["world", "intervention", "pairs"]
+    for metric in metrics:
+        header += [METRIC_NAMES[metric], "p (Holm)"]
+    lines = []
+    for world, name in dict.fromkeys(key[1:] for key in changes):
+        pairs = changes["success", world, name].count
+        line = [str(world), INTERVENTIONS.get(str(name), str(name)), str(pairs)]
+        for metric in metrics:
+            key = metric, world, name
+            line += [percent(changes[key], signed=True), p_value(corrected[key])]
         arms = {arm for pair in pairs_of[str(name)] for arm in pair}
         rows = [row for row in results.everything if row.world == world and row.arm in arms]
-        compared.append(rows)
-    columns = [
-        ("world", [str(world) for world, _ in keys]),
-        ("intervention", [INTERVENTIONS.get(str(name), str(name)) for _, name in keys]),
-        ("pairs", [str(changes["success", *key].count) for key in keys]),
-    ]
-    for metric in metrics:
-        cells = [percent(changes[metric, *key], signed=True) for key in keys]
-        columns.append((METRIC_NAMES[metric], cells))
-        columns.append(("p (Holm)", [p_value(corrected[metric, *key]) for key in keys]))
+        lines.append([*line, *quality(rows)])
     title = (
         f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
         f"effects of this table{few_instances(results)}"
     )
-    return [from_columns(title, [*columns, *quality(compared).items()])]
+    return [(title, [*header, *QUALITY], lines)]

@@ -172,7 +172,7 @@ def is_unreadable(info: Mapping[str, Any]) -> bool:
 
 def _idle(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the context wrappers of the spec that edited nothing."""
-    acted = set()
+    acted: set[str] = set()
     for step in trajectory.steps:
         acted.update(edit["strategy"] for edit in step.info.get("context", {}).get("edits", ()))
     wrappers = json.loads(trajectory.spec).get("additional_wrappers") or ()

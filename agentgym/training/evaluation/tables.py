@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
+from typing import Any
 
-from agentgym.training.evaluation.intervals import MIN_EPISODES, Interval
 from agentgym.training.evaluation.missing import describe_missing
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.statistics import Interval
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
 
+MIN_EPISODES = 20
+"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
+side.
+"""
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 """The names of the interventions, by letter."""
 METRIC_NAMES = {
@@ -35,6 +40,11 @@ def percent(interval: Interval, signed: bool = False) -> str:
         ends = ends.format(100 * interval.worst, 100 * interval.best)
         text += f"; {ends} with the {interval.missing} missing"
     return text
+
+
+def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:
+    """Format the interval of a key; empty if there is none."""
+    return percent(intervals[key], signed) if key in intervals else ""
 
 
 def p_value(value: float | None) -> str:
@@ -66,26 +76,19 @@ def count_played(rows: Iterable[Result]) -> int:
     return sum(not row.missing for row in rows)
 
 
-def quality(groups: Iterable[Sequence[Result]]) -> dict[str, list[str]]:
-    """Return the columns that every table of results ends with, by name: the missing episodes of
-    each group, those that outgrew the window if any did, and the share of unreadable replies.
+QUALITY = ["missing", "over window", "unreadable"]
+"""The columns that every table of results ends with."""
+
+
+def quality(rows: Iterable[Result]) -> list[str]:
+    """Return the cells of `QUALITY`: the missing episodes, those that outgrew the window, and the
+    percentage of unreadable replies.
 
     An agent that writes nothing readable solves nothing either, for another reason.
     """
-    missing, over, unreadable = [], [], []
-    for rows in groups:
-        missing.append(describe_missing(rows))
-        over.append(sum(row.over_window for row in rows))
-        replies = sum(row.replies for row in rows)
-        broken = sum(row.unreadable for row in rows)
-        unreadable.append(f"{100 * broken / replies:.1f}" if replies else "no data")
-    columns = {"missing": missing}
-    if any(over):
-        columns["over window"] = list(map(str, over))
-    return {**columns, "unreadable": unreadable}
-
-
-def from_columns(title: str, columns: Iterable[tuple[str, Sequence[str]]]) -> Table:
-    """Return a table from the names and cells of its columns."""
-    names, cells = zip(*columns, strict=True)
-    return title, list(names), [list(line) for line in zip(*cells, strict=True)]
+    rows = list(rows)
+    over = sum(row.over_window for row in rows)
+    replies = sum(row.replies for row in rows)
+    unreadable = sum(row.unreadable for row in rows)
+    share = f"{100 * unreadable / replies:.1f}" if replies else "no data"
+    return [describe_missing(rows), str(over), share]

@@ -15,7 +15,7 @@ from agentgym.assemble.registry import load_plugins
 from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import hash_prompt, is_over_window
-from agentgym.training.evaluation.study import Study, column_of
+from agentgym.training.evaluation.study_settings import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.episode import spec_of
 
@@ -157,7 +157,7 @@ def _differences(episode: Episode, trajectory: Trajectory) -> Iterator[str]:
             yield f"it continues after a replay has ended with reply {number - 1}"
             return
         outcome = episode.play(step.reply)
-        pairs = [("reward", step.reward, outcome.reward)]
+        pairs: list[tuple[str, Any, Any]] = [("reward", step.reward, outcome.reward)]
         pairs += [(name, step.info.get(name), outcome.info.get(name)) for name in _FACTS]
         again = outcome.info.get("detail") or {}
         pairs += [(name, detail.get(name), again.get(name)) for name in _DETAILS]

@@ -14,14 +14,15 @@ from agentgym.assemble.wrapper_stack import WINDOW
 from agentgym.envs.loca import LENGTHS
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation import (
+    QUALITY,
     Paper,
     Result,
     Results,
     Table,
     as_results,
+    cell,
     count_played,
     few_instances,
-    from_columns,
     group_by,
     ordered_contexts,
     percent,
@@ -46,7 +47,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "horizons": tuple(LENGTHS.values()),
         "seeds": 5,
         "window": WINDOW,
-    },
+    }
 }
 """The run of LOCA-bench's table 1, as arguments of `Ablation`."""
 
@@ -115,17 +116,14 @@ def _by_length(
         lengths: The lengths.
         cells: The cells by arm, context and length, and by arm and context.
     """
-    pairs = _lines(rows)
     groups = group_by(rows, "arm", "context")
-    columns = [
-        ("arm", [arm or "none" for arm, _ in pairs]),
-        ("context", [context for _, context in pairs]),
-    ]
-    for length in lengths:
-        at_length = [cells.get((*pair, length), "") for pair in pairs]
-        columns.append((_short(length), at_length))
-    columns.append(("all", [cells[pair] for pair in pairs]))
-    return from_columns(title, [*columns, *quality(groups[pair] for pair in pairs).items()])
+    lines = []
+    for arm, context in _lines(rows):
+        line = [arm or "none", context]
+        for length in lengths:
+            line += [cells.get((arm, context, length), "")]
+        lines.append([*line, cells[arm, context], *quality(groups[arm, context])])
+    return title, ["arm", "context", *map(_short, lengths), "all", *QUALITY], lines
 
 
 def _format_mean(rows: Sequence[Result], metric: str) -> str:
@@ -139,24 +137,22 @@ def _format_mean(rows: Sequence[Result], metric: str) -> str:
 def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
     """Return a table for each arm and strategy, with a row per task and a column per length."""
     tables = []
+    groups = group_by(rows, "arm", "context")
     for arm, context in _lines(rows):
-        alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
+        alike = groups[arm, context]
         tasks = group_by(sorted(alike, key=lambda row: row.world), "world")
-        shares = summarize(alike, ("world", "horizon"), "success")
-        columns = [("task", [*tasks, "all"])]
-        for length in lengths:
-            cells = [percent(shares[t, length]) if (t, length) in shares else "" for t in tasks]
-            whole = summarize([row for row in alike if row.horizon == length], (), "success")
-            columns.append((_short(length), [*cells, percent(whole[()])]))
-        by_task = summarize(alike, ("world",), "success")
-        whole = summarize(alike, (), "success")
-        columns.append(("all", [*(percent(by_task[task,]) for task in tasks), percent(whole[()])]))
+        lines = []
+        for task, own in {**tasks, "all": alike}.items():
+            shares = summarize(own, ("horizon",), "success")
+            line = [task]
+            for length in lengths:
+                line += [cell(shares, (length,))]
+            lines.append([*line, percent(summarize(own, (), "success")[()]), *quality(own)])
         title = (
             f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
             f"{context}, {count_played(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
         )
-        columns += quality([*tasks.values(), alike]).items()
-        tables.append(from_columns(title, columns))
+        tables.append((title, ["task", *map(_short, lengths), "all", *QUALITY], lines))
     return tables
 
 

@@ -19,12 +19,12 @@ from agentgym.envs.lore.config import DIFFICULTIES
 from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
+    QUALITY,
     Interval,
     Paper,
     Result,
     Table,
     as_results,
-    from_columns,
     group_by,
     ordered_contexts,
     percent,
@@ -70,14 +70,7 @@ _COLUMNS = (
     "high",
     "missing",
 )
-_FAILURES = (
-    "episodes",
-    "failed",
-    "premature halt",
-    "wrong synthesis",
-    "other",
-    "lost leads",
-)
+_FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {
     "lost_leads": "leads lost",
     "reads": "reads",
@@ -294,7 +287,7 @@ def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> T
     for (low, high), columns in sorted(bins.items()):
         size = str(low) if low == high else f"{low} to {high}"
         table.append([size, *(_write_bin(columns.get(name)) for name in arms)])
-    for name, cells in quality(arms.values()).items():
+    for name, *cells in zip(QUALITY, *map(quality, arms.values()), strict=True):
         table.append([name, *cells])
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *arms], table
 
@@ -309,24 +302,20 @@ def _write_bin(each: Bin | None) -> str:
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     """Count the failed episodes by kind; lost leads may occur in addition."""
     table = []
-    for rows in arms.values():
+    for name, rows in arms.items():
         played = [row for row in rows if not row.missing]
-        reports = [row.report for row in played if row.report]
         failed = [row.report or {} for row in played if not row.success]
         halted = sum(bool(each.get("premature_halt")) for each in failed)
         wrong = sum(bool(each.get("synthesis_error")) for each in failed)
         lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
         counts = (len(played), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
-        means = []
+        line = [name, *map(str, counts)]
         for kind in _MEANS:
-            values = [each[kind] for each in reports]
-            means.append(f"{fmean(values):.1f}" if values else "no data")
-        table.append([*map(str, counts), *means])
-    columns = list(zip([*_FAILURES, *_MEANS.values()], zip(*table, strict=True), strict=True))
-    return from_columns(
-        f"{world}: how episodes failed, in numbers of episodes, and means of an episode",
-        [("", list(arms)), *columns, *quality(arms.values()).items()],
-    )
+            values = [row.report[kind] for row in played if row.report]
+            line.append(f"{fmean(values):.1f}" if values else "no data")
+        table.append([*line, *quality(rows)])
+    title = f"{world}: how episodes failed, in numbers of episodes, and means of an episode"
+    return title, ["", *_FAILURES, *_MEANS.values(), *QUALITY], table
 
 
 def lore_figure(results: Sequence[Result]) -> Figure:

@@ -15,8 +15,9 @@ from agentgym.oracles import ControlPolicy, NoisyPolicy
 from agentgym.oracles.policies import Deficits
 from agentgym.play.policy import Policy
 from agentgym.text.validation import check_int
-from agentgym.training.evaluation.intervals import Interval, effects
+from agentgym.training.evaluation.intervals import effects
 from agentgym.training.evaluation.scoring import Result, score
+from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")

@@ -9,14 +9,9 @@ from statistics import NormalDist, fmean
 import numpy as np
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.intervals import (
-    Interval,
-    differences,
-    effects,
-    interactions,
-    summarize,
-)
+from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
 from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.statistics import Interval
 
 CONTEXTS = ("none", "clear_results")
 _PAIRS = {"P": (("", "P"), ("S", "SP"), ("SH", "SPH")), "S": (("", "S"), ("P", "SP"))}

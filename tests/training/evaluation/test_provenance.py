@@ -22,7 +22,7 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import Ablation, load_folders, load_results, log_of, run_ablation
 from agentgym.training.evaluation.provenance import difference, module_digests
-from agentgym.training.evaluation.study import SETTINGS, load_study
+from agentgym.training.evaluation.study_settings import SETTINGS, load_study
 from agentgym.training.rollout import PolicyConfig
 
 LOG = "trajectories.jsonl"

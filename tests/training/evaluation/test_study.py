@@ -28,7 +28,8 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation.ablation import count_tokens
-from agentgym.training.evaluation.study import SETTINGS, TRAJECTORIES, load_study, missing_cells
+from agentgym.training.evaluation.run_folder import missing_cells
+from agentgym.training.evaluation.study_settings import SETTINGS, TRAJECTORIES, load_study
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex
@@ -274,11 +275,7 @@ def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Pa
     repeat the thousands of calls that check cells or build a vocabulary.
     """
     ablation = Ablation(
-        worlds=("ListWorld",),
-        arms=("",),
-        horizons=(3,),
-        seeds=1,
-        policy=PolicyConfig("oracle"),
+        worlds=("ListWorld",), arms=("",), horizons=(3,), seeds=1, policy=PolicyConfig("oracle")
     )
     run_ablation(ablation, tmp_path, workers=1)
     (episode,) = log_of(tmp_path)

@@ -34,7 +34,7 @@ def test_p_values_are_corrected_for_all_effects_of_the_table() -> None:
     assert "p corrected for the 6 effects of this table" in title
     assert header == [
         *("world", "intervention", "pairs", "success rate", "p (Holm)", "step accuracy"),
-        *("p (Holm)", "missing", "unreadable"),
+        *("p (Holm)", "missing", "over window", "unreadable"),
     ]
     by_name = {line[1]: line for line in lines}
     assert by_name["plan"][2:5:2] == ["72", "p < 0.001"]
@@ -77,7 +77,7 @@ def test_arms_and_contexts_have_cells_with_interactions() -> None:
     tables = {title: (header, lines) for title, header, lines in ablation_tables(rows)}
     (title,) = (title for title in tables if "arms x contexts" in title)
     header, lines = tables[title]
-    assert header == ["arm", "none", "memory", "missing", "unreadable"]
+    assert header == ["arm", "none", "memory", "missing", "over window", "unreadable"]
     assert lines[0][:2] == ["none", "20.0 [8.1, 41.6]"]
     assert lines[1][2].startswith("65.0 [")
     assert "; -55.0 [" in lines[1][2], "(65 - 60) - (80 - 20)"
