@@ -356,15 +356,15 @@ def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Tabl
         ("Sizes at which policies succeed about equally often, %", [*header, *QUALITY], lines)
     ]
     changes: dict[Key, Interval] = {}
-    for metric in ("success", "step_accuracy"):
-        for (policy, letter), change in effects(levelled, ("policy",), metric).items():
-            changes[str(policy), str(letter), metric] = change
+    for measure in ("success", "step_accuracy"):
+        for (name, letter), change in effects(levelled, ("policy",), measure).items():
+            changes[str(name), str(letter), measure] = change
     corrected = holm([change.p_value for change in changes.values()])
     lines = []
-    for ((policy, letter, metric), change), p in zip(changes.items(), corrected, strict=True):
-        line = [str(policy), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]]
+    for ((name, letter, metric), change), p in zip(changes.items(), corrected, strict=True):
+        line = [str(name), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]]
         line += [str(change.count), percent(change, signed=True), p_value(p)]
-        lines.append([*line, *quality(row for row in levelled.everything if row.policy == policy)])
+        lines.append([*line, *quality(row for row in levelled.everything if row.policy == name)])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
         f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"

@@ -348,8 +348,8 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     # The clusters of each stratum; worlds with one cluster form a common one.
     single = sum(count == 1 for count in sizes.values())
     factors = []
-    for world, _ in clusters:
-        own = sizes[str(world)]
+    for name, _ in clusters:
+        own = sizes[str(name)]
         size = own if own > 1 else single
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors

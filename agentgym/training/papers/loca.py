@@ -83,7 +83,7 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         metrics["trajectory_tokens"] = "trajectory length, tokens"
         metrics["tool_output_tokens"] = "tool output, tokens"
     for metric, name in metrics.items():
-        means = {}
+        means: dict[tuple[str | int, ...], str] = {}
         for arm, context in _lines(rows):
             own = [row for row in results if (row.arm, row.context) == (arm, context)]
             for length in lengths:
