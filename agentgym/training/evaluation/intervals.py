@@ -354,14 +354,16 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
+    # The variance of a mean that few episodes dominate is estimated from these few.
+    freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
         # The smallest change of an episode, averaged over its cluster.
         change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return around_zero(total, parts, freedom, change, bound)
-    # If all clusters agree, the variance looks smaller than few clusters can show.
-    capped = len(sizes) > 1 or len(clusters) < len(cluster_of)
+    # A stratum whose clusters agree, and a cell with few episodes, look more certain than they are.
+    capped = len(sizes) > 1 or draws < sum(map(len, cells.values()))
     return rate(total, parts, freedom, draws, most=draws if capped else inf)
 
 

@@ -251,6 +251,23 @@ def test_bounds_hold_what_the_whole_study_shows_whatever_is_missing(metric: str)
     assert fragile > 40
 
 
+@pytest.mark.parametrize("left", [1, 2, 5, 20])
+def test_intervals_hold_the_truth_if_a_size_has_few_episodes(left: int) -> None:
+    chances = {("", 4): 0.8, ("", 8): 0.3, ("S", 4): 0.9, ("S", 8): 0.5}
+    held = []
+    for number in range(300):
+        rng = np.random.default_rng((left, number))
+        rows = [
+            row(seed, arm, float(rng.random() < chance), horizon=size)
+            for (arm, size), chance in chances.items()
+            for seed in range(left if (arm, size) == ("S", 8) else 20)
+        ]
+        rate = summarize(rows, ("arm",), "success")["S",]
+        change = differences(rows, (), "success")["S",]
+        held.append((rate.low <= 0.7 <= rate.high, change.low <= 0.15 <= change.high))
+    assert min(np.mean(held, axis=0)) >= 0.93
+
+
 def test_differences_state_their_complete_pairs() -> None:
     rows = [row(seed, arm) for arm in ("", "S") for seed in range(10)]
     gone = [replace(each, missing="lost") for each in (rows[2], rows[13], rows[17])]
