@@ -273,8 +273,9 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
         idle |= dict.fromkeys(idle_wrappers(rows))
     if idle:
         parts.append(f"{', '.join(idle)} never acted in some cells")
-    unreadable = sum(row.unreadable for row in results)
-    if unreadable:
+    if over := sum(row.over_window for row in results):
+        parts.append(f"{over} episodes outgrew the window")
+    if unreadable := sum(row.unreadable for row in results):
         share = unreadable / sum(row.replies for row in results)
         parts.append(f"{share:.1%} of the replies are unreadable")
     caption = "; ".join([*parts, note] if note else parts)

@@ -67,20 +67,21 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Return the cells of all runs, each once."""
-        cells = (cell for run in self.runs for cell in cells_of(run, column_of(run)))
-        return list(dict.fromkeys(cells))
+        cells: dict[Cell, None] = {}
+        for run in self.runs:
+            cells.update(dict.fromkeys(cells_of(run, column_of(run))))
+        return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
         """Report whether a trajectory belongs to a cell of the study."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
-        return any(
-            all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
-            and all(0 <= counts[name] < run[name] for name in _COUNTS)
-            and labels.get("axis") == run["axis"]
-            and labels.get("policy") == column_of(run)
-            for run in self.runs
-        )
+        for run in self.runs:
+            same = labels.get("axis") == run["axis"] and labels.get("policy") == column_of(run)
+            inside = all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
+            if same and inside and all(0 <= counts[name] < run[name] for name in _COUNTS):
+                return True
+        return False
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
         """Return the study with another run.
@@ -89,11 +90,12 @@ class Study:
             ValueError: The run is not comparable with the study.
         """
         new, column = ablation.settings(), ablation.policy.column
-        if name := next((n for run in self.runs for n in conflicts(run, new)), ""):
-            raise ValueError(
-                f"{out} contains a run with other settings: {name}; choose another folder "
-                f"(`agentgym compare` merges folders; see {SETTINGS})"
-            )
+        for run in self.runs:
+            if name := next(conflicts(run, new), ""):
+                raise ValueError(
+                    f"{out} contains a run with other settings: {name}; choose another folder "
+                    f"(`agentgym compare` merges folders; see {SETTINGS})"
+                )
         sources = {name: played_by[name] for name in SOURCES if name in played_by}
         for facts in self.policies.values():
             shared = {name: facts[name] for name in SOURCES if name in facts}
@@ -116,9 +118,14 @@ class Study:
 
     def spelled(self, ablation: Ablation) -> Ablation:
         """Return a run with the study's spelling of context strategies that are the same."""
-        known = {ablation.stack(name): name for run in self.runs for name in run["contexts"]}
-        contexts = tuple(known.get(ablation.stack(name), name) for name in ablation.contexts)
-        return ablation if contexts == ablation.contexts else replace(ablation, contexts=contexts)
+        known: dict[str, None] = {}
+        for run in self.runs:
+            known |= dict.fromkeys(run["contexts"])
+        if known.keys() >= set(ablation.contexts):
+            return ablation
+        stacks = {ablation.stack(name): name for name in known}
+        contexts = tuple(stacks.get(ablation.stack(name), name) for name in ablation.contexts)
+        return replace(ablation, contexts=contexts)
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
         """Return the sort key of a cell: policies in the order of addition, then the other fields."""
