@@ -236,7 +236,7 @@ class Ablation(Config):
 
 
 def _values(data: Any) -> Any:
-    """Return JSON data with a number in place of each text that writes one, such as 60k or 80%."""
+    """Return JSON data with texts such as 60k and 80% converted to numbers."""
     if isinstance(data, dict):
         return {name: _values(value) for name, value in data.items()}
     if isinstance(data, list):

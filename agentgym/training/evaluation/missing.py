@@ -1,4 +1,4 @@
-"""Missing episodes: which ones a study lacks, and what its reports say about them.
+"""Missing episodes of a study, and remarks about them in its reports.
 
 A rate without its missing episodes can be far from the truth, because hard episodes fail more often.
 """
@@ -52,7 +52,7 @@ class Results(list[Result]):
         return groups
 
     def notes(self) -> list[str]:
-        """Return, in words, what a reader must know beside the tables."""
+        """Return remarks on missing episodes, doubts, failures and idle strategies."""
         return [*self.doubts, *_missing_note(self), *_window_note(self), *_idle_notes(self)]
 
 
@@ -100,7 +100,7 @@ def placeholder(like: Result, cause: str) -> Result:
 
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:
-    """Return episodes with this success and step accuracy in place of each missing one."""
+    """Replace missing episodes with ones of this success and step accuracy."""
     hits = int(share)
     full = []
     for row in rows:

@@ -248,9 +248,7 @@ def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
 
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
-    """Add a caption with the policy, the number of instances, what is missing or doubtful, and a
-    note.
-    """
+    """Add a caption with the policy, the number of instances, remarks on the episodes, and a note."""
     results = as_results(results)
     counts, samples = [], []
     for rows in group_by(results, *CELL).values():

@@ -1,4 +1,4 @@
-"""Provenance: what identifies a player, the code that played, and the worlds, and how two differ."""
+"""Provenance: records that identify a player, its code and the worlds, and their differences."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def provenance(
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
-    """Return the choice of a policy that is given as an object, named after its function or class;
-    a loaded model keeps the name of its folder.
+    """Return the choice of a policy object, named after its function or class; a loaded model keeps
+    the name of its folder.
     """
     if policy is None or (config.is_model and hasattr(policy, "reseed")):
         return config
@@ -164,10 +164,10 @@ def _world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and of all modules that it imports, directly or not, without
-    those of Python, of installed packages and of agentgym.
+    """Return the digests of a module and of all modules that it imports, directly or not, except
+    modules of Python, installed packages and agentgym.
 
-    The import statements of the files are read, and nothing is imported.
+    This reads import statements and imports nothing.
     """
     digests: dict[str, str] = {}
     waiting = [module]

@@ -30,7 +30,7 @@ from agentgym.training.rollout import Trajectory
 
 
 def load_results(out: Path) -> Results:
-    """Return the scores of all trajectories in a folder, in cell order, and what is missing.
+    """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
 
     Each cell counts once; duplicates and trajectories outside the settings are omitted with a
     warning.

@@ -26,7 +26,7 @@ _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # The failures of endpoints that do not continue such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
-# Wrappers with a budget that never shorten what the policy sees.
+# Wrappers with a budget that are no strategies: one only informs, the other enforces the window.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 

@@ -100,8 +100,8 @@ def run_ablation(
         workers: The number of processes; 1 uses only this one. A trained model plays in this one.
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
-        player: A policy to play instead of `ablation.policy`, of which only the label counts; or
-            its loaded model.
+        player: A policy object that plays instead of `ablation.policy`, or its loaded model. An
+            object is named by the label of `ablation.policy`, or by its function or class.
         budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:

@@ -111,7 +111,7 @@ def _of_scores(trajectory: Trajectory) -> str:
 
 
 def may_replay(trajectory: Trajectory) -> bool:
-    """Report whether a replay runs only registered code: a log must not choose what is imported."""
+    """Report whether a replay runs only registered code: a log must not choose the code to import."""
     if trajectory.failure or not trajectory.steps:
         return False
     spec = json.loads(trajectory.spec)
@@ -136,7 +136,7 @@ def _names_code(value: Any) -> bool:
 
 
 def _of_replay(trajectory: Trajectory) -> str:
-    """Play the replies again and compare what they lead to."""
+    """Replay the replies and compare the results."""
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
     try:
         return next(_differences(Episode(env, trajectory.seed), trajectory), "")
