@@ -119,6 +119,11 @@ def score(trajectory: Trajectory) -> Result:
     calls = 0
     for info in infos:
         calls += info["detail"]["calls"] + len(info["detail"].get("nested", ()))
+    prompt = opening = ""
+    if trajectory.steps:
+        prompt = hash_prompt(trajectory.steps[0].chat)
+        if not _draws_by_instance(labels):
+            opening = digest([prompt, trajectory.steps[0].reply.text])
     return Result(
         world=labels["world"],
         arm=labels["arm"],
@@ -137,14 +142,14 @@ def score(trajectory: Trajectory) -> Result:
         policy=labels.get("policy", ""),
         sample=labels.get("sample", 0),
         instance=instance_of(trajectory.spec, trajectory.seed),
-        prompt=labels.get("prompt", ""),
+        prompt=prompt,
         tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
         model=_model_of(labels),
         replies=len(infos),
         unreadable=sum(map(is_unreadable, infos)),
         over_window=over_window,
         idle=_idle(trajectory),
-        opening=_opening(trajectory),
+        opening=opening,
     )
 
 
@@ -180,12 +185,10 @@ def _idle(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(name for name in editors if name not in acted | _NO_EDITORS)
 
 
-def _opening(trajectory: Trajectory) -> str:
-    name = str(trajectory.labels.get("provenance", {}).get("policy", ""))
-    if not trajectory.steps or name.partition(":")[0] in SCRIPTED:
-        return ""
-    first = trajectory.steps[0]
-    return digest([hash_prompt(first.chat), first.reply.text])
+def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
+    """Report whether a scripted policy played, whose draws do not depend on the text."""
+    name = str(labels.get("provenance", {}).get("policy", ""))
+    return name.partition(":")[0] in SCRIPTED
 
 
 def hash_prompt(chat: Chat) -> str:

@@ -52,6 +52,7 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     played_by = played_by_of(ablation, player)
     with RunLock(out):
         study = load_study(out)
+        ablation = study.spelled(ablation) if study else ablation
         grown = (study or Study()).grown(ablation, played_by, out)
         if study is None:
             strays = (trajectory for trajectory in log if not grown.holds(trajectory))

@@ -20,7 +20,14 @@ from agentgym import Chat, Reply
 from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.play.policy import Policy
-from agentgym.training.evaluation import Ablation, load_folders, load_results, log_of, run_ablation
+from agentgym.training.evaluation import (
+    Ablation,
+    load_folders,
+    load_results,
+    log_of,
+    prepare_ablation,
+    run_ablation,
+)
 from agentgym.training.evaluation.provenance import difference, module_digests
 from agentgym.training.evaluation.study_settings import SETTINGS, load_study
 from agentgym.training.rollout import PolicyConfig
@@ -71,23 +78,20 @@ PLAYERS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("player", "name"), PLAYERS)
-@pytest.mark.parametrize("policy", ["control", "oracle"])
-def test_an_object_is_recorded_under_its_own_name(
-    tmp_path: Path, player: Any, name: str, policy: str
-) -> None:
+def test_an_object_is_recorded_under_its_own_name(tmp_path: Path, player: Any, name: str) -> None:
     full = name if name.startswith("agentgym.") else f"{HERE}.{name}"
-    rows = run_ablation(small(policy, arms=("",)), tmp_path, 1, player=player)
+    rows = run_ablation(small(arms=("",)), tmp_path, 1, player=player)
     assert {row.policy for row in rows} == {full}
     for trajectory in log_of(tmp_path):
         facts = trajectory.labels["provenance"]
         assert facts["policy"] == f"object:{full}"
         assert facts["source"]
         assert (HERE in facts["modules"]) == (not name.startswith("agentgym."))
-    assert policy not in (tmp_path / SETTINGS).read_text().replace('"policy"', "").split('"')
+    assert "oracle" not in (tmp_path / SETTINGS).read_text().split('"')
     # The policy of that name is another column, and the same object goes on.
-    both = run_ablation(small("oracle", arms=("",)), tmp_path, 1)
+    both = run_ablation(small(arms=("",)), tmp_path, 1)
     assert {row.policy for row in both} == {full, "oracle"}
-    again = run_ablation(small(policy, arms=("",), seeds=4), tmp_path, 1, player=player)
+    again = run_ablation(small(arms=("",), seeds=4), tmp_path, 1, player=player)
     assert len(again) == 3 + 4
 
 
@@ -339,4 +343,6 @@ def test_spellings_of_a_context_are_one_context(tmp_path: Path, contexts: tuple[
     both = small(contexts=contexts)
     assert both.contexts == contexts[:1]
     run_ablation(both, tmp_path, 1)
-    assert len(run_ablation(small(contexts=contexts[1:]), tmp_path, 1)) == 6
+    other = small(contexts=contexts[1:])
+    prepare_ablation(other, tmp_path)  # as the command does
+    assert len(run_ablation(other, tmp_path, 1)) == 6
