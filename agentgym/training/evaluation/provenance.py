@@ -11,7 +11,7 @@ import json
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -35,6 +35,8 @@ SOURCES = ("code", "worlds")
 """The facts that all policies of a folder share: digests of the package and of the worlds."""
 # Facts that older folders lack.
 _NEW = (*SOURCES, "modules")
+# Classes of the collector that pass chats on to the policy in their attribute `policy`.
+_ADAPTERS = ("UserPolicy",)
 # Enough of a digest to distinguish versions by eye.
 _SHOWN = 16
 
@@ -84,7 +86,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
         return config
     owner = _owner(policy)
     name = f"{owner.__module__}.{owner.__qualname__}"
-    return PolicyConfig(f"{IN_MEMORY}:{name}", config.seed, config.model, config.label or name)
+    return replace(config, name=f"{IN_MEMORY}:{name}", label=config.label or name)
 
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -118,8 +120,8 @@ def _fact(facts: Mapping[str, Any], name: str) -> Any:
 def _owner(policy: Policy) -> Any:
     """Return the function or class that defines a policy."""
     target: Any = policy
-    while isinstance(target, functools.partial):
-        target = target.func
+    while isinstance(target, functools.partial) or type(target).__name__ in _ADAPTERS:
+        target = target.func if isinstance(target, functools.partial) else target.policy
     return target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
 
 

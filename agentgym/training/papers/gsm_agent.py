@@ -7,10 +7,12 @@ alternatives are included (`extra_turns`, `tokens_all`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan, nan
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import gymnasium
@@ -78,6 +80,11 @@ class SearchResult:
     tokens: float
     tokens_all: float
     unreadable: int = 0
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Return the completion tokens per turn with a search."""
+        return self.tokens / self.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +156,18 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     acts = [
         step for step in trajectory.steps if step.info.get("context", {}).get("phase") != "summary"
     ]
+    extra = extra_turns = nan
     after = _searches_needed(log, report["oracle_documents"])
+    if after is not None:
+        extra = float(len(log) - after)
+        extra_turns = float(sum(turn > log[after - 1]["turn"] for turn in turns))
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
         rounds=len(turns),
         seconds=float(trajectory.labels.get("seconds", nan)),
         complete=after is not None,
-        extra=nan if after is None else float(len(log) - after),
-        extra_turns=nan
-        if after is None
-        else float(sum(turn > log[after - 1]["turn"] for turn in turns)),
+        extra=extra,
+        extra_turns=extra_turns,
         followed_format=report["answer"] is not None and parse_number(report["answer"]) is not None,
         early_stops=report["early_stops"] + sum(map(_stopped, acts)),
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
@@ -176,23 +185,24 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     if not outcomes:
         raise ValueError("there are no episodes to take the mean of")
 
-    def mean(values: Iterable[float]) -> float:
-        defined = list(values)
-        return sum(defined) / len(defined) if defined else nan
-
     complete = [each for each in outcomes if each.complete]
+    searching = [each for each in outcomes if each.rounds]
+
+    def mean(name: str, some: Sequence[SearchResult] = outcomes) -> float:
+        return fmean(map(attrgetter(name), some)) if some else nan
+
     return Metrics(
-        Acc=mean(each.success for each in outcomes),
-        SR=mean(each.rounds for each in outcomes),
-        Dur=mean(each.seconds for each in outcomes),
-        SC=mean(each.complete for each in outcomes),
-        ER=mean(each.extra for each in complete),
-        ER_turns=mean(each.extra_turns for each in complete),
-        FF=mean(each.followed_format for each in outcomes),
-        PremT=mean(each.early_stops for each in outcomes),
-        TotTok=mean(each.tokens for each in outcomes),
-        TotTok_all=mean(each.tokens_all for each in outcomes),
-        TokR=mean(each.tokens / each.rounds for each in outcomes if each.rounds),
+        Acc=mean("success"),
+        SR=mean("rounds"),
+        Dur=mean("seconds"),
+        SC=mean("complete"),
+        ER=mean("extra", complete),
+        ER_turns=mean("extra_turns", complete),
+        FF=mean("followed_format"),
+        PremT=mean("early_stops"),
+        TotTok=mean("tokens"),
+        TotTok_all=mean("tokens_all"),
+        TokR=mean("tokens_per_round", searching),
     )
 
 
