@@ -89,10 +89,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
             rates = summarize(rows, ("context",), metric)
             # A world may not have been played in every context.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
-            value, low, high = (
-                scale * np.array([getattr(i, part) for i in intervals])
-                for part in ("value", "low", "high")
-            )
+            value, low, high = _ends(intervals, scale)
             panel.barh(places, value, 0.7, color=colour, zorder=2)
             panel.errorbar(
                 value,
@@ -295,9 +292,7 @@ def draw_line(
     scale: float = 100,
 ) -> None:
     """Draw a line through shares in %, or through other means times `scale`, with an interval band."""
-    value, low, high = (
-        [scale * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
-    )
+    value, low, high = _ends(intervals, scale)
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width
         panel.vlines(places, low, high, color=style["color"])
@@ -319,11 +314,16 @@ def draw_bars(
     panel.grid(axis="y", alpha=0.3, zorder=0)
 
 
-def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
+def _bounds(intervals: Sequence[Interval]) -> tuple[np.ndarray, np.ndarray]:
     """Return values in %, and the lengths of the error bars."""
-    below = [100 * (interval.value - interval.low) for interval in intervals]
-    above = [100 * (interval.high - interval.value) for interval in intervals]
-    return [100 * interval.value for interval in intervals], np.maximum([below, above], 0)
+    value, low, high = _ends(intervals)
+    return value, np.maximum([value - low, high - value], 0)
+
+
+def _ends(intervals: Sequence[Interval], scale: float = 100) -> np.ndarray:
+    """Return values, lower ends and upper ends as rows, times `scale`."""
+    ends = [(each.value, each.low, each.high) for each in intervals]
+    return scale * np.array(ends).reshape(-1, 3).T
 
 
 def name_arms(panel: Axes, arms: Sequence[str]) -> None:

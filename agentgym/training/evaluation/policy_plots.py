@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from textwrap import fill
 
 import numpy as np
@@ -92,19 +93,17 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     axes = figure.subplots(1, max(1, len(letters)), sharey=True, squeeze=False)[0]
     for panel, letter in zip(axes, letters, strict=False):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-            places = [k for k, name in enumerate(policies) if (name, letter) in changes[metric]]
-            draw_bars(
-                panel,
-                np.array(places) + side,
-                [changes[metric][policies[place], letter] for place in places],
-                0.38,
-                [colour] * len(places),
-            )
+            places, intervals = [], []
+            for place, name in enumerate(policies):
+                if (name, letter) in changes[metric]:
+                    places.append(place + side)
+                    intervals.append(changes[metric][name, letter])
+            draw_bars(panel, np.array(places), intervals, 0.38, [colour] * len(places))
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set_title(INTERVENTIONS[letter])
         panel.set_xticks(
             range(len(policies)),
-            [fill(name, _NAME_WIDTH) for name in policies],
+            list(map(partial(fill, width=_NAME_WIDTH), policies)),
             rotation=30,
             ha="right",
             fontsize="small",
