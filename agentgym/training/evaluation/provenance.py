@@ -182,7 +182,8 @@ def module_digests(module: str) -> dict[str, str]:
         file = _file_of(name)
         if file is None or _is_installed(file):
             continue
-        digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
+        if name != "__main__":  # a script changes when its study grows
+            digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
         waiting += _parents(name)
         if file.suffix == ".py":
             waiting += _imports(file, name)

@@ -180,6 +180,38 @@ def test_a_run_does_not_go_on_with_other_code(project: Path, file: str) -> None:
     assert "choose another folder" in shown.stderr
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+from agentgym.oracles import OraclePolicy
+from agentgym.training.evaluation import Ablation, run_ablation
+from mine_helper import play as helper
+def play(chats):
+    return OraclePolicy("ListWorld")(chats)
+seeds = 2
+run_ablation(Ablation(("ListWorld",), ("",), (3,), seeds), Path("run"), 1, player=play)
+"""
+
+
+@pytest.mark.rotation
+def test_a_script_may_grow_its_study_but_not_change_its_policy(project: Path) -> None:
+    said = []
+    for old, new in (
+        ("", ""),
+        ("seeds = 2", "seeds = 3"),
+        ("    return", "    # other\n    return"),
+    ):
+        (project / "script.py").write_text(SCRIPT.replace(old, new))
+        line = [sys.executable, "script.py"]
+        shown = subprocess.run(line, cwd=project, capture_output=True, text=True, check=False)
+        said.append(shown.stderr)
+    assert said[:2] == ["", ""]
+    assert "'__main__.play' from another player: its source was " in said[2]
+    study = load_study(project / "run")
+    assert study is not None
+    assert "mine_helper" in study.policies["__main__.play"]["modules"]
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Return the folder of a run of six episodes with a plain log."""
