@@ -225,12 +225,7 @@ def _mean_contrast(
     contrasts: Sequence[Terms], factors: Sequence[str], metric: str
 ) -> Interval | None:
     """Return the mean of contrasts, each over the instances that all its sides have played; None
-    if there are none.
-
-    Args:
-        contrasts: The weights and sides of each contrast.
-        factors: The fields in which the sides differ.
-        metric: As in `summarize`.
+    without such instances. The sides of a contrast differ in the factors.
     """
     complete: list[tuple[float, Sequence[Result]]] = []
     whole: list[tuple[float, Sequence[Result]]] = []
@@ -242,7 +237,7 @@ def _mean_contrast(
             weights = [weight for weight, _ in contrast]
             complete += zip(weights, common, strict=True)
             whole += zip(weights, _shared(sides, factors), strict=True)
-            pairs += len({_size(row, *_INSTANCE) for row in common[0]})
+            pairs += len({_size(row, "seed", "instance", "policy") for row in common[0]})
     if not complete:
         return None
     used = len(complete) // len(contrasts[0])
@@ -251,13 +246,8 @@ def _mean_contrast(
 
 
 def _with_bounds(estimate: Interval, terms: Terms, metric: str, count: int) -> Interval:
-    """Return an estimate with its counts and the values that the missing episodes could give it.
-
-    Args:
-        estimate: The interval of the played episodes.
-        terms: The weighted sum with its missing episodes.
-        metric: As in `summarize`.
-        count: The number of episodes or complete pairs.
+    """Return the estimate of the played episodes with its counts and with the values that the
+    missing ones among the terms could give it.
     """
     missing = {id(row) for _, rows in terms for row in rows if row.missing}
     worst = best = estimate.value
@@ -274,17 +264,9 @@ def _size(row: Result, *more: str) -> Key:
     return tuple(getattr(row, name) for name in names)
 
 
-_INSTANCE = ("seed", "instance", "policy")
-
-
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Return each side restricted to the instances that all sides contain.
-
-    Policies without common instances are compared as independent samples of equal sizes.
-
-    Args:
-        sides: The episodes of each side, which differ in the factors.
-        factors: The fields in which equal instances may differ.
+    """Return each side restricted to the instances that all sides contain; equal instances may
+    differ in the factors. Policies without common instances are compared as independent samples.
     """
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))

@@ -6,12 +6,24 @@ A rate without its missing episodes can be far from the truth, because hard epis
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
+# The figures of an episode that was not played.
+_UNKNOWN: Mapping[str, Any] = {
+    **dict.fromkeys(("usage", "report", "tokens")),
+    **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal", "calls"), 0),
+    "prompt": "",
+    "opening": "",
+    "idle": (),
+    "over_window": False,
+    "replies": 0,
+    "unreadable": 0,
+}
 # Cells to name in a note; more would hide the others.
 _SHOWN = 5
 
@@ -77,48 +89,15 @@ def _absent(played: Sequence[Result]) -> Iterator[Result]:
         for arm, context in shapes:
             for (horizon, seed, sample), row in instances.items():
                 if (arm, context, horizon, seed, sample) not in there:
-                    yield placeholder(replace(row, arm=arm, context=context), NOT_PLAYED)
-
-
-def placeholder(like: Result, cause: str) -> Result:
-    """Return the record of a missing episode of the same cell and instance as another."""
-    return Result(
-        *(like.world, like.arm, like.horizon, like.seed),
-        success=0.0,
-        steps=0,
-        optimal=0,
-        alive=0,
-        alive_optimal=0,
-        context=like.context,
-        axis=like.axis,
-        policy=like.policy,
-        sample=like.sample,
-        instance=like.instance,
-        model=like.model,
-        missing=cause,
-    )
+                    yield replace(row, arm=arm, context=context, missing=NOT_PLAYED, **_UNKNOWN)
 
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:
     """Replace missing episodes with ones of this success and step accuracy."""
     hits = int(share)
-    full = []
-    for row in rows:
-        if row.missing:
-            full.append(
-                replace(
-                    row,
-                    success=share,
-                    steps=1,
-                    optimal=hits,
-                    alive=1,
-                    alive_optimal=hits,
-                    missing="",
-                )
-            )
-        else:
-            full.append(row)
-    return full
+    figures: dict[str, Any] = {"success": share, "steps": 1, "optimal": hits, "missing": ""}
+    figures |= {"alive": 1, "alive_optimal": hits}
+    return [replace(row, **figures) if row.missing else row for row in rows]
 
 
 def describe_missing(rows: Iterable[Result]) -> str:

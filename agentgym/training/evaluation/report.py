@@ -286,11 +286,7 @@ def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return the pairs of a variant arm and the arm with right hints, by name.
-
-    The gain over a placebo is the value of the hints' content; the gain over wrong hints shows that
-    hints are followed.
-    """
+    """Return the pairs of a variant arm and the arm with right hints, by name."""
     arms = sort_arms(row.arm for row in results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}

@@ -15,7 +15,6 @@ from agentgym.training.evaluation.missing import (
     NOT_PLAYED,
     Results,
     as_results,
-    placeholder,
 )
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import Result, is_over_window, score
@@ -91,13 +90,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
 def _missing_rows(
     study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
 ) -> list[Result]:
-    """Return the records of the cells that a study lacks.
-
-    Args:
-        study: The settings.
-        results: The played cells.
-        failures: The causes of those that failed.
-    """
+    """Return the records of the cells that a study lacks, with the causes of failed ones."""
     axes = {column_of(run): run["axis"] for run in study.runs}
     known: dict[tuple[Any, ...], Result] = {}
     for cell, result in results.items():
@@ -106,14 +99,15 @@ def _missing_rows(
     for cell in study.cells():
         if cell not in results:
             same = known.get((cell.world, cell.horizon, cell.seed))
-            like = Result(
+            row = Result(
                 *(cell.world, cell.arm, cell.horizon, cell.seed, 0.0, 0, 0, 0, 0, cell.context),
                 axis=axes[cell.policy],
                 policy=cell.policy,
                 sample=cell.sample,
                 instance=same.instance if same else "",
+                missing=failures.get(cell, NOT_PLAYED),
             )
-            rows.append(placeholder(like, failures.get(cell, NOT_PLAYED)))
+            rows.append(row)
     return rows
 
 

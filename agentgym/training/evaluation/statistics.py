@@ -72,7 +72,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, given each cluster's part.
+    """Return the Wilson interval of a share.
 
     Args:
         value: The share.

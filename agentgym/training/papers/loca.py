@@ -110,11 +110,7 @@ def _by_length(
 ) -> Table:
     """Return a table with a row per arm and strategy and a column per length and for all.
 
-    Args:
-        title: The title.
-        rows: The episodes.
-        lengths: The lengths.
-        cells: The cells by arm, context and length, and by arm and context.
+    The cells are given by arm, context and length, and by arm and context.
     """
     groups = group_by(rows, "arm", "context")
     lines = []
