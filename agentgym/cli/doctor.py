@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,9 @@ import typer
 
 from agentgym.cli.common import exit_on_user_error
 from agentgym.training.evaluation.ablation import Cell, cell_of
-from agentgym.training.evaluation.study import SETTINGS, load_study, log_of, missing_cells
+from agentgym.training.evaluation.run_folder import missing_cells
+from agentgym.training.evaluation.study_settings import SETTINGS, load_study, log_of
+from agentgym.training.evaluation.verification import REPLAYED, Verifier
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
@@ -42,14 +44,17 @@ def doctor(
             "--repair", help=f"Move damaged parts into neighbouring files that end in {SIDE}."
         ),
     ] = False,
+    replay: Annotated[
+        int, typer.Option(min=0, help="Maximum episodes per log to replay.")
+    ] = REPLAYED,
 ) -> None:
-    """Check the files of a run; exit with 1 if problems remain."""
+    """Check the files of a run and replay a sample; exit with 1 if problems remain."""
     with exit_on_user_error():
-        faults = inspect_run(run)
+        faults = inspect_run(run, replay)
         for fault in faults:
             typer.echo(str(fault))
         if faults and repair:
-            repair_run(run)
+            repair_run(run, replay)
             typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
             faults = []
         can_count = not any(fault.path.name == SETTINGS for fault in faults)
@@ -86,11 +91,12 @@ class FileFault:
         return f"{where}: {self.problem}; {self.cost}"
 
 
-def inspect_run(run: Path) -> list[FileFault]:
+def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
     """Return the problems in a run's files, without writing anything.
 
     Args:
         run: A folder that a command writes to, or a log of trajectories.
+        replays: The maximum number of episodes of a log to replay.
 
     Raises:
         ValueError: The path does not exist or is not a run.
@@ -109,10 +115,13 @@ def inspect_run(run: Path) -> list[FileFault]:
         RunLock(target, folder=target.is_dir()).check()
     for path in files:
         RunLock(path, folder=False).check()
-    return [fault for path in files for fault in _faults(path)]
+    faults: list[FileFault] = []
+    for path in files:
+        faults += _faults(path, replays)
+    return faults
 
 
-def repair_run(run: Path) -> None:
+def repair_run(run: Path, replays: int = REPLAYED) -> None:
     """Move damaged parts into separate files beside the damaged ones.
 
     Raises:
@@ -120,7 +129,7 @@ def repair_run(run: Path) -> None:
         OSError: A file cannot be written.
     """
     # One repair may remove parts that other files refer to.
-    while faults := inspect_run(run):
+    while faults := inspect_run(run, replays):
         paths = list(dict.fromkeys(fault.path for fault in faults))
         with ExitStack() as stack:
             for folder in sorted({path.parent for path in paths}):
@@ -131,12 +140,12 @@ def repair_run(run: Path) -> None:
                 _move_file(path) if None in lines else _move_lines(path, lines)
 
 
-def _faults(path: Path) -> Iterator[FileFault]:
+def _faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path.name in _WHOLE_FILES:
         yield from _WHOLE_FILES[path.name](path)
     elif path.name.removesuffix(ENDING).endswith(".jsonl"):
         yield from _torn_line(path)
-        yield from _line_faults(path)
+        yield from _line_faults(path, replays)
 
 
 def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[FileFault]:
@@ -188,9 +197,9 @@ def _torn_line(path: Path) -> Iterator[FileFault]:
         yield FileFault(path, "the last line is incomplete", "it will be produced again", number)
 
 
-def _line_faults(path: Path) -> Iterator[FileFault]:
+def _line_faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path == log_of(path.parent).path or _is_log(path):
-        yield from _log_faults(path)
+        yield from _log_faults(path, replays)
         return
     cost = {
         CURVE: "the point is lost unless training restarts",
@@ -228,22 +237,42 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-def _log_faults(path: Path) -> Iterator[FileFault]:
+def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
     study = None
     with suppress(DamagedFileError):  # reported separately
         study = load_study(path.parent) if path == log_of(path.parent).path else None
+    verifier = Verifier(study, replays)
+    sample = _sample(path, replays)
     firsts: dict[Cell, int] = {}
     for number, trajectory in TrajectoryLog(path).readable():
         if trajectory is None:
             yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
-        elif study is not None and not study.holds(trajectory):
+            continue
+        if study is not None and not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield FileFault(path, problem, "it did not count", number)
-        elif study is not None and not trajectory.failure:
+            continue
+        if trajectory.failure:
+            continue
+        if study is not None:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"
                 yield FileFault(path, problem, "it did not count", number)
+                continue
+        if problem := verifier.contradiction(trajectory, replay=number in sample):
+            yield FileFault(path, problem, "the episode is played again", number)
+
+
+def _sample(path: Path, count: int) -> set[int]:
+    """Return the lines of a log to replay, of as many cells as possible."""
+    cells: dict[str, list[int]] = {}
+    for number, trajectory in TrajectoryLog(path).readable() if count else ():
+        if trajectory is not None and not trajectory.failure:
+            cells.setdefault(trajectory.spec, []).append(number)
+    rounds = zip_longest(*cells.values())
+    numbers = (number for each in rounds for number in each if number is not None)
+    return set(islice(numbers, count))
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:

@@ -221,9 +221,7 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
 @pytest.mark.rotation
 def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
     contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
-    line = [
-        *"ablate --world ListWorld --horizons 8 --oracles none --window 3k".split(),
-    ]
+    line = "ablate --world ListWorld --horizons 8 --oracles none --window 3k".split()
     line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
     assert command(*line, "--episodes", "2").returncode == 0
     rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
@@ -251,9 +249,7 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
     )
-    options = [
-        *"--policy mine:make --world ListWorld --horizons 4 --episodes 2 --out a".split(),
-    ]
+    options = "--policy mine:make --world ListWorld --horizons 4 --episodes 2 --out a".split()
     shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     rows = [

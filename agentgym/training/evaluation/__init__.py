@@ -16,39 +16,41 @@ from agentgym.training.evaluation.comparison import (
     load_folders,
     pass_at,
 )
-from agentgym.training.evaluation.intervals import (
-    Interval,
-    differences,
-    effects,
-    holm,
-    interactions,
-    summarize,
-    wilson,
-)
+from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
+from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
+from agentgym.training.evaluation.run_folder import load_results
 from agentgym.training.evaluation.scoring import (
     Result,
     describe_failures,
     evaluate,
+    group_by,
+    is_unreadable,
     ordered_contexts,
     score,
 )
-from agentgym.training.evaluation.study import (
-    TRAJECTORIES,
-    load_results,
-    log_of,
-    prepare_ablation,
-    run_ablation,
+from agentgym.training.evaluation.statistics import Interval, holm, wilson
+from agentgym.training.evaluation.study import prepare_ablation, run_ablation
+from agentgym.training.evaluation.study_settings import TRAJECTORIES, log_of
+from agentgym.training.evaluation.tables import (
+    QUALITY,
+    Table,
+    cell,
+    count_played,
+    few_instances,
+    percent,
+    quality,
+    to_markdown,
 )
-from agentgym.training.evaluation.tables import Table, few_instances, percent, to_markdown
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
     from agentgym.training.evaluation import plots, policy_plots
 
 __all__ = [
+    "QUALITY",
     "TRAJECTORIES",
     "Ablation",
     "Budget",
@@ -58,10 +60,14 @@ __all__ = [
     "Paper",
     "Price",
     "Result",
+    "Results",
     "SpendingLimits",
     "Table",
     "ablation_tables",
+    "as_results",
+    "cell",
     "comparison_tables",
+    "count_played",
     "describe_failures",
     "differences",
     "effects",
@@ -69,9 +75,11 @@ __all__ = [
     "evaluate",
     "few_instances",
     "find_levels",
+    "group_by",
     "holm",
     "instance_key",
     "interactions",
+    "is_unreadable",
     "level_horizons",
     "load_folders",
     "load_results",
@@ -85,6 +93,7 @@ __all__ = [
     "policy_plots",
     "prepare_ablation",
     "presets",
+    "quality",
     "register_paper",
     "run_ablation",
     "score",

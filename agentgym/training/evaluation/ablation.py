@@ -8,8 +8,11 @@ TaskWeaver (section 4) for LORE.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, NamedTuple
 
@@ -23,11 +26,12 @@ from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import counter
-from agentgym.text.validation import list_names
+from agentgym.text.validation import list_names, parse_count
+from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.engines.base import describe
 from agentgym.training.rollout.episode import Recording
-from agentgym.training.rollout.policies import hash_prompt, tokens_by_ids
+from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
@@ -133,11 +137,15 @@ class Ablation(Config):
             )
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
+        object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
         first = self.worlds[0], self.arms[0], self.horizons[0]
+        stacks: dict[str, str] = {}
+        for context in self.contexts:
+            stacks.setdefault(self.stack(context), context)
+        object.__setattr__(self, "contexts", tuple(stacks.values()))
         for world, arm, context, horizon in product(
             self.worlds, self.arms, self.contexts, self.horizons
         ):
-            check_arm(arm)
             cell_spec = self.spec(world, arm, context, horizon)
             if ":" in context and (world, arm, horizon) == first:
                 # Wrappers validate the arguments in the text, whatever the world.
@@ -170,6 +178,11 @@ class Ablation(Config):
             window=self.tokens_shown,
             **{**sizes, **given},
         )
+
+    def stack(self, context: str) -> str:
+        """Return the wrappers of a context strategy as text, the same for all its spellings."""
+        spec = self.spec(self.worlds[0], self.arms[0], context, self.horizons[0])
+        return json.dumps(_values(json.loads(str(spec.to_json()))), sort_keys=True)
 
     @property
     def tokens_shown(self) -> int | None:
@@ -213,17 +226,39 @@ class Ablation(Config):
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the trajectory labels of a cell."""
-        return {
-            **{name: getattr(cell, name) for name in LABELS},
-            "axis": self.axis,
-            "provenance": dict(played_by or {}),
-        }
+        facts = dict(played_by or {})
+        if "worlds" in facts:
+            facts["worlds"] = {cell.world: facts["worlds"][cell.world]}
+        labels = {name: getattr(cell, name) for name in LABELS}
+        return {**labels, "axis": self.axis, "provenance": facts}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
         settings = dict(json.loads(json.dumps(asdict(self))))
         del settings["policy"]["transport"]
         return settings
+
+
+def _values(data: Any) -> Any:
+    """Return JSON data with texts such as 60k and 80% converted to numbers."""
+    if isinstance(data, dict):
+        return {name: _values(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_values(value) for value in data]
+    if not isinstance(data, str):
+        return data
+    number, percent = data.removesuffix("%"), data.endswith("%")
+    for read in (float, partial(parse_count, "count")):
+        with suppress(ValueError):
+            return float(read(number)) / (100 if percent else 1)
+    return data
+
+
+def shortest_arm(arm: str) -> str:
+    """Return the one spelling of an arm: `P1S0.50` is `S0.5P`, as the paper writes `SP`."""
+    order = "SPH"  # the paper's; other letters follow
+    parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
+    return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 
 
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:

@@ -132,13 +132,14 @@ def estimate(
         if kind not in tokens and (optimal := _play_optimally(ablation, first[kind], reply_tokens)):
             tokens[kind] = optimal
         on_cells(count)
-    sums = [
-        sum(count * tokens[kind][side] for kind, count in counts.items() if kind in tokens)
-        for side in (0, 1)
-    ]
+    prompt = reply = 0.0
+    for kind, count in counts.items():
+        if kind in tokens:
+            prompt += count * tokens[kind][0]
+            reply += count * tokens[kind][1]
     measured = sum(count for kind, count in counts.items() if kind in known)
     unknown = sum(count for kind, count in counts.items() if kind not in tokens)
-    return Estimate(tokens, len(cells), measured, unknown, (sums[0], sums[1]))
+    return Estimate(tokens, len(cells), measured, unknown, (prompt, reply))
 
 
 def _play_optimally(ablation: Ablation, cell: Cell, reply_tokens: int) -> Tokens | None:

@@ -74,10 +74,7 @@ class _Worker(Generic[CellT]):
 
 
 def play_cells(
-    play: Callable[[CellT], AnswerT],
-    batches: Iterable[Sequence[CellT]],
-    workers: int,
-    retries: int,
+    play: Callable[[CellT], AnswerT], batches: Iterable[Sequence[CellT]], workers: int, retries: int
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes.
 
@@ -126,9 +123,7 @@ def play_cells(
 
 
 def _feed(
-    worker: _Worker[CellT],
-    waiting: deque[Sequence[CellT]],
-    batches: Iterator[Sequence[CellT]],
+    worker: _Worker[CellT], waiting: deque[Sequence[CellT]], batches: Iterator[Sequence[CellT]]
 ) -> None:
     """Send a worker its next batch before its last cell ends, so that it never idles."""
     if len(worker.cells) <= 1:

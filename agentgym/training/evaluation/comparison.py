@@ -9,34 +9,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from pathlib import Path
+from typing import Any
 
 from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
-from agentgym.training.evaluation.intervals import Interval, differences, effects, holm, summarize
+from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
+from agentgym.training.evaluation.missing import Results, as_results
+from agentgym.training.evaluation.provenance import SOURCES, difference
+from agentgym.training.evaluation.run_folder import load_results, result_cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
-from agentgym.training.evaluation.study import (
-    Study,
-    conflicts,
-    load_results,
-    load_study,
-    result_cell,
-)
+from agentgym.training.evaluation.statistics import Interval, holm
+from agentgym.training.evaluation.study_settings import Study, conflicts, load_study
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
+    QUALITY,
     Table,
+    cell,
     few_instances,
     p_value,
     percent,
+    quality,
 )
-from agentgym.training.rollout.policies import other
 
 LEVEL = 0.3
 """Default success without oracles at which policies are compared (LUMINA, 4.4)."""
+NEAR = 0.25
+"""Distance from that success within which a near size has its whole interval: 20 episodes suffice
+at 0.3 and 0.75, but never at a floor or ceiling, where oracles cannot show effects.
+"""
 
 
-def load_folders(folders: Mapping[Path, str]) -> list[Result]:
+def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
     Policies with the same name share a column only if the folders record the same policy and
@@ -52,24 +57,50 @@ def load_folders(folders: Mapping[Path, str]) -> list[Result]:
     """
     names = _columns(folders)
     merged: dict[Cell, Result] = {}
-    doubles = 0
+    missing: dict[Cell, Result] = {}
+    doubts = _mixed_sources(folders)
+    doubles = contradictions = 0
     for folder in folders:
         rows = load_results(folder)
         if not rows:
             raise ValueError(
                 f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
             )
-        for row in rows:
+        doubts += rows.doubts
+        for row in rows.everything:
             renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
-            doubles += result_cell(renamed) in merged
-            merged.setdefault(result_cell(renamed), renamed)
+            place = result_cell(renamed)
+            if row.missing:
+                missing[place] = renamed
+            elif place in merged:
+                doubles += 1
+                contradictions += merged[place] != renamed
+            else:
+                merged[place] = renamed
     _check_axes(merged.values())
     if doubles:
-        warnings.warn(
-            f"{doubles} cells occur in more than one folder; the first folder's version counts",
-            stacklevel=2,
+        doubts.append(
+            f"{doubles} cells occur in more than one folder, and {contradictions} of them with "
+            "different results; the first folder's version counts"
         )
-    return list(merged.values())
+        warnings.warn(doubts[-1], stacklevel=2)
+    for place in merged:
+        missing.pop(place, None)
+    return Results(merged.values(), missing.values(), doubts)
+
+
+def _mixed_sources(folders: Iterable[Path]) -> list[str]:
+    """Return a doubt for each folder that was played by other sources than the first."""
+    doubts = []
+    first: dict[str, Any] = {}
+    for folder in folders:
+        for facts in (load_study(folder) or Study()).policies.values():
+            shared = {name: facts[name] for name in SOURCES if name in facts}
+            first = first or shared
+            if first and shared and (found := difference(first, shared)):
+                doubts.append(f"the episodes of {folder} were played by other code: {found}")
+                break
+    return doubts
 
 
 def _check_axes(results: Iterable[Result]) -> None:
@@ -103,9 +134,13 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
 def _alike(one: Study, two: Study, column: str) -> bool:
     """Report whether two folders' policies and settings are equal."""
     facts = [study.policies.get(column) for study in (one, two)]
-    if not facts[0] or not facts[1] or other(facts[0], facts[1]):
+    if not facts[0] or not facts[1] or difference(facts[0], facts[1]):
         return False
-    return not any(next(conflicts(a, b), "") for a in one.runs for b in two.runs)
+    for a in one.runs:
+        for b in two.runs:
+            if next(conflicts(a, b), ""):
+                return False
+    return True
 
 
 def comparison_tables(
@@ -117,12 +152,14 @@ def comparison_tables(
         results: The episodes.
         levels: The success without oracles at which to compare effects, by world.
     """
-    policies = list(dict.fromkeys(row.policy for row in results))
+    results = as_results(results)
+    policies = list(results.by("policy"))
     if len(policies) < 2:
         return []
+    worlds = results.by("world")
     return [
-        *(_rates_table(world, rows) for world, rows in group_by(results, "world").items()),
-        *_differences_table(results, policies),
+        *(_rates_table(world, rows.everything) for world, rows in worlds.items()),
+        *_differences_table(results.everything, policies),
         *_levels_tables(results, levels or {}),
     ]
 
@@ -135,72 +172,81 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
     Instances with fewer samples are omitted. For k = 1 it is the mean over the samples.
     """
     check_int("k", k, 1, 10_000)
-    return [
-        replace(some[0], sample=0, success=1 - comb(len(some) - solved, k) / comb(len(some), k))
-        for some in group_by(results, *CELL, "seed").values()
-        if len(some) >= k
-        for solved in [sum(row.success == 1 for row in some)]
-    ]
+    rows = []
+    for some in group_by(results, *CELL, "seed").values():
+        played = [row for row in some if not row.missing]
+        if len(played) >= k:
+            failed = sum(row.success < 1 for row in played)
+            share = 1 - comb(failed, k) / comb(len(played), k)
+            rows.append(replace(played[0], sample=0, success=share))
+    return rows
 
 
 def pass_table(results: Sequence[Result]) -> list[Table]:
     """Return the pass@k table; none if each instance was played once."""
-    most = min(map(len, group_by(results, *CELL, "seed").values()))
+    results = as_results(results)
+    most = min(map(len, group_by(results.everything, *CELL, "seed").values()), default=0)
     if most < 2:
         return []
     ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < most] + [most]
     rates = {k: summarize(pass_at(results, k), ("policy", "world", "arm"), "success") for k in ks}
-    rows = [
-        [str(policy), str(world), str(arm) or "none"]
-        + [percent(rates[k][policy, world, arm]) for k in ks]
-        for policy, world, arm in rates[most]
-    ]
+    lines = []
+    for key, rows in group_by(results.everything, "policy", "world", "arm").items():
+        policy, world, arm = key
+        line = [policy, world, arm or "none"]
+        for k in ks:
+            line += [cell(rates[k], key)]
+        lines.append([*line, *quality(rows)])
     title = f"pass@k of {most} samples an instance, % with 95 % intervals by instance"
-    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks)], rows)]
+    return [(title, ["policy", "world", "arm", *(f"pass@{k}" for k in ks), *QUALITY], lines)]
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
     arms = sort_arms(row.arm for row in rows)
     rates = summarize(rows, ("policy", "arm"), "success")
-    lines = [
-        [policy, *(percent(rates[policy, arm]) if (policy, arm) in rates else "" for arm in arms)]
-        for policy in dict.fromkeys(row.policy for row in rows)
-    ]
+    lines = []
+    for policy, own in group_by(rows, "policy").items():
+        line = [policy]
+        for arm in arms:
+            line += [cell(rates, (policy, arm))]
+        lines.append([*line, *quality(own)])
     title = f"{world}: success rate by policy and oracles, % with 95 % intervals"
-    return title + few_instances(rows), ["policy", *(arm or "none" for arm in arms)], lines
+    header = ["policy", *(arm or "none" for arm in arms), *QUALITY]
+    return title + few_instances(rows), header, lines
 
 
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
     """Return each policy's differences from the first."""
     first = policies[0]
-    changes: dict[tuple[str, str, str], tuple[Interval, str]] = {}
+    changes: dict[tuple[str, str, str], Interval] = {}
+    compared: list[list[Result]] = []
     for (world, arm), rows in group_by(results, "world", "arm").items():
-        if any(row.policy == first for row in rows):
-            for (name,), change in differences(rows, (), "success", first, "policy").items():
-                policy = str(name)
-                changes[policy, world, arm] = change, _pairing(rows, first, policy)
-    corrected = holm([change.p_value for change, _ in changes.values()])
-    lines = [
-        [policy, world, arm or "none", percent(change, signed=True), p_value(p), pairing]
-        for ((policy, world, arm), (change, pairing)), p in zip(
-            changes.items(), corrected, strict=True
-        )
-    ]
+        if all(row.policy != first for row in rows):
+            continue
+        for (name,), change in differences(rows, (), "success", first, "policy").items():
+            changes[str(name), world, arm] = change
+            compared.append([row for row in rows if row.policy in (first, name)])
+    corrected = holm([change.p_value for change in changes.values()])
+    lines = []
+    for (key, change), p, rows in zip(changes.items(), corrected, compared, strict=True):
+        policy, world, arm = key
+        line = [policy, world, arm or "none", percent(change, signed=True), p_value(p)]
+        lines.append([*line, _pairing(rows, first), *quality(rows)])
     title = (
         f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
         f"the {len(changes)} differences of this table (Holm)"
     )
-    header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over"]
+    header = ["policy", "world", "arm", "success rate", "p (Holm)", "compared over", *QUALITY]
     return [(title, header, lines)] if lines else []
 
 
-def _pairing(rows: Sequence[Result], one: str, two: str) -> str:
+def _pairing(rows: Sequence[Result], one: str) -> str:
     """Describe the instances over which two policies were compared."""
     sides: list[dict[object, str]] = [{}, {}]
     for row in rows:
-        if row.policy in (one, two):
+        if not row.missing:
             key = row.context, row.horizon, row.seed, row.instance
-            sides[row.policy == two][key] = row.prompt
+            sides[row.policy != one][key] = row.prompt
     both = sides[0].keys() & sides[1].keys()
     if not both:
         return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"
@@ -239,17 +285,19 @@ def find_levels(
         ValueError: A policy has no episode without oracles in a world.
     """
     levels: dict[tuple[str, str], Level] = {}
-    for (policy, world), rows in group_by(results, "policy", "world").items():
-        bare = [row for row in rows if not row.arm]
-        if not bare:
+    rows = as_results(results).everything
+    for (policy, world), each in group_by(rows, "policy", "world").items():
+        bare = [row for row in each if not row.arm]
+        if all(row.missing for row in bare):
             raise ValueError(
                 f"{policy!r} has no episodes without oracles in {world} to level by; run the arm "
                 "none"
             )
         wanted = (by_world or {}).get(world, success)
-        rates = {
-            int(key[0]): rate for key, rate in summarize(bare, ("horizon",), "success").items()
-        }
+        rates = {}
+        for (size,), rate in summarize(bare, ("horizon",), "success").items():
+            if rate.count:
+                rates[int(size)] = rate
         horizon = min(sorted(rates), key=lambda size: abs(rates[size].value - wanted))
         levels[policy, world] = Level(horizon, rates[horizon])
     return levels
@@ -257,53 +305,69 @@ def find_levels(
 
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
-) -> list[Result]:
+) -> Results:
     """Return the episodes at the sizes of `find_levels`, so that effects are comparable between
     policies and worlds (LUMINA, figure 6).
     """
     levels = find_levels(results, success, by_world)
-    return [row for row in results if row.horizon == levels[row.policy, row.world].horizon]
+    return as_results(results).where(
+        lambda row: row.horizon == levels[row.policy, row.world].horizon
+    )
 
 
 def _nearness(success: Interval, wanted: float) -> str:
-    """Describe whether a size is close enough to the target."""
-    return "yes" if success.low <= wanted <= success.high else "no: other sizes needed"
+    """Describe whether a size is close enough to the target: the interval contains the target, and
+    all of it is closer than `NEAR`.
+    """
+    if not success.low <= wanted <= success.high:
+        return "no: other sizes needed"
+    if success.fragile:
+        return "no: missing episodes needed"
+    if max(wanted - success.low, success.high - wanted) >= NEAR:
+        return "no: more episodes needed"
+    return "yes"
 
 
-def _levels_tables(results: Sequence[Result], by_world: Mapping[str, float]) -> list[Table]:
+def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Table]:
     """Return tables of the sizes at which policies are compared, and of the oracle effects there."""
-    bare = {(row.policy, row.world) for row in results if not row.arm}
-    rows = [row for row in results if (row.policy, row.world) in bare]
-    if not rows or len({row.horizon for row in rows}) < 2:
+    played_bare = {(row.policy, row.world) for row in results if not row.arm}
+    rows = results.where(lambda row: (row.policy, row.world) in played_bare)
+    if len({row.horizon for row in rows}) < 2:
         return []
     levels = find_levels(rows, by_world=by_world)
-    sizes = [
-        [
-            *(policy, world, f"{100 * by_world.get(world, LEVEL):.0f}"),
-            *(str(level.horizon), percent(level.success)),
-            _nearness(level.success, by_world.get(world, LEVEL)),
-        ]
-        for (policy, world), level in levels.items()
-    ]
-    header = ["policy", "world", "wanted", "size", "success rate without oracles", "near"]
-    tables = [("Sizes at which policies succeed about equally often, %", header, sizes)]
     levelled = level_horizons(rows, by_world=by_world)
-    changes = {
-        (metric, *key): change
-        for metric in ("success", "step_accuracy")
-        for key, change in effects(levelled, ("policy",), metric).items()
-    }
-    corrected = holm([change.p_value for change in changes.values()])
-    lines = [
-        [
-            *(str(policy), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]),
-            *(percent(change, signed=True), p_value(p)),
-        ]
-        for ((metric, policy, letter), change), p in zip(changes.items(), corrected, strict=True)
+    bare = group_by(levelled.where(lambda row: not row.arm).everything, "policy", "world")
+    lines = []
+    for (policy, world), level in levels.items():
+        wanted, rate = by_world.get(world, LEVEL), level.success
+        line = [policy, world, f"{100 * wanted:.0f}", str(level.horizon), str(rate.count)]
+        line += [percent(rate), _nearness(rate, wanted)]
+        lines.append([*line, *quality(bare[policy, world])])
+    header = [
+        "policy",
+        "world",
+        "wanted",
+        "size",
+        "episodes",
+        "success rate without oracles",
+        "near",
     ]
+    tables = [
+        ("Sizes at which policies succeed about equally often, %", [*header, *QUALITY], lines)
+    ]
+    changes: dict[Key, Interval] = {}
+    for measure in ("success", "step_accuracy"):
+        for (name, letter), change in effects(levelled, ("policy",), measure).items():
+            changes[str(name), str(letter), measure] = change
+    corrected = holm([change.p_value for change in changes.values()])
+    lines = []
+    for ((name, letter, metric), change), p in zip(changes.items(), corrected, strict=True):
+        line = [str(name), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]]
+        line += [str(change.count), percent(change, signed=True), p_value(p)]
+        lines.append([*line, *quality(row for row in levelled.everything if row.policy == name)])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "
         f"95 % intervals, and p corrected for the {len(changes)} effects (Holm)"
     )
-    header = ["policy", "intervention", "metric", "change", "p (Holm)"]
+    header = ["policy", "intervention", "metric", "pairs", "change", "p (Holm)", *QUALITY]
     return [*tables, (title, header, lines)] if lines else tables

@@ -6,29 +6,34 @@ with the same world and seed use similar instances in every arm and horizon, so 
 independent: a world's seed is one cluster, and differences are taken within it. Worlds are fixed
 strata; only the seeds vary by chance.
 
-No interval has zero width. Rates have Wilson intervals, with the number of independent episodes
-that matches the variance between clusters (Korn and Graubard 1998). Differences have t intervals
-over the seeds plus two artificial ones, one on each side of zero (Bonett and Price 2012).
+Seeds are not independent either if a policy's first prompt and reply are the same for them: a policy
+whose draws depend on the text has then drawn once. Such seeds are one cluster.
+
+Estimates use the played episodes, differences those that all sides have played. Their bounds count
+the missing ones as all failed and as all solved.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from math import expm1, inf, log1p, nan, sqrt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from math import inf, nan, sqrt
 from operator import attrgetter
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 import numpy as np
 
-from agentgym.text.validation import check_float, check_int, list_names
+from agentgym.text.validation import list_names
+from agentgym.training.evaluation.missing import Results, filled
 from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_zero, rate
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
 """A weighted sum of rates: weights, and the episodes of each rate."""
+_Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
 
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
@@ -37,17 +42,8 @@ TOKENS = (
 """Metrics that count tokens."""
 COUNTS = (*TOKENS, "edits", "calls")
 """Metrics that are not shares."""
-MIN_EPISODES = 20
-"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
-side.
-"""
-_NORMAL = NormalDist()
-# The quantile of 95 % intervals.
-_LEVEL = _NORMAL.inv_cdf(0.975)
 # Marks a world whose instances differ from those it is compared with.
 _ELSEWHERE = "elsewhere"
-# Degrees of freedom at which Student's t equals the normal distribution.
-_MANY = 10**9
 
 
 def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
@@ -79,27 +75,6 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 """Pairs of arms that differ only in one intervention, without and with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A share or a difference of shares, with a 95 % interval unless another level is requested.
-
-    Attributes:
-        value: The share or difference.
-        low: The lower end.
-        high: The upper end.
-        p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
-            excludes 0; None for a share.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
-
-
-NO_DATA = Interval(nan, nan, nan)
-
-
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes.
 
@@ -112,15 +87,17 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
             (of the episodes with token counts).
 
     Returns:
-        By field values: a share in [0, 1], or a number of tokens or calls, with its interval; nan
-            if no episode has the metric.
+        By field values: a share in [0, 1] or a mean count, nan if no episode has the metric.
 
     Raises:
-        ValueError: There are no results, or the metric is unknown.
+        ValueError: There are no results, or the metric is unknown; this and the next three.
     """
-    return {
-        key: _estimate([(1.0, rows)], metric) for key, rows in _groups(results, by, metric).items()
-    }
+    intervals = {}
+    for key, rows in _groups(results, by, metric).items():
+        played = _played(rows)
+        estimate = _estimate([(1.0, played)], metric) if played else NO_DATA
+        intervals[key] = _with_bounds(estimate, [(1.0, rows)], metric, len(played))
+    return intervals
 
 
 def differences(
@@ -130,7 +107,7 @@ def differences(
     baseline: str = "",
     factor: str = "arm",
 ) -> dict[Key, Interval]:
-    """Return each arm's gain over a baseline arm, over common instances.
+    """Return each arm's gain over a baseline arm, over the instances that both have played.
 
     Args:
         results: The episodes.
@@ -145,7 +122,7 @@ def differences(
             policies without common instances are compared unpaired.
 
     Raises:
-        ValueError: There are no results, the metric is unknown, or a group lacks the baseline.
+        ValueError: A group lacks the baseline.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -156,8 +133,10 @@ def differences(
                 "choose another"
             )
         for (arm,), side in arms.items():
-            if arm != baseline and (terms := _paired(arms[baseline,], side, (factor,))):
-                intervals[*key, arm] = _estimate(terms, metric)
+            if arm != baseline:
+                contrast = [(1.0, side), (-1.0, arms[baseline,])]
+                if interval := _mean_contrast([contrast], (factor,), metric):
+                    intervals[*key, arm] = interval
     return intervals
 
 
@@ -179,22 +158,16 @@ def effects(
     Returns:
         By field values and intervention: a difference in [-1, 1]. Interventions without a pair of
             arms are omitted.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
         for letter, pairs in pairs_of.items():
-            present = [
-                terms
-                for without, having in pairs
-                if (terms := _paired(arms.get((without,), ()), arms.get((having,), ()), ("arm",)))
-            ]
-            terms = [(weight / len(present), part) for pair in present for weight, part in pair]
-            if terms:
-                intervals[*key, letter] = _estimate(terms, metric)
+            contrasts = []
+            for without, having in pairs:
+                contrasts.append([(1.0, arms.get((having,), [])), (-1.0, arms.get((without,), []))])
+            if interval := _mean_contrast(contrasts, ("arm",), metric):
+                intervals[*key, letter] = interval
     return intervals
 
 
@@ -213,112 +186,180 @@ def interactions(
     Returns:
         By field values, arm and context: a difference of differences over the instances that all
             four cells have played. Cells without such instances are omitted.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         cells = _groups(rows, ("arm", "context"), metric)
         for (name, strategy), cell in cells.items():
-            corners = [
-                cells.get(corner, [])
-                for corner in ((name, context), (arm, strategy), (arm, context))
+            if name == arm or strategy == context:
+                continue
+            contrast = [
+                (1.0, cell),
+                (-1.0, cells.get((name, context), [])),
+                (-1.0, cells.get((arm, strategy), [])),
+                (1.0, cells.get((arm, context), [])),
             ]
-            sides = _shared([cell, *corners], ("arm", "context"))
-            if name != arm and strategy != context and sides[0]:
-                terms = list(zip((1.0, -1.0, -1.0, 1.0), sides, strict=True))
-                intervals[*key, name, strategy] = _estimate(terms, metric)
+            if interval := _mean_contrast([contrast], ("arm", "context"), metric):
+                intervals[*key, name, strategy] = interval
     return intervals
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values corrected for the size of their family (Holm 1979); None values do not count."""
-    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    corrected, largest = list(p_values), 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p))
-        corrected[place] = largest
-    return corrected
 
 
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
     if metric not in _VALUES:
         remedy = list_names(metric, tuple(_VALUES), "metrics")
         raise ValueError(f"there is no metric {metric!r}; {remedy}")
-    if not results:
+    rows = results.everything if isinstance(results, Results) else results
+    if not rows:
         raise ValueError("there are no results to summarize; run an ablation first")
     groups: dict[Key, list[Result]] = {}
-    for row in results:
+    for row in rows:
         groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
     return groups
 
 
-def _paired(without: Sequence[Result], having: Sequence[Result], factors: Sequence[str]) -> Terms:
-    """Return the difference of two arms over common instances as terms; empty if there are none.
+def _played(rows: Iterable[Result]) -> list[Result]:
+    return [row for row in rows if not row.missing]
 
-    Policies without common instances are compared as independent samples.
+
+def _mean_contrast(
+    contrasts: Sequence[Terms], factors: Sequence[str], metric: str
+) -> Interval | None:
+    """Return the mean of contrasts, each over the instances that all its sides have played; None
+    without such instances. The sides of a contrast differ in the factors.
     """
-    before, after = _shared([without, having], factors)
-    if not before and tuple(factors) == ("policy",):
-        sizes = [{_size(row) for row in side} for side in (without, having)]
-        before = [row for row in without if _size(row) in sizes[1]]
-        # Equal seeds form one cluster only if they mean the same instance.
-        elsewhere = [replace(row, world=f"{row.world} {_ELSEWHERE}") for row in having]
-        after = [new for new, row in zip(elsewhere, having, strict=True) if _size(row) in sizes[0]]
-    return [(1.0, after), (-1.0, before)] if before else []
+    complete: list[tuple[float, Sequence[Result]]] = []
+    whole: list[tuple[float, Sequence[Result]]] = []
+    pairs = 0
+    for contrast in contrasts:
+        sides = [side for _, side in contrast]
+        common = _shared(list(map(_played, sides)), factors)
+        if common[0]:
+            weights = [weight for weight, _ in contrast]
+            complete += zip(weights, common, strict=True)
+            whole += zip(weights, _shared(sides, factors), strict=True)
+            pairs += len({_size(row, "seed", "instance", "policy") for row in common[0]})
+    if not complete:
+        return None
+    used = len(complete) // len(contrasts[0])
+    estimate = _estimate([(weight / used, rows) for weight, rows in complete], metric)
+    return _with_bounds(estimate, [(weight / used, rows) for weight, rows in whole], metric, pairs)
 
 
-def _size(row: Result) -> Key:
-    return row.world, row.arm, row.context, row.axis, row.horizon
+def _with_bounds(estimate: Interval, terms: Terms, metric: str, count: int) -> Interval:
+    """Return the estimate of the played episodes with its counts and with the values that the
+    missing ones among the terms could give it.
+    """
+    missing = {id(row) for _, rows in terms for row in rows if row.missing}
+    worst = best = estimate.value
+    if missing and metric not in COUNTS:
+        worst = best = 0.0
+        for weight, rows in terms:
+            worst += weight * _mean(filled(rows, float(weight < 0)), metric)
+            best += weight * _mean(filled(rows, float(weight > 0)), metric)
+    return replace(estimate, count=count, missing=len(missing), worst=worst, best=best)
+
+
+def _size(row: Result, *more: str) -> Key:
+    names = ("world", "arm", "context", "axis", "horizon", *more)
+    return tuple(getattr(row, name) for name in names)
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Return each side restricted to the instances that all sides have played.
-
-    Args:
-        sides: The episodes of each side, which differ in the factors.
-        factors: The fields in which equal instances may differ.
+    """Return each side restricted to the instances that all sides contain; equal instances may
+    differ in the factors. Policies without common instances are compared as independent samples.
     """
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
-    return [[row for row in side if instance(row) in common] for side in sides]
+    if common or tuple(factors) != ("policy",):
+        return [[row for row in side if instance(row) in common] for side in sides]
+    sizes = set.intersection(*(set(map(_size, side)) for side in sides))
+    after, before = ([row for row in side if _size(row) in sizes] for side in sides)
+    # Equal seeds form one cluster only if they mean the same instance.
+    return [[replace(row, world=f"{row.world} {_ELSEWHERE}") for row in after], before]
+
+
+def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
+    """Return the cluster of each value of the fields: its first member.
+
+    Values are in one cluster if any of their episodes have the same policy and opening.
+    """
+    parents: dict[Key, Key] = {}
+
+    def root(node: Key) -> Key:
+        while parents[node] != node:
+            node = parents[node]
+        return node
+
+    first_with: dict[Key, Key] = {}
+    for row in rows:
+        node = tuple(getattr(row, name) for name in fields)
+        parents.setdefault(node, node)
+        if row.opening:
+            other = first_with.setdefault((row.policy, row.world, row.opening), node)
+            one, two = sorted((root(node), root(other)))
+            parents[two] = one
+    return {node: root(node) for node in parents}
 
 
 def _estimate(terms: Terms, metric: str) -> Interval:
     """Return a weighted sum of rates with its interval. The variance is taken between a world's
-    seeds; worlds with one seed use the variance between such worlds.
+    clusters; worlds with one cluster use the variance between such worlds.
     """
-    clusters = sorted({(row.world, row.seed) for _, rows in terms for row in rows})
+    everything = [row for _, rows in terms for row in rows]
+    cluster_of = _clusters(everything, "world", "seed")
+    draw_of = _clusters(everything, "world", "horizon", "seed")
+    clusters = sorted(set(cluster_of.values()))
     column = {cluster: k for k, cluster in enumerate(clusters)}
-    seeds = Counter(world for world, _ in clusters)
-    total, instances = 0.0, 0
+    sizes = Counter(str(world) for world, _ in clusters)
+    total, draws = 0.0, inf
     shifts = np.zeros(len(clusters))  # each cluster's part of the deviation from the total
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
         if not cells:
             return NO_DATA
-        instances = max(instances, sum(len(cell) for _, cell in cells))
-        means = [fmean(cell.values()) for _, cell in cells]
+        draws = min(draws, _effective_draws(cells, draw_of))
+        means = [fmean(cell.values()) for cell in cells.values()]
         total += weight * fmean(means)
-        for (world, cell), mean in zip(cells, means, strict=True):
-            middle = mean if seeds[world] > 1 else fmean(means)
+        for ((_, world, _), cell), mean in zip(cells.items(), means, strict=True):
+            middle = mean if sizes[world] > 1 else fmean(means)
             for seed, value in cell.items():
-                shifts[column[world, seed]] += weight * (value - middle) / (len(cell) * len(cells))
-    # The clusters of each stratum; worlds with one seed form a common one.
-    single = sum(count == 1 for count in seeds.values())
-    sizes = {world: count if count > 1 else single for world, count in seeds.items()}
-    parts = total + len(clusters) * shifts * [_unbias(sizes[w], len(clusters)) for w, _ in clusters]
-    freedom = len(clusters) - len(seeds) + max(0, single - 1)
+                shift = weight * (value - middle) / (len(cell) * len(cells))
+                shifts[column[cluster_of[world, seed]]] += shift
+    # The clusters of each stratum; worlds with one cluster form a common one.
+    single = sum(count == 1 for count in sizes.values())
+    factors = []
+    for name, _ in clusters:
+        own = sizes[str(name)]
+        size = own if own > 1 else single
+        factors.append(_unbias(size, len(clusters)))
+    parts = total + len(clusters) * shifts * factors
+    freedom = len(clusters) - len(sizes) + max(0, single - 1)
+    # The variance of a mean that few episodes dominate is estimated from these few.
+    freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
         # The smallest change of an episode, averaged over its cluster.
-        change = max(weights) * fmean(steps) * len(clusters) / instances
+        change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
-        return _around_zero(total, parts, freedom, change, bound)
-    return _rate(total, parts, freedom, instances, most=instances if len(seeds) > 1 else inf)
+        return around_zero(total, parts, freedom, change, bound)
+    # A stratum whose clusters agree, and a cell with few episodes, look more certain than they are.
+    capped = len(sizes) > 1 or draws < sum(map(len, cells.values()))
+    return rate(total, parts, freedom, draws, most=draws if capped else inf)
+
+
+def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
+    """Return the number of independent draws that, spread evenly over the cells, would determine
+    their mean as well. A cell with few episodes has the weight of the others, so it dominates.
+    """
+    all_draws: set[Key] = set()
+    inverse = 0.0
+    for (_, world, horizon), cell in cells.items():
+        own = {draw_of[world, horizon, seed] for seed in cell}
+        all_draws |= own
+        inverse += 1 / len(own)
+    return min(len(all_draws), round(len(cells) ** 2 / inverse, 9))
 
 
 def _unbias(size: int, clusters: int) -> float:
@@ -328,113 +369,26 @@ def _unbias(size: int, clusters: int) -> float:
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
-def _cell_means(
-    rows: Sequence[Result], metric: str, steps: list[float]
-) -> list[tuple[str, dict[int, float]]]:
-    """Return each world, once per horizon, with the mean of each seed, and append the smallest
-    changes to `steps`.
+def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
+    """Return the mean of each seed by policy, world and horizon, and append the smallest changes to
+    `steps`.
     """
-    values: dict[Key, dict[int, list[tuple[float, float]]]] = {}
+    values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:
             cell = row.policy, row.world, row.horizon
             values.setdefault(cell, {}).setdefault(row.seed, []).append(pair)
-    # One of several samples changes its instance's mean by that much less.
-    for cell_values in values.values():
-        steps += [fmean(step for _, step in some) / len(some) for some in cell_values.values()]
-    return [
-        (str(world), {seed: fmean(value for value, _ in some) for seed, some in cell.items()})
-        for (_, world, _), cell in values.items()
-    ]
+    means: _Cells = {}
+    for cell, by_seed in values.items():
+        means[cell] = {}
+        for seed, some in by_seed.items():
+            means[cell][seed] = fmean(value for value, _ in some)
+            # One of several samples changes its instance's mean by that much less.
+            steps.append(fmean(step for _, step in some) / len(some))
+    return means
 
 
-def _rate(
-    value: float, parts: np.ndarray, freedom: int, instances: int, most: float = inf
-) -> Interval:
-    """Return the Wilson interval of a share, given each cluster's part.
-
-    Args:
-        value: The share.
-        parts: Each cluster's part; their mean is the share.
-        freedom: The degrees of freedom of their variance.
-        instances: The number of instances.
-        most: The maximum effective number of episodes: if all seeds of a world agree, the variance
-            looks smaller than few seeds can show.
-    """
-    count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
-    size, quantile = float(instances), _LEVEL
-    # With one episode per cluster this is the plain Wilson interval; at 0 or 1, or with one
-    # cluster, no variance is observed, and instances count as independent.
-    one_each = instances == count and np.allclose(parts, np.round(parts))
-    if not one_each and 0 < value < 1 and variance > 0:
-        size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
-    return _score_interval(value, size, quantile)
-
-
-def _around_zero(
-    total: float, parts: np.ndarray, freedom: int, change: float, bound: float
-) -> Interval:
-    """Return the interval and p-value of a difference, given each cluster's part.
-
-    Args:
-        total: The difference.
-        parts: Each cluster's part; their mean is the difference.
-        freedom: The degrees of freedom of their variance.
-        change: The parts of the two artificial clusters are this value and its negative.
-        bound: The largest possible difference.
-    """
-    padded = np.append(parts, [change, -change])
-    # Bonett and Price's interval assumes one pair of episodes per seed, whose counts determine the
-    # variance. Estimated variances use Student's t, and the artificial seeds count only if the real
-    # ones hardly differ.
-    if change == 1.0 and np.allclose(parts, np.round(parts)):
-        freedom, middle = _MANY, float(padded.mean())
-        error = float(padded.std()) / sqrt(len(padded))
-    else:
-        middle = total
-        error = sqrt(
-            max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
-        )
-    if not error:  # all token counts are equal
-        return Interval(total, total, total, 1.0)
-    half = _t_quantile(freedom) * error
-    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
-    return Interval(total, low, high, 2 * _NORMAL.cdf(-_normal_score(abs(middle) / error, freedom)))
-
-
-def _t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, as the inverse of `_normal_score`."""
-    freedom = max(1, freedom)
-    z = _LEVEL * (8 * freedom + 3) / (8 * freedom + 1)
-    return sqrt(freedom * expm1(z * z / freedom))
-
-
-def _normal_score(t: float, freedom: int) -> float:
-    """Return the normal score with the same tail as a value of Student's t (Wallace 1959), accurate
-    to two decimals from four degrees of freedom on.
-    """
-    freedom = max(1, freedom)
-    return sqrt(freedom * log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
-
-
-def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a share with its Wilson interval (1927).
-
-    Args:
-        successes: The number of successes, or the sum of scores in [0, 1].
-        trials: The number of trials.
-        confidence: The confidence level.
-    """
-    check_int("trials", trials, 1, 10**9)
-    check_float("successes", successes, 0, trials)
-    check_float("confidence", confidence, 0.5, 0.9999)
-    return _score_interval(successes / trials, trials, _NORMAL.inv_cdf((1 + confidence) / 2))
-
-
-def _score_interval(share: float, trials: float, quantile: float) -> Interval:
-    square = quantile**2
-    middle = (share + square / (2 * trials)) / (1 + square / trials)
-    spread = share * (1 - share) / trials + square / (4 * trials**2)
-    half = quantile * sqrt(spread) / (1 + square / trials)
-    # At 0 and 1, rounding could exclude the share itself.
-    return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))
+def _mean(rows: Sequence[Result], metric: str) -> float:
+    """Return the mean over worlds and horizons of the mean over seeds."""
+    cells = _cell_means(rows, metric, [])
+    return fmean(fmean(cell.values()) for cell in cells.values()) if cells else nan

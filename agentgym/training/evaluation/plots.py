@@ -6,6 +6,7 @@ number of instances per point.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -24,8 +25,10 @@ from matplotlib.ticker import NullLocator
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles import ARMS, sort_arms
-from agentgym.training.evaluation.intervals import NO_DATA, Interval, effects, summarize
+from agentgym.training.evaluation.intervals import effects, summarize
+from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.statistics import NO_DATA, Interval
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world.world import load_world
@@ -51,6 +54,8 @@ _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
+# Cells that a caption names; more would crowd the figure.
+_NAMED = 4
 # Sharp enough for print, at a tenth of a megabyte per figure.
 _DPI = 150
 
@@ -70,8 +75,9 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and trajectory length of each context strategy, one column of panels per
     world (LOCA-bench, table 2).
     """
-    worlds = group_by(results, "world")
-    contexts = ordered_contexts(results)
+    results = as_results(results)
+    worlds = group_by(results.everything, "world")
+    contexts = ordered_contexts(results.everything)
     places = np.arange(len(contexts))[::-1]
     figure = Figure(
         figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained"
@@ -83,10 +89,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
             rates = summarize(rows, ("context",), metric)
             # A world may not have been played in every context.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
-            value, low, high = (
-                scale * np.array([getattr(i, part) for i in intervals])
-                for part in ("value", "low", "high")
-            )
+            value, low, high = _ends(intervals, scale)
             panel.barh(places, value, 0.7, color=colour, zorder=2)
             panel.errorbar(
                 value,
@@ -111,9 +114,11 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
     With a single horizon, there is one panel per world with the arms side by side.
     """
-    if len({row.horizon for row in results}) == 1:
+    results = as_results(results)
+    if len({row.horizon for row in results.everything}) == 1:
         return _single_horizon_figure(results)
-    worlds, arms = group_by(results, "world"), sort_arms(row.arm for row in results)
+    worlds = group_by(results.everything, "world")
+    arms = sort_arms(row.arm for row in results.everything)
     figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
@@ -127,9 +132,10 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     return figure
 
 
-def _single_horizon_figure(results: Sequence[Result]) -> Figure:
+def _single_horizon_figure(results: Results) -> Figure:
     """Draw success rate and step accuracy of each arm, one panel per world."""
-    worlds, arms = group_by(results, "world"), sort_arms(row.arm for row in results)
+    worlds = group_by(results.everything, "world")
+    arms = sort_arms(row.arm for row in results.everything)
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.12, 0.12), _LINES.items(), strict=True):
@@ -154,7 +160,8 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
         results: The episodes.
         note: Further text for the caption.
     """
-    worlds = group_by(results, "world")
+    results = as_results(results)
+    worlds = group_by(results.everything, "world")
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
@@ -238,16 +245,36 @@ def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
 
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
-    """Add a caption with the number of instances, the policy and a note."""
-    cells = group_by(results, *CELL).values()
-    counts = [len({row.seed for row in rows}) for rows in cells]
-    samples = [len(rows) // count for rows, count in zip(cells, counts, strict=True)]
+    """Add a caption with the policy, the number of instances, remarks on the episodes, and a note."""
+    results = as_results(results)
+    counts, samples = [], []
+    for rows in group_by(results, *CELL).values():
+        counts.append(len({row.seed for row in rows}))
+        samples.append(len(rows) // counts[-1])
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
-    models = dict.fromkeys((row.policy, row.model) for row in results if row.policy)
-    names = ", ".join(f"{name} ({model})" if model else name for name, model in models)
-    policy = f"policy: {names}; " if names else ""
-    shown = f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals"
-    lines = wrap(f"{policy}{shown}{note and '; '}{note}", round(14 * figure.get_figwidth()))
+    parts = []
+    if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
+        names = [f"{name} ({model})" if model else name for name, model in models]
+        parts.append(f"policy: {', '.join(names)}")
+    parts.append(f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals")
+    lacking = Counter((row.world, row.arm, row.context) for row in results.missing)
+    for (world, arm, context), count in lacking.most_common(_NAMED):
+        name = f"{world} {arm or 'none'}" + (f" {context}" if context != "none" else "")
+        parts.append(f"{name} lacks {count} episodes")
+    if len(lacking) > _NAMED:
+        parts.append(f"{len(results.missing)} episodes are missing in all")
+    idle: dict[str, None] = {}
+    for rows in group_by(results, *CELL).values():
+        idle |= dict.fromkeys(idle_wrappers(rows))
+    if idle:
+        parts.append(f"{', '.join(idle)} never acted in some cells")
+    if over := sum(row.over_window for row in results):
+        parts.append(f"{over} episodes outgrew the window")
+    if unreadable := sum(row.unreadable for row in results):
+        share = unreadable / sum(row.replies for row in results)
+        parts.append(f"{share:.1%} of the replies are unreadable")
+    caption = "; ".join([*parts, note] if note else parts)
+    lines = wrap(caption, round(14 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), fontsize="small")
 
 
@@ -265,9 +292,7 @@ def draw_line(
     scale: float = 100,
 ) -> None:
     """Draw a line through shares in %, or through other means times `scale`, with an interval band."""
-    value, low, high = (
-        [scale * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
-    )
+    value, low, high = _ends(intervals, scale)
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width
         panel.vlines(places, low, high, color=style["color"])
@@ -289,11 +314,16 @@ def draw_bars(
     panel.grid(axis="y", alpha=0.3, zorder=0)
 
 
-def _bounds(intervals: Sequence[Interval]) -> tuple[list[float], np.ndarray]:
+def _bounds(intervals: Sequence[Interval]) -> tuple[np.ndarray, np.ndarray]:
     """Return values in %, and the lengths of the error bars."""
-    below = [100 * (interval.value - interval.low) for interval in intervals]
-    above = [100 * (interval.high - interval.value) for interval in intervals]
-    return [100 * interval.value for interval in intervals], np.maximum([below, above], 0)
+    value, low, high = _ends(intervals)
+    return value, np.maximum([value - low, high - value], 0)
+
+
+def _ends(intervals: Sequence[Interval], scale: float = 100) -> np.ndarray:
+    """Return values, lower ends and upper ends as rows, times `scale`."""
+    ends = [(each.value, each.low, each.high) for each in intervals]
+    return scale * np.array(ends).reshape(-1, 3).T
 
 
 def name_arms(panel: Axes, arms: Sequence[str]) -> None:

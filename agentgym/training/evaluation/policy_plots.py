@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from textwrap import fill
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import effects, summarize
+from agentgym.training.evaluation.missing import as_results
 from agentgym.training.evaluation.plots import (
     COLOURS,
     METRICS,
@@ -24,6 +26,7 @@ from agentgym.training.evaluation.tables import INTERVENTIONS
 
 # The colour of arms beyond the paper's, which their names distinguish.
 _OTHERS = "#999999"
+_FRAGILE = "* the missing episodes could move this rate beyond its interval"
 # Line length of a policy's name: about the height of a panel.
 _NAME_WIDTH = 22
 
@@ -32,7 +35,8 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     """Draw the success rate of each arm, averaged over horizons: one column of panels per world and
     one row per policy (figures 4 and 5).
     """
-    worlds, policies = group_by(results, "world"), group_by(results, "policy")
+    results = as_results(results)
+    worlds, policies = group_by(results.everything, "world"), results.by("policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
     figure = Figure(figsize=(max(5.0, 3.2 * len(worlds) + 0.6), height), layout="constrained")
     axes = figure.subplots(len(policies), len(worlds), sharex="col", sharey=True, squeeze=False)
@@ -47,13 +51,15 @@ def arms_figure(results: Sequence[Result]) -> Figure:
         axes[0, column].set_title(world)
         axes[-1, column].set_xlabel("oracles")
     axes[0, 0].set_yticks(range(0, 101, 20))
-    add_caption(figure, results)
+    rates = summarize(results, ("policy", "world", "arm"), "success").values()
+    fragile = any(rate.fragile for rate in rates)
+    add_caption(figure, results, _FRAGILE if fragile else "")
     return figure
 
 
 def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> None:
     rates = summarize(rows, ("arm",), "success") if rows else {}
-    places = [place for place, arm in enumerate(arms) if (arm,) in rates]
+    places = [place for place, arm in enumerate(arms) if (arm,) in rates and rates[arm,].count]
     intervals = [rates[arms[place],] for place in places]
     colours = [COLOURS.get(arms[place], _OTHERS) for place in places]
     draw_bars(panel, np.array(places), intervals, 0.7, colours)
@@ -61,7 +67,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     panel.set_ylim(0, 112)
     for place, interval in zip(places, intervals, strict=True):
         panel.annotate(
-            f"{100 * interval.value:.0f}",
+            f"{100 * interval.value:.0f}{'*' * interval.fragile}",
             (place, 100 * interval.high),
             (0, 4),
             textcoords="offset points",
@@ -77,7 +83,8 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
         results: The episodes at sizes of equal success (`level_horizons`).
         note: Further text for the caption.
     """
-    policies = list(dict.fromkeys(row.policy for row in results))
+    results = as_results(results)
+    policies = list(results.by("policy"))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}
     letters = [i for i in INTERVENTIONS if any(key[-1] == i for key in changes["success"])]
     figure = Figure(
@@ -86,19 +93,17 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     axes = figure.subplots(1, max(1, len(letters)), sharey=True, squeeze=False)[0]
     for panel, letter in zip(axes, letters, strict=False):
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-            places = [k for k, name in enumerate(policies) if (name, letter) in changes[metric]]
-            draw_bars(
-                panel,
-                np.array(places) + side,
-                [changes[metric][policies[place], letter] for place in places],
-                0.38,
-                [colour] * len(places),
-            )
+            places, intervals = [], []
+            for place, name in enumerate(policies):
+                if (name, letter) in changes[metric]:
+                    places.append(place + side)
+                    intervals.append(changes[metric][name, letter])
+            draw_bars(panel, np.array(places), intervals, 0.38, [colour] * len(places))
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set_title(INTERVENTIONS[letter])
         panel.set_xticks(
             range(len(policies)),
-            [fill(name, _NAME_WIDTH) for name in policies],
+            list(map(partial(fill, width=_NAME_WIDTH), policies)),
             rotation=30,
             ha="right",
             fontsize="small",

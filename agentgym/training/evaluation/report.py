@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.oracles import sort_arms
-from agentgym.training.evaluation.comparison import (
-    comparison_tables,
-    level_horizons,
-    pass_table,
-)
+from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
 from agentgym.training.evaluation.intervals import (
     PAIRS,
-    Interval,
     Key,
     differences,
     effects,
-    holm,
     interactions,
     summarize,
 )
+from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
-from agentgym.training.evaluation.scoring import Result, group_by, ordered_contexts
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.statistics import Interval, holm
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
+    QUALITY,
     Table,
+    cell,
+    count_played,
     few_instances,
     p_value,
     percent,
+    quality,
     to_markdown,
 )
 from agentgym.training.extras import needs_extra
@@ -56,36 +56,51 @@ _TOKENS = {
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
     """Return the tables of arms and contexts per world and of the intervention effects, together
     with the papers' tables; for several policies, first their comparison, then the tables of each.
+
+    Missing episodes and other notes come first.
     """
-    policies = group_by(results, "policy")
+    results = as_results(results)
+    tables = []
+    if notes := results.notes():
+        numbered = [[str(number), note] for number, note in enumerate(notes, 1)]
+        tables.append(("Notes", ["", "note"], numbered))
+    policies = results.by("policy")
     if len(policies) < 2:
-        return [*pass_table(results), *_tables_of_one(results)]
-    each = [
-        (f"{policy}: {title}", header, lines)
-        for policy, rows in policies.items()
-        for title, header, lines in _tables_of_one(rows)
-    ]
-    return [*comparison_tables(results, paper_levels()), *pass_table(results), *each]
+        return [*tables, *pass_table(results), *_tables_of_one(results)]
+    tables += [*comparison_tables(results, paper_levels()), *pass_table(results)]
+    for policy, rows in policies.items():
+        for title, header, lines in _tables_of_one(rows):
+            tables.append((f"{policy}: {title}", header, lines))
+    return tables
 
 
 def paper_levels() -> dict[str, float]:
     """Return the success at which papers compare policies, by world."""
-    return {world: share for paper in papers() for world, share in paper.levels.items()}
+    levels: dict[str, float] = {}
+    for paper in papers():
+        levels.update(paper.levels)
+    return levels
 
 
-def _tables_of_one(results: Sequence[Result]) -> list[Table]:
-    worlds = group_by(results, "world").items()
-    of_papers = [(paper.headline, paper.tables(rows)) for paper, rows in _by_paper(results)]
-    managed, arms_differ = _managed(results), len({row.arm for row in results}) > 1
-    cells = [_cells_table(world, rows) for world, rows in worlds if managed and arms_differ]
+def _tables_of_one(results: Results) -> list[Table]:
+    headlines: list[Table] = []
+    of_papers: list[Table] = []
+    arms, contexts, cells = [], [], []
+    for paper, rows in _by_paper(results):
+        (headlines if paper.headline else of_papers).extend(paper.tables(rows))
+    managed, arms_differ = _managed(results), len({row.arm for row in results.everything}) > 1
+    for world, each in results.by("world").items():
+        if arms_differ or not managed:
+            arms.append(_arms_table(world, each.everything))
+        if managed:
+            contexts.append(_contexts_table(world, each.everything))
+        if managed and arms_differ and len({row.context for row in each.everything}) > 1:
+            cells.append(_cells_table(world, each.everything))
     return [
-        *(table for headline, tables in of_papers if headline for table in tables),
-        *(_arms_table(world, rows) for world, rows in worlds if arms_differ or not managed),
-        *(_contexts_table(world, rows) for world, rows in worlds if managed),
-        *(table for table in cells if table[2]),
+        *(*headlines, *arms, *contexts, *cells),
         *_effects_table(results, "Effect of each intervention", PAIRS),
         *_effects_table(results, "Right hints against others", _against(results)),
-        *(table for headline, tables in of_papers if not headline for table in tables),
+        *of_papers,
     ]
 
 
@@ -101,6 +116,7 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     """
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    results = as_results(results)
     write_text(out / "results.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in results))
     write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
     files = ["results.jsonl", "summary.md"]
@@ -110,14 +126,15 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
             for name, write in paper.files.items():
                 files.append(_with_ending(name, ending))
                 write(rows, out / files[-1])
-            figures |= {_with_ending(n, ending): draw(rows) for n, draw in paper.figures.items()}
+            for name, draw in paper.figures.items():
+                figures[_with_ending(name, ending)] = draw(rows)
     paths = [out / name for name in files]
     for name, figure in figures.items():
         paths += plots.save(figure, out / name)
     return paths
 
 
-def _figures(results: Sequence[Result]) -> dict[str, Figure]:
+def _figures(results: Results) -> dict[str, Figure]:
     """Return the figures by file name; figures of one policy exist for each."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
@@ -127,21 +144,21 @@ def _figures(results: Sequence[Result]) -> dict[str, Figure]:
         figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
         if _managed(rows):
             figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
-    levelled = levelled_results(results) if len(policies) > 1 else []
+    levelled = levelled_results(results) if len(policies) > 1 else Results()
     if levelled:
         figures["levelled.png"] = policy_plots.levelled_figure(levelled, _LEVELLED)
-    figures["interventions.png"] = plots.interventions_figure(
-        levelled or results, _LEVELLED if levelled else ""
-    )
+        figures["interventions.png"] = plots.interventions_figure(levelled, _LEVELLED)
+    else:
+        figures["interventions.png"] = plots.interventions_figure(results)
     return figures
 
 
-def _by_policy(results: Sequence[Result]) -> dict[str, list[Result]]:
+def _by_policy(results: Results) -> dict[str, Results]:
     """Return each policy's episodes by file-name suffix, which is empty for a single policy."""
-    policies = group_by(results, "policy").values()
-    return {
-        f"-{place}" if len(policies) > 1 else "": rows for place, rows in enumerate(policies, 1)
-    }
+    policies = list(results.by("policy").values())
+    if len(policies) == 1:
+        return {"": policies[0]}
+    return {f"-{place}": rows for place, rows in enumerate(policies, 1)}
 
 
 def _with_ending(name: str, ending: str) -> str:
@@ -149,40 +166,55 @@ def _with_ending(name: str, ending: str) -> str:
     return f"{path.stem}{ending}{path.suffix}"
 
 
-def levelled_results(results: Sequence[Result]) -> list[Result]:
+def levelled_results(results: Sequence[Result]) -> Results:
     """Return the episodes of policies and worlds played with and without oracles, each at the
     papers' comparison size; empty if there is nothing to compare.
     """
+    results = as_results(results)
     bare = {(row.policy, row.world) for row in results if not row.arm}
-    rows = [row for row in results if (row.policy, row.world) in bare]
-    levelled = level_horizons(rows, by_world=paper_levels()) if rows else []
-    return levelled if levelled and effects(levelled, ("policy",), "success") else []
+    rows = results.where(lambda row: (row.policy, row.world) in bare)
+    levelled = level_horizons(rows, by_world=paper_levels()) if rows else Results()
+    return levelled if levelled and effects(levelled, ("policy",), "success") else Results()
 
 
-def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
-    """Return the applicable papers with their results."""
-    parts = [(paper, [row for row in results if paper.applies(row)]) for paper in papers()]
-    return [(paper, rows) for paper, rows in parts if rows]
+def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
+    """Return the applicable papers with their results. Missing episodes and those that outgrew
+    the window may have no report.
+    """
+    parts = []
+    for paper in papers():
+        worlds = {row.world for row in results if paper.applies(row)}
+        rows = results.where(
+            lambda row, paper=paper, worlds=worlds: (  # type: ignore[misc]
+                row.world in worlds if row.missing or row.over_window else paper.applies(row)
+            )
+        )
+        if rows:
+            parts.append((paper, rows))
+    return parts
 
 
 def _arms_table(world: str, rows: Sequence[Result]) -> Table:
-    arms = sort_arms(row.arm for row in rows)
-    compared = "" in arms and len(arms) > 1
-    columns = [("arm", [arm or "none" for arm in arms])]
+    groups = group_by(rows, "arm")
+    compared = "" in groups and len(groups) > 1
+    header = ["arm", "episodes"]
+    lines: dict[str, list[str]] = {}
+    for arm in sort_arms(groups):
+        lines[arm] = [arm or "none", str(count_played(groups[arm]))]
     for metric in METRICS:
-        values = summarize(rows, ("arm",), metric)
-        columns.append((METRIC_NAMES[metric], [percent(values[arm,]) for arm in arms]))
+        header.append(METRIC_NAMES[metric])
+        rates = summarize(rows, ("arm",), metric)
+        for arm, line in lines.items():
+            line.append(percent(rates[arm,]))
         if compared and metric != "alive_step_accuracy":
+            header.append("vs none")
             gains = differences(rows, (), metric)
-            columns.append(("vs none", [_gain(gains, arm) for arm in arms]))
-    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
-    lines = [list(line) for line in zip(*(cells for _, cells in columns), strict=True)]
-    return title, [name for name, _ in columns], lines
-
-
-def _gain(gains: Mapping[Key, Interval], name: str) -> str:
-    """Format an arm's or context's gain over the baseline; empty if there is none."""
-    return percent(gains[name,], signed=True) if (name,) in gains else ""
+            for arm, line in lines.items():
+                line.append(cell(gains, (arm,), signed=True))
+    for arm, line in lines.items():
+        line.extend(quality(groups[arm]))
+    title = f"{world}: {count_played(rows)} episodes, % with 95 % intervals{few_instances(rows)}"
+    return title, [*header, *QUALITY], list(lines.values())
 
 
 def _managed(results: Sequence[Result]) -> bool:
@@ -191,85 +223,107 @@ def _managed(results: Sequence[Result]) -> bool:
 
 
 def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
-    contexts = ordered_contexts(rows)
-    success = summarize(rows, ("context",), "success")
-    columns = {"context": contexts, "success rate": [percent(success[name,]) for name in contexts]}
-    if "none" in contexts and len(contexts) > 1:
+    groups = group_by(rows, "context")
+    means = {name: summarize(rows, ("context",), name) for name in ("success", "edits", *_TOKENS)}
+    header = ["context", "success rate"]
+    gains = {}
+    if compared := "none" in groups and len(groups) > 1:
+        header.append("vs none")
         gains = differences(rows, (), "success", "none", "context")
-        columns["vs none"] = [_gain(gains, name) for name in contexts]
-    for metric, title in _TOKENS.items():
-        means = summarize(rows, ("context",), metric)
-        columns[title] = [f"{means[name,].value:,.0f}" for name in contexts]
-    rewrites = summarize(rows, ("context",), "edits")
-    columns["rewrites"] = [f"{rewrites[name,].value:.1f}" for name in contexts]
+    lines = []
+    for name in ordered_contexts(rows):
+        line = [_named_context(groups[name], name), percent(means["success"][name,])]
+        if compared:
+            line.append(cell(gains, (name,), signed=True))
+        for metric in _TOKENS:
+            line += [f"{means[metric][name,].value:,.0f}"]
+        line += [f"{means['edits'][name,].value:.1f}", str(count_played(groups[name]))]
+        lines.append([*line, *quality(groups[name])])
+    header += [*_TOKENS.values(), "rewrites", "episodes", *QUALITY]
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
-        f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "
+        f"{world}, context strategies: {count_played(rows)} episodes, % with 95 % intervals, mean "
         f"tokens ({counter}) an episode{few_instances(rows)}"
     )
-    return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
+    return title, header, lines
+
+
+def _named_context(rows: Sequence[Result], name: str) -> str:
+    """Return a context's name, marked if one of its strategies never acted in a cell."""
+    idle: set[str] = set()
+    for some in group_by(rows, *CELL).values():
+        idle.update(idle_wrappers(some))
+    return f"{name} ({', '.join(sorted(idle))} never acted)" if idle else name
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     """Return the success rate of each arm and context, with the interaction below it."""
-    arms, contexts = sort_arms(row.arm for row in rows), ordered_contexts(rows)
+    groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
-    corrected = dict(
-        zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
-    )
+    corrected = _corrected(changes)
     lines = []
-    for arm in arms if len(contexts) > 1 else []:
+    for arm in sort_arms(groups):
         line = [arm or "none"]
         for context in contexts:
-            cell = percent(rates[arm, context]) if (arm, context) in rates else ""
-            if (arm, context) in changes:
-                more = percent(changes[arm, context], signed=True)
-                cell += f"; {more}, {p_value(corrected[arm, context])}"
-            line.append(cell)
-        lines.append(line)
+            key = arm, context
+            text = cell(rates, key)
+            if change := changes.get(key):
+                more = percent(change, signed=True)
+                text += f"; {more}, {p_value(corrected[key])}, {change.count} instances"
+            line.append(text)
+        lines.append([*line, *quality(groups[arm])])
     title = (
         f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
         f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
     )
-    return title, ["arm", *contexts], lines
+    return title, ["arm", *contexts, *QUALITY], lines
 
 
-def _against(results: Sequence[Result]) -> dict[str, list[tuple[str, str]]]:
-    """Return the pairs of a variant arm and the arm with right hints, by name.
+def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
+    """Return p-values corrected for all of these changes."""
+    return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
-    The gain over a placebo is the value of the hints' content; the gain over wrong hints shows that
-    hints are followed.
-    """
-    arms = sort_arms(row.arm for row in results)
+
+def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
+    """Return the pairs of a variant arm and the arm with right hints, by name."""
+    arms = sort_arms(row.arm for row in results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
-    pairs = [(arm, right.get(frozenset(filter(str.isalpha, arm)), arm)) for arm in arms]
-    return {f"{best} vs {arm}": [(arm, best)] for arm, best in pairs if best != arm}
+    pairs = {}
+    for arm in arms:
+        best = right.get(frozenset(filter(str.isalpha, arm)), arm)
+        if best != arm:
+            pairs[f"{best} vs {arm}"] = [(arm, best)]
+    return pairs
 
 
 def _effects_table(
-    results: Sequence[Result], about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
+    results: Results, about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
     """Return the table of intervention effects; none without a pair of arms."""
     metrics = METRICS[:2]  # the metrics that are shares of all episodes and steps
-    changes = {
-        (metric, *key): change
-        for metric in metrics
-        for key, change in effects(results, ("world",), metric, pairs_of).items()
-    }
-    corrected = dict(
-        zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
-    )
-    rows = []
+    changes: dict[Key, Interval] = {}
+    for metric in metrics:
+        for key, change in effects(results, ("world",), metric, pairs_of).items():
+            changes[metric, *key] = change
+    if not changes:
+        return []
+    corrected = _corrected(changes)
+    header = ["world", "intervention", "pairs"]
+    for metric in metrics:
+        header += [METRIC_NAMES[metric], "p (Holm)"]
+    lines = []
     for world, name in dict.fromkeys(key[1:] for key in changes):
-        cells = [str(world), INTERVENTIONS.get(str(name), str(name))]
+        pairs = changes["success", world, name].count
+        line = [str(world), INTERVENTIONS.get(str(name), str(name)), str(pairs)]
         for metric in metrics:
             key = metric, world, name
-            cells += [percent(changes[key], signed=True), p_value(corrected[key])]
-        rows.append(cells)
-    names = [text for metric in metrics for text in (METRIC_NAMES[metric], "p (Holm)")]
+            line += [percent(changes[key], signed=True), p_value(corrected[key])]
+        arms = {arm for pair in pairs_of[str(name)] for arm in pair}
+        rows = [row for row in results.everything if row.world == world and row.arm in arms]
+        lines.append([*line, *quality(rows)])
     title = (
         f"{about}, percentage points with 95 % intervals, and p corrected for the {len(changes)} "
         f"effects of this table{few_instances(results)}"
     )
-    return [(title, ["world", "intervention", *names], rows)] if rows else []
+    return [(title, [*header, *QUALITY], lines)]

@@ -13,24 +13,32 @@ from typing import Any
 
 from agentgym.assemble.wrapper_stack import check_context, strategies
 from agentgym.play.policy import Policy
+from agentgym.text.messages import Chat
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
+from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world.digests import digest
 
 CELL = ("policy", "world", "arm", "context", "horizon")
 """The fields of `Result` that identify an episode's cell in the tables."""
 # Env arguments that change how an instance is shown, not which one it is.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
+# The reasons of endpoints and wrappers for an episode that outgrew the model's window.
+_OVER_WINDOW = {"over_window", "context_overflow"}
+# The failures of endpoints that do not continue such an episode.
+_OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
+# Wrappers with a budget that are no strategies: one only informs, the other enforces the window.
+_NO_EDITORS = {"ContextAwareness", "Trim"}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one episode.
+    """The figures of one episode, or an expected episode that is `missing`.
 
     Attributes:
         world: The short name of the world.
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
-        seed: The seed of the instance; one seed is one statistical cluster.
+        seed: The seed of the instance.
         success: 1.0 if the task was solved, else 0.0.
         steps: The number of labelled steps.
         optimal: The number of optimal steps.
@@ -47,6 +55,13 @@ class Result:
         prompt: A digest of the first prompt.
         tokens: The tokens of all prompts and all replies, if counted.
         model: The policy's model, or its name if it has an alias.
+        replies: The number of replies.
+        unreadable: The number of replies without a readable tool call or answer.
+        over_window: Whether the episode failed because it outgrew the model's window.
+        idle: The context wrappers that edited nothing.
+        opening: A digest of the first prompt and reply. Policies whose draws depend on the text
+            draw the same for equal openings. Empty for scripted policies, which draw by instance.
+        missing: `lost`, `invalid` or `not played` for an episode without figures.
     """
 
     world: str
@@ -69,16 +84,24 @@ class Result:
     prompt: str = ""
     tokens: tuple[int, int] | None = None
     model: str = ""
+    replies: int = 0
+    unreadable: int = 0
+    over_window: bool = False
+    idle: tuple[str, ...] = ()
+    opening: str = ""
+    missing: str = ""
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Return the figures of an episode recorded by an ablation with `StepOptimality`.
+    """Return the figures of an episode recorded by an ablation with `StepOptimality`. An episode
+    that outgrew the window is unsolved.
 
     Raises:
         ValueError: The trajectory lacks its world, arm or horizon, has no steps, or is a failure.
     """
     labels = trajectory.labels
-    if trajectory.failure:
+    over_window = is_over_window(trajectory)
+    if trajectory.failure and not over_window:
         raise ValueError(
             f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
             "so leave it out"
@@ -88,35 +111,95 @@ def score(trajectory: Trajectory) -> Result:
             f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with "
             "an ablation"
         )
-    if not trajectory.steps:
+    if not trajectory.steps and not over_window:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
-    labelled = [step.info for step in trajectory.steps if step.info.get("optimal") is not None]
+    infos = [step.info for step in trajectory.steps]
+    labelled = [info for info in infos if info.get("optimal") is not None]
     alive = [info for info in labelled if info["alive"]]
+    calls = 0
+    for info in infos:
+        calls += info["detail"]["calls"] + len(info["detail"].get("nested", ()))
+    prompt = opening = ""
+    if trajectory.steps:
+        prompt = hash_prompt(trajectory.steps[0].chat)
+        if not _draws_by_instance(labels):
+            opening = digest([prompt, trajectory.steps[0].reply.text])
     return Result(
         world=labels["world"],
         arm=labels["arm"],
         horizon=labels["horizon"],
         seed=trajectory.seed,
-        success=float(trajectory.steps[-1].info["success"]),
+        success=0.0 if over_window else float(infos[-1]["success"]),
         steps=len(labelled),
         optimal=sum(info["optimal"] for info in labelled),
         alive=len(alive),
         alive_optimal=sum(info["optimal"] for info in alive),
         context=labels.get("context", "none"),
         usage=usage(trajectory),
-        report=trajectory.steps[-1].info["detail"].get("report"),
+        report=infos[-1]["detail"].get("report") if infos else None,
         axis=labels.get("axis", "horizon"),
-        calls=sum(
-            detail["calls"] + len(detail.get("nested", ()))
-            for detail in (step.info["detail"] for step in trajectory.steps)
-        ),
+        calls=calls,
         policy=labels.get("policy", ""),
         sample=labels.get("sample", 0),
-        instance=_instance_of(trajectory.spec, trajectory.seed),
-        prompt=labels.get("prompt", ""),
+        instance=instance_of(trajectory.spec, trajectory.seed),
+        prompt=prompt,
         tokens=tuple(labels["tokens"]) if "tokens" in labels else None,
         model=_model_of(labels),
+        replies=len(infos),
+        unreadable=sum(map(is_unreadable, infos)),
+        over_window=over_window,
+        idle=_idle(trajectory),
+        opening=opening,
     )
+
+
+def is_over_window(trajectory: Trajectory) -> bool:
+    """Report whether an episode ended because it outgrew the model's context window."""
+    if trajectory.failure.startswith(_OVER_WINDOW_FAILURES):
+        return True
+    if not trajectory.steps:
+        return False
+    info = trajectory.steps[-1].info
+    for record in (info, info.get("detail") or {}):
+        reasons = {value for value in record.values() if isinstance(value, str)}
+        if reasons & _OVER_WINDOW or record.get("over_window"):
+            return True
+    return False
+
+
+def is_unreadable(info: Mapping[str, Any]) -> bool:
+    """Report whether a step's reply contained no readable tool call or answer."""
+    detail = info["detail"]
+    if detail.get("ended") in _OVER_WINDOW:  # there was no reply
+        return False
+    return not info.get("valid", True) and not detail["calls"]
+
+
+def _idle(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the context wrappers of the spec that edited nothing."""
+    acted: set[str] = set()
+    for step in trajectory.steps:
+        acted.update(edit["strategy"] for edit in step.info.get("context", {}).get("edits", ()))
+    wrappers = json.loads(trajectory.spec).get("additional_wrappers") or ()
+    editors = [each["name"] for each in wrappers if (each["kwargs"] or {}).get("budget")]
+    return tuple(name for name in editors if name not in acted | _NO_EDITORS)
+
+
+def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
+    """Report whether a scripted policy played, whose draws do not depend on the text."""
+    name = str(labels.get("provenance", {}).get("policy", ""))
+    return name.partition(":")[0] in SCRIPTED
+
+
+def hash_prompt(chat: Chat) -> str:
+    """Return a digest of the texts, images and tools that a policy sees. Ids and moments, which
+    differ by instance, do not count.
+    """
+    messages = []
+    for message in chat.messages:
+        data = message.to_dict()
+        messages.append({name: data[name] for name in data.keys() - {"id", "moment", "call_id"}})
+    return digest([messages, list(chat.tools)])
 
 
 def _model_of(labels: Mapping[str, Any]) -> str:
@@ -126,7 +209,7 @@ def _model_of(labels: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
-def _instance_of(spec: str, seed: int) -> str:
+def instance_of(spec: str, seed: int) -> str:
     """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})
     drawn = {name: value for name, value in kwargs.items() if name not in _SHOWN_ONLY}

@@ -1,8 +1,4 @@
-"""Studies: folders of episodes that grow by worlds, arms, contexts, horizons, seeds, samples and
-policies.
-
-Each run is an `Ablation`. Existing episodes are not replayed, and incomparable runs are refused.
-"""
+"""Run ablations: play the episodes that the folder of a study lacks."""
 
 from __future__ import annotations
 
@@ -10,44 +6,25 @@ import functools
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 from zlib import crc32
 
 from agentgym.play.policy import Policy
-from agentgym.training.evaluation.ablation import (
-    Ablation,
-    Cell,
-    cell_of,
-    cells_of,
-    finish,
-    window_of,
-)
+from agentgym.training.evaluation.ablation import Ablation, Cell, finish
 from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
-from agentgym.training.evaluation.scoring import Result, score
-from agentgym.training.rollout import (
-    CollectionError,
-    Collector,
-    RunLock,
-    Trajectory,
-    TrajectoryLog,
-)
-from agentgym.training.rollout.policies import other, provenance
-from agentgym.training.rollout.storage import check_settings, read_json, write_text
+from agentgym.training.evaluation.missing import Results
+from agentgym.training.evaluation.provenance import named_after, provenance
+from agentgym.training.evaluation.run_folder import load_results, read_results, result_cell
+from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
+from agentgym.training.rollout import CollectionError, Collector, RunLock, Trajectory, TrajectoryLog
+from agentgym.training.rollout.storage import write_text
 
-SETTINGS = "ablation.json"
-TRAJECTORIES = "trajectories.jsonl.zst"
-# The log of folders from before logs were compressed; it stays plain.
-_PLAIN = "trajectories.jsonl"
 RETRIES = 2
 """The maximum number of retries after a worker was killed: a third death is not an accident."""
-_AXES = ("worlds", "arms", "contexts", "horizons")
-_COUNTS = ("seeds", "samples")
-# Settings that all runs in a folder share.
-_ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
 
 
 class Reseedable(Protocol):
@@ -57,149 +34,13 @@ class Reseedable(Protocol):
         """Draw differently from copies with other numbers."""
 
 
-@dataclass(frozen=True)
-class Study:
-    """Settings of a folder.
-
-    Attributes:
-        runs: The settings of each run (`Ablation.settings`).
-        policies: The provenance of each policy (`provenance`), by name; empty if an older version
-            did not record it.
-    """
-
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Any) -> Study:
-        """Read the settings of a study; older files contain a single run.
-
-        Raises:
-            ValueError: The data has another form.
-        """
-        if not isinstance(data, dict):
-            raise ValueError("it is not a JSON object")
-        if "runs" not in data:
-            data = {"runs": [{"samples": 1, **data}], "policies": {}}
-        data = check_settings(data, {"runs": [], "policies": {}})
-        if not data["runs"]:
-            raise ValueError("it describes no run")
-        defaults = _default_settings()
-        runs = [check_settings(run, defaults) for run in data["runs"]]
-        for run in runs:
-            run["policy"] = {**defaults["policy"], **run["policy"]}
-        return cls(runs, data["policies"])
-
-    def columns(self) -> list[str]:
-        """Return the policies in the order in which they were added."""
-        return list(dict.fromkeys(map(_column, self.runs)))
-
-    def cells(self) -> list[Cell]:
-        """Return the cells of all runs, each once."""
-        cells = (cell for run in self.runs for cell in cells_of(run, _column(run)))
-        return list(dict.fromkeys(cells))
-
-    def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study."""
-        labels = trajectory.labels
-        counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
-        return any(
-            all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
-            and all(0 <= counts[name] < run[name] for name in _COUNTS)
-            and labels.get("axis") == run["axis"]
-            and labels.get("policy") == _column(run)
-            for run in self.runs
-        )
-
-    def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
-        """Return the study with another run.
-
-        Raises:
-            ValueError: The run is not comparable with the study.
-        """
-        new, column = ablation.settings(), ablation.policy.column
-        if name := next((n for run in self.runs for n in conflicts(run, new)), ""):
-            raise ValueError(
-                f"{out} contains a run with other settings: {name}; choose another folder "
-                f"(`agentgym compare` merges folders; see {SETTINGS})"
-            )
-        kept = self.policies.get(column) or dict(played_by)
-        if name := other(kept, played_by):
-            raise ValueError(
-                f"{out} contains episodes of {column!r} from another player: its {name} was "
-                f"{json.dumps(kept.get(name))} and is {json.dumps(played_by.get(name))}; give this "
-                f"one another name (NAME={ablation.policy.name}), or choose another folder"
-            )
-        runs = self.runs
-        if not any(_covers(run, new) for run in runs):
-            runs = [*(run for run in runs if not _covers(new, run)), new]
-        return Study(runs, {**self.policies, column: dict(played_by)})
-
-    def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return the sort key of a cell: policies in the order of addition, then the other fields."""
-        columns = self.columns()
-        place = columns.index(cell.policy) if cell.policy in columns else len(columns)
-        return place, cell
-
-
-@functools.cache  # making an ablation validates each of its cells
-def _default_settings() -> Mapping[str, Any]:
-    return Ablation().settings()
-
-
-def _column(run: Mapping[str, Any]) -> str:
-    return str(run["policy"]["label"] or run["policy"]["name"])
-
-
-def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Report whether a run contains all cells of another."""
-    return (
-        _column(one) == _column(two)
-        and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
-        and all(two[name] <= one[name] for name in _COUNTS)
-    )
-
-
-def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Yield, in words, the settings that two runs must share but do not."""
-    pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
-    shared = [world for world in one["worlds"] if world in two["worlds"]]
-    pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
-    if shared and set(one["contexts"]) & set(two["contexts"]):
-        pairs.append(("its window", window_of(one), window_of(two)))
-    if _column(one) == _column(two):
-        pairs.append((f"its policy {_column(one)}", one["policy"], two["policy"]))
-    for name, old, new in pairs:
-        if old != new:
-            yield f"{name} is {json.dumps(old)} and not {json.dumps(new)}"
-
-
-def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
-    return {**run["options"].get("", {}), **run["options"].get(world, {})}
-
-
-def log_of(out: Path) -> TrajectoryLog:
-    """Return the log of a study; an existing uncompressed one is kept."""
-    plain = out / _PLAIN
-    return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
-
-
-def load_study(out: Path) -> Study | None:
-    """Return the settings of a folder; None if there are none.
-
-    Raises:
-        DamagedFileError: The settings cannot be read.
-    """
-    return read_json(out / SETTINGS, Study.of)
-
-
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
     """Create the folder of a study, or add a run to an existing one.
 
     Args:
         ablation: The run.
         out: The folder.
-        player: The model of `ablation.policy`, if it is already loaded.
+        player: A policy in memory, as in `run_ablation`.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
@@ -207,10 +48,11 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
-    log = log_of(out)
+    log, ablation = log_of(out), _naming(ablation, player)
     played_by = played_by_of(ablation, player)
     with RunLock(out):
         study = load_study(out)
+        ablation = study.spelled(ablation) if study else ablation
         grown = (study or Study()).grown(ablation, played_by, out)
         if study is None:
             strays = (trajectory for trajectory in log if not grown.holds(trajectory))
@@ -224,12 +66,18 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     return log
 
 
+def _naming(ablation: Ablation, player: Policy | None) -> Ablation:
+    """Return a run whose policy is named after the object that plays it."""
+    config = named_after(ablation.policy, player)
+    return ablation if config == ablation.policy else replace(ablation, policy=config)
+
+
 def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, Any]:
     """Return the provenance of a run's policy; a policy behind an endpoint provides its own."""
     config = ablation.policy
     if player is None and config.module:
         player = config.make(ablation.worlds[0])
-    return provenance(config, player)
+    return provenance(config, ablation.worlds, player)
 
 
 def run_ablation(
@@ -237,10 +85,10 @@ def run_ablation(
     out: Path,
     workers: int,
     on_progress: Callable[[int], None] = lambda episodes: None,
-    on_loss: Callable[[Cell, str], None] = lambda cell, cause: None,
+    on_loss: Callable[[Cell, str], None] | None = None,
     player: Policy | None = None,
     budget: Budget | None = None,
-) -> list[Result]:
+) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
     Trajectories are written as they finish, so a killed run resumes. A killed worker costs only its
@@ -252,8 +100,9 @@ def run_ablation(
         out: The folder for settings and trajectories, created if missing and locked during the run.
         workers: The number of processes; 1 uses only this one. A trained model plays in this one.
         on_progress: Called with the number of newly available episodes; existing ones come first.
-        on_loss: Called with a lost cell and the cause.
-        player: The model of `ablation.policy`, if it is already loaded.
+        on_loss: Called with a lost cell and the cause; without it, a warning counts them.
+        player: A policy object that plays instead of `ablation.policy`, or its loaded model. An
+            object is named by the label of `ablation.policy`, or by its function or class.
         budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
@@ -263,7 +112,11 @@ def run_ablation(
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
+    study = load_study(out) if out.is_dir() else None
+    ablation = _naming(ablation, player)
+    ablation = study.spelled(ablation) if study else ablation
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
+    lost: list[str] = []
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):
@@ -278,71 +131,24 @@ def run_ablation(
             log.append(ended.line)
             losses = losses + 1 if ended.failure else 0
             budget.spend(ended.cell, ended.tokens)
-            if ended.failure:
+            if not ended.failure:
+                on_progress(1)
+            elif on_loss:
                 on_loss(ended.cell, ended.failure)
             else:
-                on_progress(1)
+                lost.append(f"{ended.cell}: {ended.failure}")
             if losses > 2 * workers:  # twice over, because all workers may fail together
                 raise CollectionError(
                     f"{losses} consecutive cells failed; the last one: {ended.failure}"
                 )
-        return _read_results(out)[0]
-
-
-def load_results(out: Path) -> list[Result]:
-    """Return the scores of all trajectories in a folder, in cell order.
-
-    Each cell counts once; duplicates and trajectories outside the settings are omitted with a
-    warning.
-
-    Raises:
-        DamagedFileError: A file of the folder cannot be read.
-    """
-    results, doubles, strays = _read_results(out)
-    for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
-        if count:
-            warnings.warn(
-                f"{count} trajectories in {log_of(out).path} are {what} and do not count; to "
-                f"remove them: agentgym doctor {out} --repair",
-                stacklevel=2,
-            )
+        results = read_results(out)[0]
+    if lost:
+        warnings.warn(
+            f"{len(lost)} episodes were lost and are missing from all figures, such as {lost[0]}; "
+            "run it again to play them",
+            stacklevel=2,
+        )
     return results
-
-
-def _read_results(out: Path) -> tuple[list[Result], int, int]:
-    """Return the results of a folder, and the numbers of duplicates and strays."""
-    study = load_study(out)
-    results: dict[Cell, Result] = {}
-    doubles = strays = 0
-    for trajectory in log_of(out):
-        if trajectory.failure:
-            continue
-        result = score(trajectory)
-        if study is not None and not study.holds(trajectory):
-            strays += 1
-        elif result_cell(result) in results:
-            doubles += 1
-        else:
-            results[result_cell(result)] = result
-    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
-    return ordered, doubles, strays
-
-
-def result_cell(result: Result) -> Cell:
-    """Return the cell of a result."""
-    return Cell(*(getattr(result, name) for name in Cell._fields))
-
-
-def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells of a study still to be played, including those of damaged lines; none if the
-    folder contains no study.
-    """
-    study = load_study(out) if out.is_dir() else None
-    if study is None:
-        return []
-    there = (trajectory for _, trajectory in log_of(out).readable() if trajectory is not None)
-    played = {cell_of(each) for each in there if not each.failure and study.holds(each)}
-    return [cell for cell in study.cells() if cell not in played]
 
 
 @dataclass(frozen=True, slots=True)

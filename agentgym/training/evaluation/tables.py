@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import Any
 
-from agentgym.training.evaluation.intervals import MIN_EPISODES, Interval
+from agentgym.training.evaluation.missing import describe_missing
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.statistics import Interval
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
 
+MIN_EPISODES = 20
+"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
+side.
+"""
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 """The names of the interventions, by letter."""
 METRIC_NAMES = {
@@ -20,9 +27,24 @@ METRIC_NAMES = {
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`."""
+    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`.
+
+    If missing episodes could move the value beyond the interval, their bounds follow.
+    """
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
-    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    if isnan(interval.value):
+        text = "no data"
+    if interval.fragile:
+        ends = "{:+.1f} to {:+.1f}" if signed else "{:.1f} to {:.1f}"
+        ends = ends.format(100 * interval.worst, 100 * interval.best)
+        text += f"; {ends} with the {interval.missing} missing"
+    return text
+
+
+def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:
+    """Format the interval of a key; empty if there is none."""
+    return percent(intervals[key], signed) if key in intervals else ""
 
 
 def p_value(value: float | None) -> str:
@@ -41,8 +63,32 @@ def to_markdown(table: Table) -> str:
 
 def few_instances(results: Sequence[Result]) -> str:
     """Return a title suffix that warns of cells with few instances; empty if there are none."""
-    cells = group_by(results, *CELL).values()
-    fewest = min(len({row.seed for row in rows}) for rows in cells)
+    fewest = MIN_EPISODES
+    for rows in group_by(results, *CELL).values():
+        fewest = min(fewest, len({row.seed for row in rows if not row.missing}))
     if fewest >= MIN_EPISODES:
         return ""
     return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"
+
+
+def count_played(rows: Iterable[Result]) -> int:
+    """Return the number of episodes that are not missing."""
+    return sum(not row.missing for row in rows)
+
+
+QUALITY = ["missing", "over window", "unreadable"]
+"""The columns that every table of results ends with."""
+
+
+def quality(rows: Iterable[Result]) -> list[str]:
+    """Return the cells of `QUALITY`: the missing episodes, those that outgrew the window, and the
+    percentage of unreadable replies.
+
+    An agent that writes nothing readable solves nothing either, for another reason.
+    """
+    rows = list(rows)
+    over = sum(row.over_window for row in rows)
+    replies = sum(row.replies for row in rows)
+    unreadable = sum(row.unreadable for row in rows)
+    share = f"{100 * unreadable / replies:.1f}" if replies else "no data"
+    return [describe_missing(rows), str(over), share]

@@ -134,14 +134,13 @@ class Plan(Config):
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
         """Return the samples of each task in a cell."""
-        counts = {
-            task: count(setting, length, task) if length in LENGTHS else _OTHER_LENGTH
-            for task in self.tasks
-        }
-        return {
-            task: most if self.samples is None else min(self.samples, most)
-            for task, most in counts.items()
-        }
+        counts = {}
+        for task in self.tasks:
+            most = _OTHER_LENGTH
+            if length in LENGTHS:
+                most = count(setting, length, task)
+            counts[task] = min(self.samples or most, most)
+        return counts
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
@@ -320,27 +319,19 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
     """Return scores and adequate context lengths by the subject of the question, as in table 2, for
     each length.
     """
-    groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
+    groups: dict[tuple[int, str, int], list[LongBenchResult]] = {}
+    parts = list(_PARTS)
     for each in results:
-        groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(
-            each
-        )
+        key = each.length, _FORMATS[each.setting[-1]], parts.index(TARGETS[each.task])
+        groups.setdefault(key, []).append(each)
     lines = []
-    for style, part, length in sorted(
-        groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))
-    ):
-        rows = groups[style, part, length]
-        lines.append(
-            [
-                style,
-                _PARTS[part],
-                f"{length:,}",
-                str(len(rows)),
-                *(f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")),
-                *(f"{100 * mean(rows, name):.1f}" for name in ("score", "chance", "last_page")),
-                str(sum(not row.answered for row in rows)),
-            ]
-        )
+    for (length, style, part), rows in sorted(groups.items()):
+        line = [style, _PARTS[parts[part]], f"{length:,}", str(len(rows))]
+        for name in ("acl_scan", "acl_min"):
+            line += [f"{mean(rows, name):,.1f}"]
+        for name in ("score", "chance", "last_page"):
+            line += [f"{100 * mean(rows, name):.1f}"]
+        lines.append([*line, _count_unanswered(rows)])
     return "Adequate context length (tokens) and scores in %", list(_CONTEXT_COLUMNS), lines
 
 
@@ -350,27 +341,22 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
     """
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
-        share = (
-            percent(wilson(round(sum(row.score for row in rows)), len(rows)))
-            if all(row.score in (0.0, 1.0) for row in rows)
-            else f"{100 * mean(rows, 'score'):.1f}"
-        )
-        lines.append(
-            [
-                setting,
-                task,
-                f"{length:,}",
-                str(len(rows)),
-                share,
-                f"{100 * mean(rows, 'chance'):.1f}",
-                f"{100 * mean(rows, 'last_page'):.1f}",
-            ]
-        )
+        share = f"{100 * mean(rows, 'score'):.1f}"
+        if {row.score for row in rows} <= {0.0, 1.0}:
+            share = percent(wilson(sum(row.score for row in rows), len(rows)))
+        line = [setting, task, f"{length:,}", str(len(rows)), share]
+        for name in ("chance", "last_page"):
+            line += [f"{100 * mean(rows, name):.1f}"]
+        lines.append([*line, _count_unanswered(rows)])
     return (
         "Scores in %, of right and wrong answers with Wilson's 95 % interval",
-        ["setting", "task", "length", "rows", "score", "chance", "last page"],
+        ["setting", "task", "length", "rows", "score", "chance", "last page", "unanswered"],
         lines,
     )
+
+
+def _count_unanswered(rows: Sequence[LongBenchResult]) -> str:
+    return str(sum(not row.answered for row in rows))
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -386,21 +372,24 @@ def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], floa
 def _by_cell(
     results: Sequence[LongBenchResult],
 ) -> dict[tuple[str, str, int], list[LongBenchResult]]:
+    settings, tasks = list(FULL), list(TASKS)
+
+    def place(each: LongBenchResult) -> tuple[int, int, int]:
+        return settings.index(each.setting), tasks.index(each.task), each.length
+
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
-    for each in sorted(
-        results,
-        key=lambda each: (
-            list(FULL).index(each.setting),
-            list(TASKS).index(each.task),
-            each.length,
-        ),
-    ):
+    for each in sorted(results, key=place):
         groups.setdefault((each.setting, TASKS[each.task], each.length), []).append(each)
     return groups
 
 
-def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
+def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
     """Write the results as JSON lines, the tables as Markdown, and the heat map.
+
+    Args:
+        results: The results.
+        out: The folder.
+        missing: The number of episodes without a result, which titles and caption state.
 
     Returns:
         The tables.
@@ -413,10 +402,16 @@ def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
-    tables = [score_table(results), context_table(results)]
+    lacking = f"; {missing} episodes are missing" if missing else ""
+    tables = []
+    for title, header, lines in (score_table(results), context_table(results)):
+        tables.append((title + lacking, header, lines))
     write_text(out / RESULTS, "".join(json.dumps(asdict(each)) + "\n" for each in results))
     write_text(out / SUMMARY, "\n\n".join(map(to_markdown, tables)) + "\n")
-    plots.save(heatmap_figure(cells(results)), out / FIGURE)
+    figure = heatmap_figure(cells(results))
+    silent = sum(not each.answered for each in results)
+    figure.supxlabel(f"{silent} of {len(results)} without an answer{lacking}", fontsize="small")
+    plots.save(figure, out / FIGURE)
     return tables
 
 
@@ -516,13 +511,14 @@ def _report(
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
     episodes = [each for path in logs for each in TrajectoryLog(path)]
-    yield from _show([outcome(each) for each in episodes if not each.failure], out)
+    results = [outcome(each) for each in episodes if not each.failure]
+    yield from _show(results, out, len(episodes) - len(results))
     yield from describe_failures(episodes)
 
 
-def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:
+def _show(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> Iterator[str | Table]:
     with RunLock(out):
-        yield from write_report(results, out)
+        yield from write_report(results, out, missing)
     yield f"wrote {out / RESULTS}, {out / SUMMARY}, {out / FIGURE}"
 
 

@@ -7,10 +7,12 @@ alternatives are included (`extra_turns`, `tokens_all`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan, nan
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import gymnasium
@@ -26,6 +28,7 @@ from agentgym.training.evaluation import (
     Paper,
     Table,
     describe_failures,
+    is_unreadable,
     register_paper,
     to_markdown,
 )
@@ -63,6 +66,7 @@ class SearchResult:
             number, and answers before `min_rounds`.
         tokens: Completion tokens of turns with a search; 0 if there are none.
         tokens_all: Completion tokens of all turns.
+        unreadable: Replies without a readable tool call or answer.
     """
 
     success: bool
@@ -75,6 +79,12 @@ class SearchResult:
     early_stops: int
     tokens: float
     tokens_all: float
+    unreadable: int = 0
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Return the completion tokens per turn with a search."""
+        return self.tokens / self.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +156,23 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     acts = [
         step for step in trajectory.steps if step.info.get("context", {}).get("phase") != "summary"
     ]
+    extra = extra_turns = nan
     after = _searches_needed(log, report["oracle_documents"])
+    if after is not None:
+        extra = float(len(log) - after)
+        extra_turns = float(sum(turn > log[after - 1]["turn"] for turn in turns))
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
         rounds=len(turns),
         seconds=float(trajectory.labels.get("seconds", nan)),
         complete=after is not None,
-        extra=nan if after is None else float(len(log) - after),
-        extra_turns=nan
-        if after is None
-        else float(sum(turn > log[after - 1]["turn"] for turn in turns)),
+        extra=extra,
+        extra_turns=extra_turns,
         followed_format=report["answer"] is not None and parse_number(report["answer"]) is not None,
         early_stops=report["early_stops"] + sum(map(_stopped, acts)),
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
         tokens_all=float(sum(_tokens(step, count) for step in acts)),
+        unreadable=sum(is_unreadable(step.info) for step in acts),
     )
 
 
@@ -172,23 +185,24 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     if not outcomes:
         raise ValueError("there are no episodes to take the mean of")
 
-    def mean(values: Iterable[float]) -> float:
-        defined = list(values)
-        return sum(defined) / len(defined) if defined else nan
-
     complete = [each for each in outcomes if each.complete]
+    searching = [each for each in outcomes if each.rounds]
+
+    def mean(name: str, some: Sequence[SearchResult] = outcomes) -> float:
+        return fmean(map(attrgetter(name), some)) if some else nan
+
     return Metrics(
-        Acc=mean(each.success for each in outcomes),
-        SR=mean(each.rounds for each in outcomes),
-        Dur=mean(each.seconds for each in outcomes),
-        SC=mean(each.complete for each in outcomes),
-        ER=mean(each.extra for each in complete),
-        ER_turns=mean(each.extra_turns for each in complete),
-        FF=mean(each.followed_format for each in outcomes),
-        PremT=mean(each.early_stops for each in outcomes),
-        TotTok=mean(each.tokens for each in outcomes),
-        TotTok_all=mean(each.tokens_all for each in outcomes),
-        TokR=mean(each.tokens / each.rounds for each in outcomes if each.rounds),
+        Acc=mean("success"),
+        SR=mean("rounds"),
+        Dur=mean("seconds"),
+        SC=mean("complete"),
+        ER=mean("extra", complete),
+        ER_turns=mean("extra_turns", complete),
+        FF=mean("followed_format"),
+        PremT=mean("early_stops"),
+        TotTok=mean("tokens"),
+        TotTok_all=mean("tokens_all"),
+        TokR=mean("tokens_per_round", searching),
     )
 
 
@@ -242,13 +256,9 @@ def _gsm(
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
     by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
-    complete = {
-        name: [each for each in episodes if not each.failure]
-        for name, episodes in by_setting.items()
-    }
     length = counter("cl100k_base").length if count else None
     with RunLock(out):
-        for path in write_report(complete, out, nodes, embed, length):
+        for path in write_report(by_setting, out, nodes, embed, length):
             yield f"wrote {path}"
     for episodes in by_setting.values():
         yield from describe_failures(episodes)
@@ -278,7 +288,7 @@ def write_report(
     """Write `summary.md` and `revisits.png`.
 
     Args:
-        settings: The episodes of each setting.
+        settings: The episodes of each setting; failures count as missing.
         out: The folder.
         nodes: The clusters of the graph; None derives the number from the documents.
         embed: The embedding function; empty for latent semantic analysis.
@@ -289,16 +299,32 @@ def write_report(
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    outcomes = {
-        name: [outcome(each, count) for each in episodes] for name, episodes in settings.items()
-    }
-    paths = {name: paths_of(episodes, embed, nodes) for name, episodes in settings.items()}
+    outcomes, paths, points, counts = {}, {}, {}, {}
+    for name, episodes in settings.items():
+        complete = [each for each in episodes if not each.failure]
+        outcomes[name] = [outcome(each, count) for each in complete]
+        paths[name] = paths_of(complete, embed, nodes)
+        points[name] = figures(paths[name]).Rvst, metrics(outcomes[name]).Acc
+        replies = sum(len(each.steps) for each in complete)
+        unreadable = sum(each.unreadable for each in outcomes[name])
+        missing = len(episodes) - len(complete)
+        counts[name] = [str(len(complete)), str(missing), f"{100 * unreadable / replies:.1f}"]
     out.mkdir(parents=True, exist_ok=True)
-    table, figure = out / "summary.md", out / "revisits.png"
-    write_text(table, f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n")
-    points = {name: (figures(paths[name]).Rvst, metrics(outcomes[name]).Acc) for name in settings}
-    plots.save(revisits_figure(points), figure)
-    return [table, figure]
+    summary_file, figure_file = out / "summary.md", out / "revisits.png"
+    texts = []
+    for title, header, lines in (summary(outcomes), graph_summary(paths)):
+        extended = [[*line, *counts[line[0]]] for line in lines]
+        table = title, [*header, "episodes", "missing", "unreadable (%)"], extended
+        texts.append(to_markdown(table) + "\n")
+    write_text(summary_file, "\n".join(texts))
+    figure = revisits_figure(points)
+    lacking = [
+        f"{name} lacks {missing}" for name, (_, missing, _) in counts.items() if missing != "0"
+    ]
+    if lacking:
+        figure.suptitle(f"{', '.join(lacking)} episodes", fontsize="small")
+    plots.save(figure, figure_file)
+    return [summary_file, figure_file]
 
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:

@@ -4,7 +4,8 @@ calls and tool output by description length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,19 @@ from agentgym.assemble.wrapper_stack import WINDOW
 from agentgym.envs.loca import LENGTHS
 from agentgym.oracles import sort_arms
 from agentgym.training.evaluation import (
-    Interval,
+    QUALITY,
     Paper,
     Result,
+    Results,
     Table,
+    as_results,
+    cell,
+    count_played,
     few_instances,
+    group_by,
     ordered_contexts,
     percent,
+    quality,
     register_paper,
     summarize,
 )
@@ -40,7 +47,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "horizons": tuple(LENGTHS.values()),
         "seeds": 5,
         "window": WINDOW,
-    },
+    }
 }
 """The run of LOCA-bench's table 1, as arguments of `Ablation`."""
 
@@ -57,98 +64,98 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
     Token counts come from context wrappers; without a window there are none, and their tables are
     omitted.
     """
-    rows = [row for row in results if is_loca(row)]
-    if not rows:
+    results = _played_here(results)
+    if not results:
         return []
-    tables = [_accuracy(rows), _means("tool calls", rows, lambda row: float(row.calls))]
-    if all(row.usage for row in rows):
-        tables += [
-            _means(
-                "trajectory length, tokens",
-                rows,
-                lambda row: row.usage.trajectory_tokens if row.usage else 0,
-            ),
-            _means(
-                "tool output, tokens",
-                rows,
-                lambda row: row.usage.tool_output_tokens if row.usage else 0,
-            ),
-        ]
-    return [*tables, *_tasks(rows)]
-
-
-def _tasks(rows: Sequence[Result]) -> list[Table]:
-    """Return a table for each arm and strategy, with a row per task and a column per length."""
-    tables = []
+    rows = results.everything
     lengths = sorted({row.horizon for row in rows})
-    for arm, context in _lines(rows):
-        alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
-        cells = summarize(alike, ("world", "horizon"), "success")
-        tasks, columns = (
-            summarize(alike, ("world",), "success"),
-            summarize(alike, ("horizon",), "success"),
-        )
-        lines = [
-            [task, *(_cell(cells, (task, length)) for length in lengths), _cell(tasks, (task,))]
-            for task in sorted({row.world for row in alike})
-        ]
-        shares = (_cell(columns, (length,)) for length in lengths)
-        lines.append(["all", *shares, percent(summarize(alike, (), "success")[()])])
-        title = (
-            f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
-            f"{context}, {len(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
-        )
-        tables.append((title, ["task", *map(_short, lengths), "all"], lines))
-    return tables
-
-
-def _cell(cells: Mapping[Any, Interval], key: tuple[str | int, ...]) -> str:
-    return percent(cells[key]) if key in cells else ""
-
-
-def _accuracy(rows: Sequence[Result]) -> Table:
-    cells = summarize(rows, ("arm", "context", "horizon"), "success")
-    whole = summarize(rows, ("arm", "context"), "success")
-    lengths = sorted({row.horizon for row in rows})
-    lines = [
-        [
-            arm or "none",
-            context,
-            *(_cell(cells, (arm, context, length)) for length in lengths),
-            percent(whole[arm, context]),
-        ]
-        for arm, context in _lines(rows)
-    ]
+    shares = {
+        **summarize(rows, ("arm", "context", "horizon"), "success"),
+        **summarize(rows, ("arm", "context"), "success"),
+    }
     title = (
-        f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
+        f"LOCA-bench: accuracy by description length, {len(results)} episodes, % with 95 % intervals"
         f"{few_instances(rows)}"
     )
-    return title, ["arm", "context", *map(_short, lengths), "all"], lines
+    tables = [_by_length(title, rows, lengths, {key: percent(shares[key]) for key in shares})]
+    metrics = {"calls": "tool calls"}
+    if all(row.usage for row in results):
+        metrics["trajectory_tokens"] = "trajectory length, tokens"
+        metrics["tool_output_tokens"] = "tool output, tokens"
+    for metric, name in metrics.items():
+        means: dict[tuple[str | int, ...], str] = {}
+        for arm, context in _lines(rows):
+            own = [row for row in results if (row.arm, row.context) == (arm, context)]
+            for length in lengths:
+                at_length = [row for row in own if row.horizon == length]
+                means[arm, context, length] = _format_mean(at_length, metric)
+            means[arm, context] = _format_mean(own, metric)
+        title = f"LOCA-bench: mean {name}, by description length"
+        tables.append(_by_length(title, rows, lengths, means))
+    return [*tables, *_task_tables(rows, lengths)]
 
 
-def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float]) -> Table:
-    lengths = sorted({row.horizon for row in rows})
+def _played_here(results: Sequence[Result]) -> Results:
+    """Return the episodes of LOCA's worlds, of which missing ones have no report."""
+    results = as_results(results)
+    worlds = {row.world for row in results if is_loca(row)}
+    return results.where(lambda row: row.world in worlds)
+
+
+def _by_length(
+    title: str,
+    rows: Sequence[Result],
+    lengths: Sequence[int],
+    cells: Mapping[tuple[str | int, ...], str],
+) -> Table:
+    """Return a table with a row per arm and strategy and a column per length and for all.
+
+    The cells are given by arm, context and length, and by arm and context.
+    """
+    groups = group_by(rows, "arm", "context")
     lines = []
     for arm, context in _lines(rows):
-        alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
-        groups = [[row for row in alike if row.horizon == length] for length in lengths]
-        cells = [f"{fmean(map(value, group)):,.1f}" if group else "" for group in (*groups, alike)]
-        lines.append([arm or "none", context, *cells])
-    return (
-        f"LOCA-bench: mean {title}, by description length",
-        ["arm", "context", *map(_short, lengths), "all"],
-        lines,
-    )
+        line = [arm or "none", context]
+        for length in lengths:
+            line += [cells.get((arm, context, length), "")]
+        lines.append([*line, cells[arm, context], *quality(groups[arm, context])])
+    return title, ["arm", "context", *map(_short, lengths), "all", *QUALITY], lines
+
+
+def _format_mean(rows: Sequence[Result], metric: str) -> str:
+    if not rows:
+        return ""
+    if metric == "calls":
+        return f"{fmean(row.calls for row in rows):,.1f}"
+    return f"{fmean(getattr(row.usage, metric) for row in rows):,.1f}"
+
+
+def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
+    """Return a table for each arm and strategy, with a row per task and a column per length."""
+    tables = []
+    groups = group_by(rows, "arm", "context")
+    for arm, context in _lines(rows):
+        alike = groups[arm, context]
+        tasks = group_by(sorted(alike, key=lambda row: row.world), "world")
+        lines = []
+        for task, own in {**tasks, "all": alike}.items():
+            shares = summarize(own, ("horizon",), "success")
+            line = [task]
+            for length in lengths:
+                line += [cell(shares, (length,))]
+            lines.append([*line, percent(summarize(own, (), "success")[()]), *quality(own)])
+        title = (
+            f"LOCA-bench: accuracy by task and description length, arm {arm or 'none'}, context "
+            f"{context}, {count_played(alike)} episodes, % with 95 % intervals{few_instances(alike)}"
+        )
+        tables.append((title, ["task", *map(_short, lengths), "all", *QUALITY], lines))
+    return tables
 
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     pairs = {(row.arm, row.context) for row in rows}
-    return [
-        (arm, context)
-        for arm in sort_arms(row.arm for row in rows)
-        for context in ordered_contexts(rows)
-        if (arm, context) in pairs
-    ]
+    ordered = product(sort_arms(row.arm for row in rows), ordered_contexts(rows))
+    return [pair for pair in ordered if pair in pairs]
 
 
 def _short(length: int) -> str:
@@ -174,10 +181,13 @@ def lengths_figure(results: Sequence[Result]) -> Figure:
 
     from agentgym.training.evaluation import plots  # noqa: PLC0415
 
+    results = as_results(results)
     counted = all(row.usage for row in results)
     shown = [panel for panel in _PANELS if counted or not panel[0].endswith("_tokens")]
-    lengths = sorted({row.horizon for row in results})
-    names = {(arm, context): f"{arm} {context}".strip() for arm, context in _lines(results)}
+    lengths = sorted({row.horizon for row in results.everything})
+    names = {}
+    for arm, context in _lines(results.everything):
+        names[arm, context] = f"{arm} {context}".strip()
     styles = {
         pair: plots.line_style(place, name) for place, (pair, name) in enumerate(names.items())
     }

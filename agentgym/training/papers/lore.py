@@ -8,7 +8,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
@@ -19,12 +19,16 @@ from agentgym.envs.lore.config import DIFFICULTIES
 from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
+    QUALITY,
     Interval,
     Paper,
     Result,
     Table,
+    as_results,
+    group_by,
     ordered_contexts,
     percent,
+    quality,
     register_paper,
     wilson,
 )
@@ -64,16 +68,9 @@ _COLUMNS = (
     "accuracy",
     "low",
     "high",
+    "missing",
 )
-_FAILURES = (
-    "",
-    "episodes",
-    "failed",
-    "premature halt",
-    "wrong synthesis",
-    "other",
-    "lost leads",
-)
+_FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {
     "lost_leads": "leads lost",
     "reads": "reads",
@@ -158,22 +155,28 @@ def is_lore(episode: LoreEpisode) -> bool:
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return the results in LORE's worlds, by world and then by arm and context.
+    """Return the results in LORE's worlds with the missing ones, by world and then by arm and
+    context.
 
     Lines are named after the arm, the context if arms are not compared, or both.
     """
-    rows = [row for row in results if is_lore(row)]
+    results = as_results(results)
+    worlds = {row.world for row in results if is_lore(row)}
+    rows = [
+        row
+        for row in results.everything
+        if is_lore(row) or ((row.missing or row.over_window) and row.world in worlds)
+    ]
     arms = sort_arms(row.arm for row in rows)
     contexts = ordered_contexts(rows)
     by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
+    groups = group_by(rows, "world", "arm", "context")
     for world, arm, context in product(by_world, arms, contexts):
-        line = [row for row in rows if (row.world, row.arm, row.context) == (world, arm, context)]
-        if not line:
-            continue
         name = arm or "none"
         if len(contexts) > 1:
             name = f"{name}, {context}" if len(arms) > 1 else context
-        by_world[world][name] = line
+        if line := groups.get((world, arm, context)):
+            by_world[world][name] = line
     return by_world
 
 
@@ -194,16 +197,31 @@ def accuracy(
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
     check_int("width", step, 1, 1_000_000)
-    sizes = [max(0, (each.report or {})[by] - 1) // step for each in episodes]
+    inside: dict[int, list[LoreEpisode]] = {}
+    for each in episodes:
+        if (size := _size(each, by)) is not None:
+            inside.setdefault(max(0, size - 1) // step, []).append(each)
     bins = []
-    for place in sorted(set(sizes)):
-        inside = [
-            bool(each.success) for each, size in zip(episodes, sizes, strict=True) if size == place
-        ]
-        bins.append(
-            Bin(place * step + 1, (place + 1) * step, len(inside), wilson(sum(inside), len(inside)))
-        )
+    for place, some in sorted(inside.items()):
+        played = [each for each in some if not getattr(each, "missing", "")]
+        missing, solved = len(some) - len(played), sum(bool(each.success) for each in played)
+        if played:
+            share = _with_missing(wilson(solved, len(played)), len(played), missing)
+            bins.append(Bin(place * step + 1, (place + 1) * step, len(played), share))
     return bins
+
+
+def _size(episode: LoreEpisode, by: str) -> int | None:
+    """Return the size of an episode's task; without a report only a requested size is known."""
+    if episode.report:
+        return int(episode.report[by])
+    return episode.horizon if isinstance(episode, Result) and episode.axis == by else None
+
+
+def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
+    solved = share.value * episodes
+    worst, best = solved / (episodes + missing), (solved + missing) / (episodes + missing)
+    return replace(share, count=episodes, missing=missing, worst=worst, best=best)
 
 
 def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
@@ -224,23 +242,21 @@ def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
 
 def _join(first: Bin, second: Bin) -> Bin:
     episodes = first.episodes + second.episodes
+    missing = first.accuracy.missing + second.accuracy.missing
     solved = sum(round(each.accuracy.value * each.episodes) for each in (first, second))
-    return Bin(first.low, second.high, episodes, wilson(solved, episodes))
+    share = _with_missing(wilson(solved, episodes), episodes, missing)
+    return Bin(first.low, second.high, episodes, share)
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
     """Return, for each world of LORE, accuracy by operations and by height, with a column per arm,
     and the kinds of failure.
     """
-    return [
-        table
-        for world, arms in lines(results).items()
-        for table in (
-            _curve_table(world, arms, "operations"),
-            _curve_table(world, arms, "height"),
-            _failure_table(world, arms),
-        )
-    ]
+    tables = []
+    for world, arms in lines(results).items():
+        tables += [_curve_table(world, arms, by) for by in WIDTHS]
+        tables.append(_failure_table(world, arms))
+    return tables
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
@@ -255,27 +271,25 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
         for each in accuracy(rows, by, width):
             share = each.accuracy
             sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
-            shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
-            writer.writerow(
-                [rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares]
-            )
+            shares = [f"{part:.4f}" for part in (share.value, share.low, share.high)]
+            cell = rows[0].world, rows[0].arm or "none", rows[0].context, by
+            writer.writerow([*cell, *sizes, *shares, share.missing])
     write_text(path, text.getvalue())
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
     """Return the table of exact answers and their share, with a column per line."""
-    bins = {
-        name: {(each.low, each.high): each for each in curve(rows, by)}
-        for name, rows in arms.items()
-    }
-    table = [
-        [
-            str(low) if low == high else f"{low} to {high}",
-            *(_write_bin(column.get((low, high))) for column in bins.values()),
-        ]
-        for low, high in sorted({ends for column in bins.values() for ends in column})
-    ]
-    return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *bins], table
+    bins: dict[tuple[int, int], dict[str, Bin]] = {}
+    for name, rows in arms.items():
+        for each in curve(rows, by):
+            bins.setdefault((each.low, each.high), {})[name] = each
+    table = []
+    for (low, high), columns in sorted(bins.items()):
+        size = str(low) if low == high else f"{low} to {high}"
+        table.append([size, *(_write_bin(columns.get(name)) for name in arms)])
+    for name, *cells in zip(QUALITY, *map(quality, arms.values()), strict=True):
+        table.append([name, *cells])
+    return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *arms], table
 
 
 def _write_bin(each: Bin | None) -> str:
@@ -289,26 +303,19 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     """Count the failed episodes by kind; lost leads may occur in addition."""
     table = []
     for name, rows in arms.items():
-        failed = [row.report or {} for row in rows if not row.success]
-        halted, wrong = (
-            sum(bool(each[kind]) for each in failed)
-            for kind in ("premature_halt", "synthesis_error")
-        )
-        means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
-        counts = (
-            len(rows),
-            len(failed),
-            halted,
-            wrong,
-            len(failed) - halted - wrong,
-            sum(each["lost_leads"] > 0 for each in failed),
-        )
-        table.append([name, *map(str, counts), *means])
-    return (
-        f"{world}: how episodes failed, in numbers of episodes, and means of an episode",
-        [*_FAILURES, *_MEANS.values()],
-        table,
-    )
+        played = [row for row in rows if not row.missing]
+        failed = [row.report or {} for row in played if not row.success]
+        halted = sum(bool(each.get("premature_halt")) for each in failed)
+        wrong = sum(bool(each.get("synthesis_error")) for each in failed)
+        lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
+        counts = (len(played), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        line = [name, *map(str, counts)]
+        for kind in _MEANS:
+            values = [row.report[kind] for row in played if row.report]
+            line.append(f"{fmean(values):.1f}" if values else "no data")
+        table.append([*line, *quality(rows)])
+    title = f"{world}: how episodes failed, in numbers of episodes, and means of an episode"
+    return title, ["", *_FAILURES, *_MEANS.values(), *QUALITY], table
 
 
 def lore_figure(results: Sequence[Result]) -> Figure:
@@ -321,6 +328,7 @@ def lore_figure(results: Sequence[Result]) -> Figure:
 
     from agentgym.training.evaluation import plots  # noqa: PLC0415
 
+    results = as_results(results)
     worlds = lines(results)
     names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
     styles = {name: plots.line_style(place, name) for place, name in enumerate(names)}
@@ -348,6 +356,7 @@ def lore_figure(results: Sequence[Result]) -> Figure:
         panel.set_ylabel("accuracy (%)")
     handles = [Line2D([], [], markersize=5, label=name, **style) for name, style in styles.items()]
     figure.legend(handles=handles, loc="outside right center")
+    plots.add_caption(figure, results)
     return figure
 
 

@@ -18,7 +18,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "arms": ARMS,
         "horizons": (4, 8, 16, 32, 64),
         "seeds": 30,
-    },
+    }
 }
 """The run of figure 3, as arguments of `Ablation`."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import importlib.util
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -30,20 +27,17 @@ from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world.config import Config, Seed
-from agentgym.world.digests import digest
 
 # Either file marks the folder of a model (transformers or PEFT).
 _MODELS = ("config.json", "adapter_config.json")
 # Offset between the seeds of two samples: a prime larger than any seed that people choose by hand.
 _APART = 1_000_003
-# Model options that do not affect replies.
-_SPEED_ONLY = ("batch_size", "device")
-# Files that determine what a model writes.
-_WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
 EXTERNAL = "external"
 """Agent in another process that calls tools over MCP (`agentgym serve --out`); a name may follow:
 `external:name`.
 """
+IN_MEMORY = "object"
+"""Policy given to `run_ablation` as an object; its function or class follows: `object:mine.play`."""
 
 
 def _control(
@@ -143,8 +137,9 @@ class PolicyConfig(Config):
     def module(self) -> str:
         """Return the factory's module, or an empty string."""
         name = self._split()[0]
-        beside = name in SCRIPTED or self.is_model or name.partition(":")[0] == EXTERNAL
-        return "" if beside else name.partition(":")[0]
+        module = name.partition(":")[0]
+        beside = name in SCRIPTED or self.is_model or module in (EXTERNAL, IN_MEMORY)
+        return "" if beside else module
 
     @property
     def draws(self) -> bool:
@@ -170,7 +165,7 @@ class PolicyConfig(Config):
         if name in SCRIPTED:
             return self._scripted(env_id, name, options, sample)
         module, _, function = name.partition(":")
-        if module == EXTERNAL:
+        if module in (EXTERNAL, IN_MEMORY):
             return _play_outside
         if self.is_model:
             return _load(
@@ -263,7 +258,10 @@ def _seed_of(sample: int, seed: int) -> int:
 
 
 def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
-    raise PolicyError("an external agent plays over MCP: agentgym serve --out")
+    raise PolicyError(
+        "no name makes this policy: connect an external agent with `agentgym serve --out`, or give "
+        "an object as run_ablation(player=...)"
+    )
 
 
 @lru_cache(maxsize=2)
@@ -274,66 +272,9 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
     return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
 
 
-def provenance(config: PolicyConfig, policy: Policy | None = None) -> dict[str, Any]:
-    """Return JSON-able data that identifies a policy beyond its name.
-
-    It contains agentgym's version, the name and the seed; for a trained model its sampling options
-    and file hash; for a factory its file hash. A policy's `provenance` attribute is added, as with
-    endpoints (model, URL, sampling options).
-
-    Args:
-        config: The choice of the policy.
-        policy: The policy, if available.
-    """
-    facts: dict[str, Any] = {
-        "agentgym": importlib.metadata.version("agentgym"),
-        "policy": config.name,
-        "seed": config.seed,
-    }
-    if config.is_model:
-        folder = Path(config.name)
-        facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
-        facts["files"] = _hash_files(sorted({f for name in _WEIGHTS for f in folder.glob(name)}))
-    elif config.module:
-        spec = importlib.util.find_spec(config.module)
-        if spec is not None and spec.origin and Path(spec.origin).is_file():
-            facts["file"] = _hash_files([Path(spec.origin)])
-    facts |= getattr(policy, "provenance", {})
-    return dict(json.loads(json.dumps(facts)))
-
-
-def other(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return the first key in which two provenances differ, or an empty string.
-
-    Patch versions of agentgym are ignored: within a minor version the same seed gives the same
-    bytes.
-    """
-    return next((name for name in [*kept, *found] if _fact(kept, name) != _fact(found, name)), "")
-
-
-def _fact(facts: Mapping[str, Any], name: str) -> Any:
-    fact = facts.get(name)
-    return str(fact).split(".")[:2] if name == "agentgym" else fact
-
-
-def hash_prompt(chat: Chat) -> str:
-    """Return a digest of everything that a policy is shown before its first reply."""
-    return digest([[message.to_dict() for message in chat.messages], list(chat.tools)])
-
-
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
     """Return the prompt tokens and reply tokens of a local model's episode; None without ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None
     return sum(len(reply.prompt_ids) for reply in replies), sum(len(reply.ids) for reply in replies)
-
-
-def _hash_files(files: Iterable[Path]) -> str:
-    return digest([[file.name, _hash_file(file, file.stat().st_mtime_ns)] for file in files])
-
-
-@lru_cache(maxsize=1_024)  # model files are large
-def _hash_file(file: Path, written: int) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()

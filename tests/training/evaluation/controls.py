@@ -15,8 +15,9 @@ from agentgym.oracles import ControlPolicy, NoisyPolicy
 from agentgym.oracles.policies import Deficits
 from agentgym.play.policy import Policy
 from agentgym.text.validation import check_int
-from agentgym.training.evaluation.intervals import Interval, effects
+from agentgym.training.evaluation.intervals import effects
 from agentgym.training.evaluation.scoring import Result, score
+from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
@@ -96,7 +97,8 @@ def run_controls(world: str, seeds: int = 20) -> Control:
     envs = {arm: make(world, oracles=arm, labels=True, **options) for arm in arms}
 
     def play(policy: Policy, arm: str, seed: int) -> Result:
-        return score(rollout(envs[arm], policy, seed, {"world": world, "arm": arm, "horizon": 0}))
+        labels = {"world": world, "arm": arm, "horizon": 0, "provenance": {"policy": "control"}}
+        return score(rollout(envs[arm], policy, seed, labels))
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []

@@ -9,14 +9,9 @@ from statistics import NormalDist, fmean
 import numpy as np
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.intervals import (
-    Interval,
-    differences,
-    effects,
-    interactions,
-    summarize,
-)
+from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
 from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.statistics import Interval
 
 CONTEXTS = ("none", "clear_results")
 _PAIRS = {"P": (("", "P"), ("S", "SP"), ("SH", "SPH")), "S": (("", "S"), ("P", "SP"))}
@@ -85,23 +80,10 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
                     for luck in instance
                 ]
                 optimal = rng.binomial(horizon, odds)
-                results += [
-                    Result(
-                        "World",
-                        arm,
-                        horizon,
-                        seed,
-                        float(won),
-                        horizon,
-                        hits,
-                        horizon,
-                        hits,
-                        context,
-                    )
-                    for seed, (won, hits) in enumerate(
-                        zip(solved.tolist(), optimal.tolist(), strict=True)
-                    )
-                ]
+                for seed in range(seeds):
+                    won, hits = float(solved[seed]), int(optimal[seed])
+                    counts = (horizon, hits, horizon, hits)
+                    results.append(Result("World", arm, horizon, seed, won, *counts, context))
     return SyntheticStudy(results, success, accuracy)
 
 

@@ -23,25 +23,14 @@ from agentgym.training.evaluation import (
     score,
     write_report,
 )
-from agentgym.training.evaluation.study import TRAJECTORIES, result_cell
+from agentgym.training.evaluation.run_folder import result_cell
+from agentgym.training.evaluation.study_settings import TRAJECTORIES
 from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
 from agentgym.training.rollout.lines import read_chunks
 from tests.helpers import PATIENCE
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
-SLOW = [
-    "ablate",
-    "--horizons",
-    "40",
-    "--episodes",
-    "40",
-    "--world",
-    "TreeWorld",
-    "--oracles",
-    "none,S",
-    "--workers",
-    "2",
-]
+SLOW = ("ablate --horizons 40 --episodes 40 --world TreeWorld --oracles none,S --workers 2").split()
 
 
 def small(**changes: Any) -> Ablation:
@@ -204,7 +193,10 @@ def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
 def test_one_arm_alone_has_no_comparison(tmp_path: Path) -> None:
     rows = run_ablation(small(arms=("SP",), seeds=1), tmp_path / "a", 1)
     assert [header for _, header, _ in ablation_tables(rows)] == [
-        ["arm", "success rate", "step accuracy", "step accuracy while alive"]
+        [
+            *("arm", "episodes", "success rate", "step accuracy", "step accuracy while alive"),
+            *("missing", "over window", "unreadable"),
+        ]
     ] * 2
 
 

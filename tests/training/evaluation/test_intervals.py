@@ -122,15 +122,31 @@ def test_the_difference_of_one_cell_is_that_of_bonett_and_price() -> None:
     assert (gain.low, gain.high) == pytest.approx((middle - half, middle + half), abs=1e-6)
 
 
-def test_an_estimated_variance_takes_student_t() -> None:
-    # 2.0639 is the quantile with 24 degrees of freedom.
-    rng = np.random.default_rng(4)
-    shares = rng.uniform(0.2, 0.8, size=25)
-    rows = [row(seed, "", steps=1000, optimal=500) for seed in range(25)]
-    rows += [row(k, "S", steps=1000, optimal=round(1000 * x)) for k, x in enumerate(shares)]
+# The 97.5 % quantiles of Student's t by degrees of freedom, from printed tables.
+QUANTILES = {
+    1: 12.7062,
+    2: 4.3027,
+    3: 3.1824,
+    4: 2.7764,
+    5: 2.5706,
+    9: 2.2622,
+    24: 2.0639,
+    120: 1.9799,
+}
+
+
+@pytest.mark.parametrize("freedom", QUANTILES)
+def test_an_estimated_variance_takes_student_t(freedom: int) -> None:
+    shares = np.random.default_rng(4).integers(5_000, 5_010, size=freedom + 1) / 10_000
+    rows = [row(seed, "", steps=10_000, optimal=5_000) for seed in range(freedom + 1)]
+    rows += [
+        row(k, "S", steps=10_000, optimal=round(10_000 * x)) for k, x in enumerate(shares.tolist())
+    ]
     gain = differences(rows, (), "step_accuracy")["S",]
-    half = 2.0639 * float(np.std(np.round(shares, 3) - 0.5, ddof=1)) / 5
-    assert gain.high - gain.low == pytest.approx(2 * half, rel=0.05)
+    parts = shares - 0.5
+    padded = np.append(parts, [1e-4, -1e-4])
+    errors = [np.std(some, ddof=1) / np.sqrt(len(some)) for some in (parts, padded)]
+    assert (gain.high - gain.low) / 2 == pytest.approx(QUANTILES[freedom] * max(errors), rel=1e-3)
 
 
 def test_p_values_agree_with_the_intervals() -> None:

@@ -28,7 +28,8 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
-from agentgym.training.evaluation.study import SETTINGS, result_cell
+from agentgym.training.evaluation.run_folder import result_cell
+from agentgym.training.evaluation.study_settings import SETTINGS
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,

@@ -28,7 +28,8 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation.ablation import count_tokens
-from agentgym.training.evaluation.study import SETTINGS, TRAJECTORIES, load_study, missing_cells
+from agentgym.training.evaluation.run_folder import missing_cells
+from agentgym.training.evaluation.study_settings import SETTINGS, TRAJECTORIES, load_study
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex
@@ -142,7 +143,8 @@ def test_another_model_under_one_name_is_refused_and_under_another_a_column(
         name: "big",
         "little": "small",
     }
-    assert all({"agentgym", "policy", "seed", "file"} <= fact.keys() for fact in facts.values())
+    needed = {"agentgym", "code", "worlds", "policy", "seed", "modules"}
+    assert all(needed <= fact.keys() for fact in facts.values())
     assert all(len(t.labels["prompt"]) == 32 for t in log_of(tmp_path))
     study = load_study(tmp_path)
     assert study is not None
@@ -157,7 +159,7 @@ def test_a_policy_whose_file_has_changed_is_another_one(
     monkeypatch.syspath_prepend(str(tmp_path))
     run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
     (tmp_path / "my_changing_policy.py").write_text(text + "# another\n")
-    with pytest.raises(ValueError, match="from another player: its file was "):
+    with pytest.raises(ValueError, match="from another player: its module my_changing_policy was "):
         run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
 
 
@@ -273,11 +275,7 @@ def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Pa
     repeat the thousands of calls that check cells or build a vocabulary.
     """
     ablation = Ablation(
-        worlds=("ListWorld",),
-        arms=("",),
-        horizons=(3,),
-        seeds=1,
-        policy=PolicyConfig("oracle"),
+        worlds=("ListWorld",), arms=("",), horizons=(3,), seeds=1, policy=PolicyConfig("oracle")
     )
     run_ablation(ablation, tmp_path, workers=1)
     (episode,) = log_of(tmp_path)

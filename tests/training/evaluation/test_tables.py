@@ -33,16 +33,12 @@ def test_p_values_are_corrected_for_all_effects_of_the_table() -> None:
     *_, (title, header, lines) = ablation_tables(rows)
     assert "p corrected for the 6 effects of this table" in title
     assert header == [
-        "world",
-        "intervention",
-        "success rate",
-        "p (Holm)",
-        "step accuracy",
-        "p (Holm)",
+        *("world", "intervention", "pairs", "success rate", "p (Holm)", "step accuracy"),
+        *("p (Holm)", "missing", "over window", "unreadable"),
     ]
     by_name = {line[1]: line for line in lines}
-    assert by_name["plan"][3] == "p < 0.001"
-    assert by_name["history"][3] == by_name["history"][5] == "p = 1.000"
+    assert by_name["plan"][2:5:2] == ["72", "p < 0.001"]
+    assert by_name["history"][4] == by_name["history"][6] == "p = 1.000"
 
 
 def test_right_hints_are_compared_with_what_stands_in_their_place() -> None:
@@ -53,7 +49,7 @@ def test_right_hints_are_compared_with_what_stands_in_their_place() -> None:
     *_, (title, _, lines) = ablation_tables(rows)
     assert title.startswith("Right hints against others")
     assert "p corrected for the 4 effects of this table" in title
-    by_name = {line[1]: line[2].partition(" ")[0] for line in lines}
+    by_name = {line[1]: line[3].partition(" ")[0] for line in lines}
     assert by_name == {"SP vs P0S": "+66.7", "SP vs P_S_": "+33.3"}, (
         "S0.5 has no S to be held against"
     )
@@ -81,10 +77,11 @@ def test_arms_and_contexts_have_cells_with_interactions() -> None:
     tables = {title: (header, lines) for title, header, lines in ablation_tables(rows)}
     (title,) = (title for title in tables if "arms x contexts" in title)
     header, lines = tables[title]
-    assert header == ["arm", "none", "memory"]
+    assert header == ["arm", "none", "memory", "missing", "over window", "unreadable"]
     assert lines[0][:2] == ["none", "20.0 [8.1, 41.6]"]
     assert lines[1][2].startswith("65.0 [")
     assert "; -55.0 [" in lines[1][2], "(65 - 60) - (80 - 20)"
+    assert lines[1][2].endswith(", 20 instances")
     assert ";" not in lines[1][1], "the context without a strategy is the baseline"
 
 

@@ -93,11 +93,7 @@ def test_the_last_tag_counts_and_none_is_wrong() -> None:
     assert [
         metric(task, "verbose")
         for task in ("intersection", "find_target_offsets_tool", "count_frequency_env")
-    ] == [
-        "f1",
-        "ordered pair",
-        "accuracy",
-    ]
+    ] == ["f1", "ordered pair", "accuracy"]
     assert {form(task, style) for task in TASKS for style in ("concise", "verbose")} == {
         "int",
         "bool",
@@ -265,16 +261,7 @@ def test_lengths_are_named_in_any_case() -> None:
 
 @pytest.mark.rotation
 def test_the_commands_run(tmp_path: Path) -> None:
-    options = [
-        "--lengths",
-        "16384",
-        "--settings",
-        "kf-v",
-        "--samples",
-        "1",
-        "--tokens",
-        "heuristic",
-    ]
+    options = "--lengths 16384 --settings kf-v --samples 1 --tokens heuristic".split()
     assert "wrote 8 rows" in command("longbench", "write", str(tmp_path / "d"), *options).stdout
     replies(tmp_path / "d", tmp_path / "a")
     scored = command(

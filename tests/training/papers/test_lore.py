@@ -97,6 +97,13 @@ def test_the_tables_are_those_computed_by_hand() -> None:
             ["5", "3/3: 100.0 [43.9, 100.0]", ""],
             ["30", "0/1: 0.0 [0.0, 79.3]", ""],
             ["60", "0/1: 0.0 [0.0, 79.3]", ""],
+            *(
+                quality := [
+                    ["missing", "0", "6 not played"],
+                    ["over window", "0", "0"],
+                    ["unreadable", "no data", "no data"],
+                ]
+            ),
         ],
     )
     assert height[1] == ["height", "none", "SP"]
@@ -105,14 +112,15 @@ def test_the_tables_are_those_computed_by_hand() -> None:
     assert height[2] == [
         ["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"],
         ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""],
+        *quality,
     ]
     assert failures[1] == [
         *("", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads"),
-        *("leads lost", "reads", "redundant", "guessed"),
+        *("leads lost", "reads", "redundant", "guessed", "missing", "over window", "unreadable"),
     ]
     assert failures[2] == [
-        ["none", "7", "3", "1", "1", "1", "1", "1.0", "3.7", "0.9", "0.3"],
-        ["SP", "1", "0", "0", "0", "0", "0", "0.0", "4.0", "1.0", "0.0"],
+        ["none", "7", "3", "1", "1", "1", "1", "1.0", "3.7", "0.9", "0.3", "0", "0", "no data"],
+        ["SP", *"1 0 0 0 0 0 0.0 4.0 1.0 0.0".split(), "6 not played", "0", "no data"],
     ]
 
 
@@ -275,29 +283,12 @@ def guess(_: str) -> Any:
 @pytest.mark.rotation
 def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) -> None:
     out = tmp_path / "a"
-    line = [
-        "ablate",
-        "--preset",
-        "lore-hard",
-        "--world",
-        "CodeWorld,DocumentWorld",
-        "--oracles",
-        "none,SP",
-        "--horizons",
-        "2,8",
-    ]
-    line += [
-        "--episodes",
-        "2",
-        "--policy",
-        "noisy",
-        "--set",
-        "theta=2",
-        "--set",
-        "CodeWorld.names=sequential",
-        "--workers",
-        "1",
-    ]
+    line = (
+        "ablate --preset lore-hard --world CodeWorld,DocumentWorld --oracles none,SP --horizons 2,8"
+    ).split()
+    line += (
+        "--episodes 2 --policy noisy --set theta=2 --set CodeWorld.names=sequential --workers 1"
+    ).split()
     shown = command(*line, "--out", str(out))
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout
@@ -314,13 +305,12 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     assert (
         (out / "lore.csv")
         .read_text()
-        .startswith("world,oracles,context,by,from,to,episodes,solved,accuracy,low,high\nCode")
+        .startswith(
+            "world,oracles,context,by,from,to,episodes,solved,accuracy,low,high,missing\nCode"
+        )
     )
     shown = command(line[0], "--preset", "lore")
     assert (
         shown.returncode,
         "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr,
-    ) == (
-        2,
-        True,
-    )
+    ) == (2, True)

@@ -1,0 +1,153 @@
+"""Missing episodes of a study, and remarks about them in its reports.
+
+A rate without its missing episodes can be far from the truth, because hard episodes fail more often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.training.evaluation.scoring import CELL, Result, group_by
+
+LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
+# The figures of an episode that was not played.
+_UNKNOWN: Mapping[str, Any] = {
+    **dict.fromkeys(("usage", "report", "tokens")),
+    **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal", "calls"), 0),
+    "prompt": "",
+    "opening": "",
+    "idle": (),
+    "over_window": False,
+    "replies": 0,
+    "unreadable": 0,
+}
+# Cells to name in a note; more would hide the others.
+_SHOWN = 5
+
+
+class Results(list[Result]):
+    """The played episodes of a study, with those that it lacks.
+
+    Args:
+        played: The episodes.
+        missing: Records of the episodes that are missing (`Result.missing`).
+        doubts: Reasons to doubt the results, such as episodes of two versions of the code.
+    """
+
+    def __init__(
+        self,
+        played: Iterable[Result] = (),
+        missing: Iterable[Result] = (),
+        doubts: Iterable[str] = (),
+    ) -> None:
+        super().__init__(played)
+        self.missing, self.doubts = list(missing), list(doubts)
+
+    @property
+    def everything(self) -> list[Result]:
+        """Return the played episodes, then the missing ones."""
+        return [*self, *self.missing]
+
+    def where(self, keep: Callable[[Result], bool]) -> Results:
+        """Return the episodes, played and missing, that satisfy a condition."""
+        return Results(filter(keep, self), filter(keep, self.missing))
+
+    def by(self, field: str) -> dict[str, Results]:
+        """Group the episodes by the value of a field, keeping their order."""
+        played, missing = group_by(self, field), group_by(self.missing, field)
+        groups = {}
+        for value in {**played, **missing}:
+            groups[value] = Results(played.get(value, ()), missing.get(value, ()))
+        return groups
+
+    def notes(self) -> list[str]:
+        """Return remarks on missing episodes, doubts, failures and idle strategies."""
+        return [*self.doubts, *_missing_note(self), *_window_note(self), *_idle_notes(self)]
+
+
+def as_results(results: Sequence[Result]) -> Results:
+    """Return results with their missing episodes.
+
+    A study's settings say which episodes to expect. Other results are expected to contain, for each
+    policy and world, every size in every arm and context, on the union of their seeds.
+    """
+    if isinstance(results, Results):
+        return results
+    played = [row for row in results if not row.missing]
+    missing = [row for row in results if row.missing]
+    return Results(played, missing or _absent(played))
+
+
+def _absent(played: Sequence[Result]) -> Iterator[Result]:
+    for rows in group_by(played, "policy", "world", "axis").values():
+        there = {(row.arm, row.context, row.horizon, row.seed, row.sample) for row in rows}
+        shapes = dict.fromkeys((row.arm, row.context) for row in rows)
+        instances = {(row.horizon, row.seed, row.sample): row for row in rows}
+        for arm, context in shapes:
+            for (horizon, seed, sample), row in instances.items():
+                if (arm, context, horizon, seed, sample) not in there:
+                    yield replace(row, arm=arm, context=context, missing=NOT_PLAYED, **_UNKNOWN)
+
+
+def filled(rows: Iterable[Result], share: float) -> list[Result]:
+    """Replace missing episodes with ones of this success and step accuracy."""
+    hits = int(share)
+    figures: dict[str, Any] = {"success": share, "steps": 1, "optimal": hits, "missing": ""}
+    figures |= {"alive": 1, "alive_optimal": hits}
+    return [replace(row, **figures) if row.missing else row for row in rows]
+
+
+def describe_missing(rows: Iterable[Result]) -> str:
+    """Return the number of missing episodes, with their causes."""
+    causes = Counter(row.missing for row in rows if row.missing)
+    return ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) or "0"
+
+
+def _missing_note(results: Results) -> Iterator[str]:
+    if results.missing:
+        yield (
+            f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
+            f"missing ({describe_missing(results.missing)}); differences use complete pairs, and "
+            "values that the missing episodes could move beyond their interval show bounds, with "
+            f"all of them failed and all solved; they belong to {_cells(results.missing)}"
+        )
+
+
+def _window_note(results: Results) -> Iterator[str]:
+    if over := [row for row in results if row.over_window]:
+        yield (
+            f"{len(over)} episodes outgrew the model's context window and count as failures: "
+            f"{_cells(over)}"
+        )
+
+
+def _idle_notes(results: Results) -> Iterator[str]:
+    idle: dict[str, list[Result]] = {}
+    for rows in group_by(results, *CELL).values():
+        for name in idle_wrappers(rows):
+            idle.setdefault(name, []).extend(rows)
+    for name, rows in idle.items():
+        yield f"{name} never acted, so its rows measure no strategy: {_cells(rows)}"
+
+
+def idle_wrappers(rows: Iterable[Result]) -> list[str]:
+    """Return the context wrappers that edited nothing in any of the episodes."""
+    played = [row for row in rows if not row.missing]
+    idle = set.intersection(*(set(row.idle) for row in played)) if played else set()
+    return sorted(idle)
+
+
+def _cells(rows: Iterable[Result]) -> str:
+    """Return the cells of episodes in words, with their numbers."""
+    parts = []
+    for cell, some in group_by(rows, *CELL).items():
+        policy, world, arm, context, horizon = cell
+        name = f"{policy}: " if policy else ""
+        parts.append(
+            f"{name}{world}, arm {arm or 'none'}, context {context}, size {horizon} ({len(some)})"
+        )
+    rest = f"; and {len(parts) - _SHOWN} more cells" if len(parts) > _SHOWN else ""
+    return "; ".join(parts[:_SHOWN]) + rest

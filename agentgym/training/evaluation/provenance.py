@@ -1,0 +1,241 @@
+"""Provenance: records that identify a player, its code and the worlds, and their differences."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import gymnasium
+
+import agentgym
+from agentgym.assemble.registry import resolve
+from agentgym.play.policy import Policy
+from agentgym.training.rollout.policies import IN_MEMORY, PolicyConfig
+from agentgym.world.digests import digest
+
+_PACKAGE = Path(agentgym.__file__).parent
+# Model options that do not affect replies.
+_SPEED_ONLY = ("batch_size", "device")
+# Files that determine what a model writes.
+_WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
+SOURCES = ("code", "worlds")
+"""The facts that all policies of a folder share: digests of the package and of the worlds."""
+# Facts that older folders lack.
+_NEW = (*SOURCES, "modules")
+# Classes of the collector that pass chats on to the policy in their attribute `policy`.
+_ADAPTERS = ("UserPolicy",)
+# Enough of a digest to distinguish versions by eye.
+_SHOWN = 16
+
+
+def provenance(
+    config: PolicyConfig, worlds: Iterable[str], policy: Policy | None = None
+) -> dict[str, Any]:
+    """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
+
+    It contains agentgym's version, digests of the package and of each world, the name and the seed;
+    for a trained model its sampling options and file hash; for code, digests of its module and of
+    the modules that it imports from outside the installed packages; for an object in memory, the
+    digest of its source. A policy's `provenance` attribute is added, as with endpoints (model, URL,
+    sampling options).
+
+    Args:
+        config: The choice of the policy.
+        worlds: The worlds that it plays.
+        policy: The policy, if available.
+    """
+    facts: dict[str, Any] = {
+        "agentgym": agentgym.__version__,
+        "code": _package_digest(),
+        "worlds": {world: _world_digest(world) for world in worlds},
+        "policy": config.name,
+        "seed": config.seed,
+    }
+    if config.is_model:
+        folder = Path(config.name)
+        facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
+        facts["files"] = _hash_files(sorted({f for name in _WEIGHTS for f in folder.glob(name)}))
+    elif config.module:
+        facts["modules"] = module_digests(config.module)
+    elif config.name.startswith(f"{IN_MEMORY}:") and policy is not None:
+        owner = _owner(policy)
+        facts["source"] = _source_digest(owner)
+        facts["modules"] = module_digests(owner.__module__)
+    facts |= getattr(policy, "provenance", {})
+    return dict(json.loads(json.dumps(facts)))
+
+
+def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
+    """Return the choice of a policy object, named after its function or class; a loaded model keeps
+    the name of its folder.
+    """
+    if policy is None or (config.is_model and hasattr(policy, "reseed")):
+        return config
+    owner = _owner(policy)
+    name = f"{owner.__module__}.{owner.__qualname__}"
+    return replace(config, name=f"{IN_MEMORY}:{name}", label=config.label or name)
+
+
+def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Return the first difference of two provenances in words, or an empty string.
+
+    Patch versions of agentgym are ignored: the digest of the package identifies the code. Facts
+    that older versions did not record, and worlds that only one side played, are not compared.
+    """
+    for name in [*kept, *found]:
+        if name in _NEW and not (name in kept and name in found):
+            continue
+        old, new = _fact(kept, name), _fact(found, name)
+        if name in ("worlds", "modules"):
+            for part in old.keys() & new.keys() if name == "worlds" else old.keys() | new.keys():
+                if old.get(part) != new.get(part):
+                    return _sentence(f"{name[:-1]} {part}", old.get(part), new.get(part))
+        elif old != new:
+            return _sentence(name, kept.get(name), found.get(name))
+    return ""
+
+
+def _sentence(name: str, old: object, new: object) -> str:
+    return f"its {name} was {json.dumps(old)} and is {json.dumps(new)}"
+
+
+def _fact(facts: Mapping[str, Any], name: str) -> Any:
+    fact = facts.get(name)
+    return str(fact).split(".")[:2] if name == "agentgym" else fact
+
+
+def _owner(policy: Policy) -> Any:
+    """Return the function or class that defines a policy."""
+    target: Any = policy
+    while isinstance(target, functools.partial) or type(target).__name__ in _ADAPTERS:
+        target = target.func if isinstance(target, functools.partial) else target.policy
+    return target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
+
+
+def _source_digest(owner: Any) -> str:
+    try:
+        return digest(inspect.getsource(owner))[:_SHOWN]
+    except (OSError, TypeError):  # defined in an interpreter or by `exec`
+        functions = [owner, *vars(owner).values()] if inspect.isclass(owner) else [owner]
+        codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
+        return digest(list(map(_describe_code, codes)))[:_SHOWN]
+
+
+def _describe_code(code: CodeType) -> list[Any]:
+    """Return code as data without addresses and line numbers."""
+    constants = []
+    for constant in code.co_consts:
+        nested = isinstance(constant, CodeType)
+        constants.append(_describe_code(constant) if nested else repr(constant))
+    return [code.co_code.hex(), code.co_names, constants]
+
+
+@lru_cache(maxsize=1)  # the code in memory does not change with the files
+def _package_digest() -> str:
+    """Return the digest of all sources and data files of agentgym."""
+    sha = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            sha.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
+            sha.update(hashlib.sha256(path.read_bytes()).digest())
+    return sha.hexdigest()[:_SHOWN]
+
+
+def _world_digest(world: str) -> str:
+    """Return the digest of a world's module and of those that it imports from outside the installed
+    packages.
+    """
+    path = str(gymnasium.spec(resolve(world)).kwargs["world"])
+    module = path.partition(":")[0]
+    own = _file_of(module)
+    first = [_hash_file(own, own.stat().st_mtime_ns)] if own else []
+    return digest([first, module_digests(module)])[:_SHOWN]
+
+
+def module_digests(module: str) -> dict[str, str]:
+    """Return the digests of a module and of all modules that it imports, directly or not, except
+    modules of Python, installed packages and agentgym.
+
+    This reads import statements and imports nothing.
+    """
+    digests: dict[str, str] = {}
+    waiting = [module]
+    seen = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = _file_of(name)
+        if file is None or _is_installed(file):
+            continue
+        if name != "__main__":  # a script changes when its study grows
+            digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
+        waiting += _parents(name)
+        if file.suffix == ".py":
+            waiting += _imports(file, name)
+    return dict(sorted(digests.items()))
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:k]) for k in range(1, len(parts))]
+
+
+def _file_of(name: str) -> Path | None:
+    """Return the file of a module without importing it; None for a namespace or built-in module."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    path = None
+    for part in [*_parents(name), name] if not file else ():
+        try:
+            spec = PathFinder.find_spec(part, path)
+        except (AttributeError, ImportError, ValueError):
+            return None
+        if spec is None:
+            return None
+        path, file = spec.submodule_search_locations, spec.origin
+    return Path(file) if file and Path(file).is_file() else None
+
+
+def _is_installed(file: Path) -> bool:
+    """Report whether a file belongs to Python, to an installed package or to agentgym."""
+    if {"site-packages", "dist-packages"} & set(file.parts) or _PACKAGE in file.parents:
+        return True
+    paths = sysconfig.get_paths()
+    return any(Path(paths[name]) in file.parents for name in ("stdlib", "platstdlib"))
+
+
+def _imports(file: Path, module: str) -> Iterator[str]:
+    """Yield the names that a file may import as modules."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            parts = [*(above if node.level else ()), *(node.module or "").split(".")]
+            base = ".".join(filter(None, parts))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)  # perhaps submodules
+
+
+def _hash_files(files: Iterable[Path]) -> str:
+    return digest([[file.name, _hash_file(file, file.stat().st_mtime_ns)] for file in files])
+
+
+@lru_cache(maxsize=1_024)  # model files are large
+def _hash_file(file: Path, written: int) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()

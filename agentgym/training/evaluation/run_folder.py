@@ -1,0 +1,137 @@
+"""Results of a study's folder: scored episodes, missing ones, and doubts about them."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym.training.evaluation.ablation import Cell, cell_of
+from agentgym.training.evaluation.missing import (
+    INVALID,
+    LOST,
+    NOT_PLAYED,
+    Results,
+    as_results,
+)
+from agentgym.training.evaluation.provenance import difference
+from agentgym.training.evaluation.scoring import Result, is_over_window, score
+from agentgym.training.evaluation.study_settings import (
+    SETTINGS,
+    Study,
+    column_of,
+    load_study,
+    log_of,
+)
+from agentgym.training.rollout import Trajectory
+
+
+def load_results(out: Path) -> Results:
+    """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
+
+    Each cell counts once; duplicates and trajectories outside the settings are omitted with a
+    warning.
+
+    Raises:
+        DamagedFileError: A file of the folder cannot be read.
+    """
+    results, doubles, strays = read_results(out)
+    for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
+        if count:
+            warnings.warn(
+                f"{count} trajectories in {log_of(out).path} are {what} and do not count; to "
+                f"remove them: agentgym doctor {out} --repair",
+                stacklevel=2,
+            )
+    return results
+
+
+def read_results(out: Path) -> tuple[Results, int, int]:
+    """Return the results of a folder, and the numbers of duplicates and strays."""
+    study = load_study(out)
+    results: dict[Cell, Result] = {}
+    failures: dict[Cell, str] = {}
+    differing: Counter[tuple[str, str]] = Counter()
+    doubles = strays = contradictions = 0
+    for trajectory in log_of(out):
+        if study is not None and not study.holds(trajectory):
+            strays += 1
+            continue
+        if trajectory.failure and not is_over_window(trajectory):
+            if study is not None:
+                failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
+            continue
+        result = score(trajectory)
+        cell = result_cell(result)
+        if cell in results:
+            doubles += 1
+            contradictions += results[cell] != result
+            continue
+        results[cell] = result
+        kept = study.policies.get(cell.policy) if study is not None else None
+        if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
+            differing[cell.policy, found] += 1
+    doubts = []
+    for (policy, found), count in differing.items():
+        doubts.append(
+            f"{count} episodes of {policy} were played by another player or code: {found}"
+        )
+    if contradictions:
+        doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
+    missing = _missing_rows(study, results, failures) if study is not None else None
+    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
+    if missing is None:
+        missing = as_results(ordered).missing
+    return Results(ordered, missing, doubts), doubles, strays
+
+
+def _missing_rows(
+    study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
+) -> list[Result]:
+    """Return the records of the cells that a study lacks, with the causes of failed ones."""
+    axes = {column_of(run): run["axis"] for run in study.runs}
+    known: dict[tuple[Any, ...], Result] = {}
+    for cell, result in results.items():
+        known[cell.world, cell.horizon, cell.seed] = result
+    rows = []
+    for cell in study.cells():
+        if cell not in results:
+            same = known.get((cell.world, cell.horizon, cell.seed))
+            row = Result(
+                *(cell.world, cell.arm, cell.horizon, cell.seed, 0.0, 0, 0, 0, 0, cell.context),
+                axis=axes[cell.policy],
+                policy=cell.policy,
+                sample=cell.sample,
+                instance=same.instance if same else "",
+                missing=failures.get(cell, NOT_PLAYED),
+            )
+            rows.append(row)
+    return rows
+
+
+def _is_invalid(trajectory: Trajectory) -> bool:
+    """Report whether an env declared the failed episode invalid."""
+    return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
+
+
+def missing_cells(out: Path) -> list[Cell]:
+    """Return the cells of a study still to be played, including those of damaged lines; none if the
+    folder contains no study.
+    """
+    study = load_study(out) if out.is_dir() else None
+    if study is None:
+        return []
+    played = set()
+    for _, each in log_of(out).readable():
+        if each is None or (each.failure and not is_over_window(each)):
+            continue
+        if study.holds(each):
+            played.add(cell_of(each))
+    return [cell for cell in study.cells() if cell not in played]
+
+
+def result_cell(result: Result) -> Cell:
+    """Return the cell of a result."""
+    return Cell(*(getattr(result, name) for name in Cell._fields))

@@ -1,0 +1,178 @@
+"""Intervals of shares and of differences, from the parts that independent clusters contribute.
+
+No interval has zero width. Rates have Wilson intervals, with the number of independent episodes
+that matches the variance between clusters (Korn and Graubard 1998). Differences have t intervals
+over the clusters plus two artificial ones, one on each side of zero (Bonett and Price 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import atan, cos, nan, pi, sin, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from agentgym.text.validation import check_float, check_int
+
+_NORMAL = NormalDist()
+# Of 95 % intervals: the probability outside, and the quantile.
+_ALPHA = 0.05
+_LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
+# From here on Student's t is the normal distribution: the quantiles differ by 0.1 %.
+_MANY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A share or a difference of shares, with a 95 % interval unless another level is requested.
+
+    Attributes:
+        value: The share or difference.
+        low: The lower end.
+        high: The upper end.
+        p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
+            excludes 0; None for a share.
+        count: The number of episodes, or of complete pairs for a difference.
+        missing: The number of missing episodes.
+        worst: The value if all missing episodes fail, or for a difference favour the other side;
+            equal to `value` if none is missing.
+        best: The value in the opposite case.
+    """
+
+    value: float
+    low: float
+    high: float
+    p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
+    count: int = field(default=0, compare=False)
+    missing: int = field(default=0, compare=False)
+    worst: float = field(default=nan, compare=False)
+    best: float = field(default=nan, compare=False)
+
+    @property
+    def fragile(self) -> bool:
+        """Report whether the missing episodes could move the value beyond the interval."""
+        outside = self.worst < self.low or self.best > self.high
+        return self.missing > 0 and (outside or self.value != self.value)  # nan: none was played
+
+
+NO_DATA = Interval(nan, nan, nan)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values corrected for the size of their family (Holm 1979); None values do not count."""
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    corrected, largest = list(p_values), 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        corrected[place] = largest
+    return corrected
+
+
+def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
+    """Return the Wilson interval of a share.
+
+    Args:
+        value: The share.
+        parts: Each cluster's part; their mean is the share.
+        freedom: The degrees of freedom of their variance.
+        draws: The number of independent episodes, if no variance is observed.
+        most: The maximum effective number of episodes.
+    """
+    count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
+    size, quantile = draws, _LEVEL
+    # With one episode per cluster this is the plain Wilson interval; at 0 or 1, or with one
+    # cluster, no variance is observed, and draws count as independent.
+    one_each = draws == count and np.allclose(parts, np.round(parts))
+    if not one_each and 0 < value < 1 and variance > 0:
+        size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
+    return _score_interval(value, size, quantile)
+
+
+def around_zero(
+    total: float, parts: np.ndarray, freedom: int, change: float, bound: float
+) -> Interval:
+    """Return the interval and p-value of a difference, given each cluster's part.
+
+    Args:
+        total: The difference.
+        parts: Each cluster's part; their mean is the difference.
+        freedom: The degrees of freedom of their variance.
+        change: The parts of the two artificial clusters are this value and its negative.
+        bound: The largest possible difference.
+    """
+    padded = np.append(parts, [change, -change])
+    # Bonett and Price's interval assumes one pair of episodes per seed, whose counts determine the
+    # variance. Estimated variances use Student's t, and the artificial seeds count only if the real
+    # ones hardly differ.
+    if change == 1.0 and np.allclose(parts, np.round(parts)):
+        freedom, middle = _MANY, float(padded.mean())
+        error = float(padded.std()) / sqrt(len(padded))
+    else:
+        middle = total
+        error = sqrt(
+            max(float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1)
+        )
+    if not error:  # all token counts are equal
+        return Interval(total, total, total, 1.0)
+    half = _t_quantile(freedom) * error
+    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
+    return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
+
+
+@lru_cache  # the same few degrees of freedom recur in all rows of a table
+def _t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t."""
+    low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _two_sided(middle, freedom) > _ALPHA:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _two_sided(t: float, freedom: int) -> float:
+    """Return the probability that Student's t exceeds a value in size: the finite series of
+    Abramowitz and Stegun (26.7.3 and 26.7.4).
+    """
+    freedom = max(1, freedom)
+    if freedom >= _MANY:
+        return 2 * _NORMAL.cdf(-t)
+    angle = atan(t / sqrt(freedom))
+    odd = freedom % 2
+    term = cos(angle) if odd else 1.0
+    series = 0.0
+    for k in range(1 + odd, freedom, 2):
+        series += term
+        term *= cos(angle) ** 2 * k / (k + 1)
+    within = sin(angle) * series
+    if odd:
+        within = 2 / pi * (angle + within)
+    return max(0.0, 1.0 - within)
+
+
+def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
+    """Return a share with its Wilson interval (1927).
+
+    Args:
+        successes: The number of successes, or the sum of scores in [0, 1].
+        trials: The number of trials.
+        confidence: The confidence level.
+    """
+    check_int("trials", trials, 1, 10**9)
+    check_float("successes", successes, 0, trials)
+    check_float("confidence", confidence, 0.5, 0.9999)
+    return _score_interval(successes / trials, trials, _NORMAL.inv_cdf((1 + confidence) / 2))
+
+
+def _score_interval(share: float, trials: float, quantile: float) -> Interval:
+    square = quantile**2
+    middle = (share + square / (2 * trials)) / (1 + square / trials)
+    spread = share * (1 - share) / trials + square / (4 * trials**2)
+    half = quantile * sqrt(spread) / (1 + square / trials)
+    # At 0 and 1, rounding could exclude the share itself.
+    return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

@@ -1,0 +1,186 @@
+"""Settings of studies: folders of episodes that grow by worlds, arms, contexts, horizons, seeds,
+samples and policies.
+
+Each run is an `Ablation`. Incomparable runs are refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.training.evaluation.ablation import Ablation, Cell, cells_of, window_of
+from agentgym.training.evaluation.provenance import SOURCES, difference
+from agentgym.training.rollout import Trajectory, TrajectoryLog
+from agentgym.training.rollout.storage import check_settings, read_json
+
+SETTINGS = "ablation.json"
+TRAJECTORIES = "trajectories.jsonl.zst"
+# The log of folders from before logs were compressed; it stays plain.
+_PLAIN = "trajectories.jsonl"
+_AXES = ("worlds", "arms", "contexts", "horizons")
+_COUNTS = ("seeds", "samples")
+# Settings that all runs in a folder share.
+_ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Settings of a folder.
+
+    Attributes:
+        runs: The settings of each run (`Ablation.settings`).
+        policies: The provenance of each policy (`provenance`), by name; empty if an older version
+            did not record it.
+    """
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Any) -> Study:
+        """Read the settings of a study; older files contain a single run.
+
+        Raises:
+            ValueError: The data has another form.
+        """
+        if not isinstance(data, dict):
+            raise ValueError("it is not a JSON object")
+        if "runs" not in data:
+            data = {"runs": [{"samples": 1, **data}], "policies": {}}
+        data = check_settings(data, {"runs": [], "policies": {}})
+        if not data["runs"]:
+            raise ValueError("it describes no run")
+        defaults = _default_settings()
+        runs = [check_settings(run, defaults) for run in data["runs"]]
+        for run in runs:
+            run["policy"] = {**defaults["policy"], **run["policy"]}
+        return cls(runs, data["policies"])
+
+    def columns(self) -> list[str]:
+        """Return the policies in the order in which they were added."""
+        return list(dict.fromkeys(map(column_of, self.runs)))
+
+    def cells(self) -> list[Cell]:
+        """Return the cells of all runs, each once."""
+        cells: dict[Cell, None] = {}
+        for run in self.runs:
+            cells.update(dict.fromkeys(cells_of(run, column_of(run))))
+        return list(cells)
+
+    def holds(self, trajectory: Trajectory) -> bool:
+        """Report whether a trajectory belongs to a cell of the study."""
+        labels = trajectory.labels
+        counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
+        for run in self.runs:
+            same = labels.get("axis") == run["axis"] and labels.get("policy") == column_of(run)
+            inside = all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
+            if same and inside and all(0 <= counts[name] < run[name] for name in _COUNTS):
+                return True
+        return False
+
+    def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
+        """Return the study with another run.
+
+        Raises:
+            ValueError: The run is not comparable with the study.
+        """
+        new, column = ablation.settings(), ablation.policy.column
+        for run in self.runs:
+            if name := next(conflicts(run, new), ""):
+                raise ValueError(
+                    f"{out} contains a run with other settings: {name}; choose another folder "
+                    f"(`agentgym compare` merges folders; see {SETTINGS})"
+                )
+        sources = {name: played_by[name] for name in SOURCES if name in played_by}
+        for facts in self.policies.values():
+            shared = {name: facts[name] for name in SOURCES if name in facts}
+            if found := difference(shared, sources):
+                raise ValueError(
+                    f"{out} was played by other code: {found}; go on with the code that played it, "
+                    "or choose another folder"
+                )
+        kept = self.policies.get(column) or dict(played_by)
+        if found := difference(kept, played_by):
+            raise ValueError(
+                f"{out} contains episodes of {column!r} from another player: {found}; give this "
+                f"one another name (NAME={ablation.policy.name}), or choose another folder"
+            )
+        runs = self.runs
+        if not any(_covers(run, new) for run in runs):
+            runs = [*(run for run in runs if not _covers(new, run)), new]
+        worlds = {**kept.get("worlds", {}), **played_by.get("worlds", {})}
+        return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
+
+    def spelled(self, ablation: Ablation) -> Ablation:
+        """Return a run with the study's spelling of context strategies that are the same."""
+        known: dict[str, None] = {}
+        for run in self.runs:
+            known |= dict.fromkeys(run["contexts"])
+        if known.keys() >= set(ablation.contexts):
+            return ablation
+        stacks = {ablation.stack(name): name for name in known}
+        contexts = tuple(stacks.get(ablation.stack(name), name) for name in ablation.contexts)
+        return replace(ablation, contexts=contexts)
+
+    def order(self, cell: Cell) -> tuple[Any, ...]:
+        """Return the sort key of a cell: policies in the order of addition, then the other fields."""
+        columns = self.columns()
+        place = columns.index(cell.policy) if cell.policy in columns else len(columns)
+        return place, cell
+
+
+@functools.cache  # making an ablation validates each of its cells
+def _default_settings() -> Mapping[str, Any]:
+    return Ablation().settings()
+
+
+def column_of(run: Mapping[str, Any]) -> str:
+    """Return the column of a run's policy."""
+    return str(run["policy"]["label"] or run["policy"]["name"])
+
+
+def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Report whether a run contains all cells of another."""
+    return (
+        column_of(one) == column_of(two)
+        and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
+        and all(two[name] <= one[name] for name in _COUNTS)
+    )
+
+
+def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, in words, the settings that two runs must share but do not."""
+    pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
+    shared = [world for world in one["worlds"] if world in two["worlds"]]
+    pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
+    if shared and set(one["contexts"]) & set(two["contexts"]):
+        pairs.append(("its window", window_of(one), window_of(two)))
+    if column_of(one) == column_of(two):
+        pairs.append((f"its policy {column_of(one)}", one["policy"], two["policy"]))
+    for name, old, new in pairs:
+        if old != new:
+            yield f"{name} is {json.dumps(old)} and not {json.dumps(new)}"
+
+
+def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
+    return {**run["options"].get("", {}), **run["options"].get(world, {})}
+
+
+def log_of(out: Path) -> TrajectoryLog:
+    """Return the log of a study; an existing uncompressed one is kept."""
+    plain = out / _PLAIN
+    return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
+
+
+def load_study(out: Path) -> Study | None:
+    """Return the settings of a folder; None if there are none.
+
+    Raises:
+        DamagedFileError: The settings cannot be read.
+    """
+    return read_json(out / SETTINGS, Study.of)

@@ -1,0 +1,394 @@
+"""Missing episodes, unreadable replies, idle strategies and episodes over the window are visible in
+every table, figure, command and result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from typer.testing import CliRunner
+
+from agentgym import Chat, Reply
+from agentgym.cli import app
+from agentgym.oracles import OraclePolicy
+from agentgym.play.policy import PolicyError
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    Results,
+    ablation_tables,
+    comparison_tables,
+    differences,
+    effects,
+    interactions,
+    load_results,
+    log_of,
+    plots,
+    policy_plots,
+    run_ablation,
+    summarize,
+)
+from agentgym.training.papers.loca import lengths_figure, loca_tables
+from agentgym.training.papers.lore import lore_figure, lore_tables
+from agentgym.training.rollout import PolicyConfig, Trajectory
+
+ARMS = ("", "S", "P", "SP")
+
+
+def study(out: Path, policy: str = "noisy:p=0.1", **changes: Any) -> Ablation:
+    options: dict[str, Any] = {"worlds": ("ListWorld",), "arms": ARMS, "horizons": (4,), "seeds": 6}
+    return Ablation(**{**options, "policy": PolicyConfig(policy), **changes})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return the folder of a run of 24 episodes with a plain log."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "trajectories.jsonl").touch()
+    run_ablation(study(out), out, 1)
+    return out
+
+
+def rewrite(out: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Change or remove the lines of a log."""
+    path = out / "trajectories.jsonl"
+    changed = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(data) + "\n" for data in changed if data is not None))
+
+
+def is_hard(data: dict[str, Any]) -> bool:
+    return data["labels"]["arm"] == "P" and not data["steps"][-1]["info"]["success"]
+
+
+def lost(data: dict[str, Any]) -> dict[str, Any] | None:
+    return {**data, "failure": "PolicyError: busy"} if is_hard(data) else data
+
+
+def invalid(data: dict[str, Any]) -> dict[str, Any] | None:
+    if is_hard(data):
+        data["steps"][-1]["info"]["detail"]["invalid"] = "a host limit"
+        data["failure"] = "a host limit"
+    return data
+
+
+def deleted(data: dict[str, Any]) -> dict[str, Any] | None:
+    return None if is_hard(data) else data
+
+
+DAMAGES = {"lost": lost, "invalid": invalid, "not played": deleted}
+
+
+@pytest.mark.parametrize("cause", DAMAGES)
+def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause: str) -> None:
+    hard = {row.seed for row in load_results(run) if row.arm == "P" and not row.success}
+    assert hard
+    rewrite(run, DAMAGES[cause])
+    results = load_results(run)
+    assert {(row.arm, row.seed, row.missing) for row in results.missing} == {
+        ("P", seed, cause) for seed in hard
+    }
+    said = f"{len(hard)} {cause}"
+    _, header, lines = next(t for t in ablation_tables(results) if t[0].startswith("ListWorld:"))
+    missing = {line[0]: line[header.index("missing")] for line in lines}
+    assert missing == {"none": "0", "S": "0", "P": said, "SP": "0"}
+    rate = next(line for line in lines if line[0] == "P")[header.index("success rate")]
+    assert rate.endswith(f" to 100.0 with the {len(hard)} missing")
+    out = tmp_path / "both"
+    for line in (["score", str(run)], ["compare", str(run), f"--out={out}"]):
+        shown = CliRunner().invoke(app, line)
+        assert shown.exit_code == 0, shown.output
+        assert f"24 episodes were expected and {len(hard)} are missing ({said})" in " ".join(
+            shown.output.split()
+        )
+    assert said in (run / "summary.md").read_text()
+    assert f"ListWorld P lacks {len(hard)} episodes" in (run / "arms.svg").read_text() or any(
+        f"lacks {len(hard)} episodes" in text for text in texts(policy_plots.arms_figure(results))
+    )
+
+
+def test_results_without_settings_expect_the_union_of_seeds(run: Path) -> None:
+    rewrite(run, deleted)
+    known = load_results(run)
+    rows = list(known)
+    for form in (rows, known):
+        _, header, lines = next(t for t in ablation_tables(form) if t[0].startswith("ListWorld:"))
+        assert [line[header.index("missing")][0] for line in lines] == [
+            *"00",
+            str(len(known.missing)),
+            "0",
+        ]
+    (run / "ablation.json").unlink()
+    assert [(r.arm, r.seed) for r in load_results(run).missing] == [
+        (r.arm, r.seed) for r in known.missing
+    ]
+
+
+def test_a_study_that_grew_unevenly_lacks_nothing(tmp_path: Path) -> None:
+    run_ablation(study(tmp_path, arms=("", "S"), seeds=2), tmp_path, 1)
+    rows = run_ablation(study(tmp_path, arms=("P",), seeds=4), tmp_path, 1)
+    assert (len(rows), rows.missing, rows.notes()) == (8, [], [])
+
+
+def texts(figure: Any) -> list[str]:
+    found = [" ".join(text.get_text().split()) for text in figure.findobj(Text)]
+    return [text for text in found if text]
+
+
+def row(seed: int, arm: str = "", success: float = 1.0, **more: Any) -> Result:
+    counts = {"steps": 4, "optimal": int(4 * success), "alive": 4, "alive_optimal": 0}
+    defaults = {"horizon": 8, "replies": 4, "world": "ListWorld", "policy": "a"}
+    return Result(arm=arm, seed=seed, success=success, **{**counts, **defaults, **more})  # type: ignore[arg-type]
+
+
+LORE = {
+    **dict.fromkeys(("operations", "height", "lost_leads", "reads", "redundant_reads"), 3),
+    **dict.fromkeys(("guessed_reads", "premature_halt", "synthesis_error"), 0),
+}
+LOCA = {"report": {"description_tokens": 9}, "axis": "length", "horizon": 8_000}
+TABLES: dict[str, tuple[Callable[[Sequence[Result]], list[Any]], dict[str, Any]]] = {
+    "ablation": (ablation_tables, {}),
+    "comparison": (comparison_tables, {}),
+    "lore": (lore_tables, {"report": LORE}),
+    "loca": (loca_tables, LOCA),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_the_missing_and_the_unreadable(name: str) -> None:
+    build, more = TABLES[name]
+    rows = [
+        row(
+            seed,
+            arm,
+            float(seed % 2),
+            policy=policy,
+            horizon=more.get("horizon", size),
+            unreadable=1,
+            **{key: value for key, value in more.items() if key != "horizon"},
+        )
+        for policy in ("a", "b")
+        for size in (4, 8)
+        for arm in ("", "S", "S_")
+        for seed in range(12)
+        if (arm, seed) != ("S", 3)
+    ]
+    for title, header, lines in build(rows):
+        if title == "Notes":
+            continue
+        names = {*header, *(line[0] for line in lines)}
+        assert {"missing", "unreadable"} <= names, title
+        cells = {cell for line in lines for cell in line}
+        # Arm none, at which sizes are compared, lacks nothing.
+        complete = "Sizes at" in title or "arm none" in title or "arm S_" in title
+        assert complete or any("not played" in cell for cell in cells), title
+        assert "25.0" in cells, "each episode has one unreadable reply of four"
+
+
+FIGURES: list[tuple[Callable[[Sequence[Result]], Any], dict[str, Any]]] = [
+    (policy_plots.arms_figure, {}),
+    (policy_plots.levelled_figure, {}),
+    (plots.horizons_figure, {}),
+    (plots.interventions_figure, {}),
+    (plots.contexts_figure, {}),
+    (lore_figure, {"report": LORE}),
+    (lengths_figure, LOCA),
+]
+
+
+@pytest.mark.parametrize(("draw", "more"), FIGURES)
+def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str, Any]) -> None:
+    rows = [row(seed, arm, **more) for arm in ("", "S") for seed in range(9)]
+    (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
+    assert "ListWorld S lacks 2 episodes" in caption
+    assert "lacks" not in " ".join(texts(draw(rows)))
+
+
+METRICS = ("success", "step_accuracy")
+
+
+def estimates(rows: Sequence[Result], metric: str) -> dict[Any, Any]:
+    return {
+        **summarize(rows, ("arm", "context"), metric),
+        **differences(rows, ("context",), metric),
+        **{("effect", *key): value for key, value in effects(rows, (), metric).items()},
+        **{("more", *key): value for key, value in interactions(rows, (), metric).items()},
+    }
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_bounds_hold_what_the_whole_study_shows_whatever_is_missing(metric: str) -> None:
+    rng = np.random.default_rng(3)
+    fragile = 0
+    for _ in range(40):
+        rows = [
+            row(seed, arm, float(rng.random() < 0.5), context=context, horizon=size)
+            for seed in range(8)
+            for arm in ARMS
+            for context in ("none", "memory")
+            for size in (4, 8)
+        ]
+        kept = rng.random(len(rows)) < rng.uniform(0.5, 1)
+        kept[:3] = True
+        played = [each for each, keep in zip(rows, kept, strict=True) if keep]
+        gone = [replace(e, missing="lost") for e, keep in zip(rows, kept, strict=True) if not keep]
+        whole, partial = estimates(rows, metric), estimates(Results(played, gone), metric)
+        for key, interval in partial.items():
+            assert interval.worst - 1e-9 <= whole[key].value <= interval.best + 1e-9, key
+            assert interval.fragile <= (interval.missing > 0)
+            fragile += interval.fragile
+        bare = estimates(played, metric)
+        assert {key: (i.value, i.low, i.high) for key, i in bare.items()} == {
+            key: (i.value, i.low, i.high) for key, i in partial.items()
+        }
+    assert fragile > 40
+
+
+@pytest.mark.parametrize("left", [1, 2, 5, 20])
+def test_intervals_hold_the_truth_if_a_size_has_few_episodes(left: int) -> None:
+    chances = {("", 4): 0.8, ("", 8): 0.3, ("S", 4): 0.9, ("S", 8): 0.5}
+    held = []
+    for number in range(300):
+        rng = np.random.default_rng((left, number))
+        rows = [
+            row(seed, arm, float(rng.random() < chance), horizon=size)
+            for (arm, size), chance in chances.items()
+            for seed in range(left if (arm, size) == ("S", 8) else 20)
+        ]
+        rate = summarize(rows, ("arm",), "success")["S",]
+        change = differences(rows, (), "success")["S",]
+        held.append((rate.low <= 0.7 <= rate.high, change.low <= 0.15 <= change.high))
+    assert min(np.mean(held, axis=0)) >= 0.93
+
+
+def test_differences_state_their_complete_pairs() -> None:
+    rows = [row(seed, arm) for arm in ("", "S") for seed in range(10)]
+    gone = [replace(each, missing="lost") for each in (rows[2], rows[13], rows[17])]
+    played = [each for k, each in enumerate(rows) if k not in (2, 13, 17)]
+    change = differences(Results(played, gone), (), "success")["S",]
+    assert (change.count, change.missing) == (7, 3)
+    effect = effects(Results(played, gone), (), "success")["S",]
+    assert (effect.count, effect.worst, effect.best) == pytest.approx((7, -0.2, 0.1))
+    title, header, lines = ablation_tables(Results(played, gone))[-1]
+    assert title.startswith("Effect of each intervention")
+    assert lines[0][header.index("pairs")] == "7"
+
+
+def busy(chats: Sequence[Chat]) -> list[Reply]:
+    """Play optimally, but have no reply to some instances."""
+    replies: list[Any] = OraclePolicy("ListWorld")(chats)
+    for k, chat in enumerate(chats):
+        if sum(chat.messages[1].text.partition("\n\n<")[0].encode()) % 3 == 1:
+            replies[k] = PolicyError("no server")
+    error = PolicyError("no server")
+    error.replies = replies
+    if any(isinstance(reply, PolicyError) for reply in replies):
+        raise error
+    return replies
+
+
+def test_the_python_api_warns_of_lost_cells_and_carries_them(tmp_path: Path) -> None:
+    ablation = study(tmp_path, arms=("", "S"))
+    with pytest.warns(UserWarning, match=r"episodes were lost .*no server; run it again"):
+        rows = run_ablation(ablation, tmp_path, 1, player=busy)
+    assert 0 < len(rows.missing) < 12
+    assert {each.missing for each in rows.missing} == {"lost"}
+    assert len(rows) + len(rows.missing) == len(ablation.cells())
+    assert summarize(rows, (), "success")[()].missing == len(rows.missing)
+    told: list[str] = []
+    out = tmp_path / "again"
+    run_ablation(ablation, out, 1, on_loss=lambda cell, cause: told.append(cause), player=busy)
+    assert len(told) == len(rows.missing)
+
+
+OVERFLOWS: list[Callable[[dict[str, Any]], None]] = [
+    lambda data: data["steps"][-1]["info"]["detail"].update(ended="over_window"),
+    lambda data: data["steps"][-1]["info"].update(reason="over_window"),
+    lambda data: data["steps"][-1]["info"]["detail"].update(ended="context_overflow"),
+    lambda data: data.update(failure="ContextLengthError: 5,000 tokens"),
+    lambda data: data.update(failure="over_window", steps=[], last=data["steps"][0]),
+]
+
+
+@pytest.mark.parametrize("change", OVERFLOWS)
+def test_an_episode_over_the_window_is_a_failure_and_said(
+    run: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    def outgrow(data: dict[str, Any]) -> dict[str, Any]:
+        if data["labels"]["arm"] == "P":
+            change(data)
+        return data
+
+    rewrite(run, outgrow)
+    rows = load_results(run)
+    assert (len(rows), rows.missing) == (24, [])
+    over = [each for each in rows if each.over_window]
+    assert {(each.arm, each.success) for each in over} == {("P", 0.0)}
+    _, header, lines = next(t for t in ablation_tables(rows) if t[0].startswith("ListWorld:"))
+    assert [line[header.index("over window")] for line in lines] == ["0", "0", "6", "0"]
+    assert any("6 episodes outgrew the model's context window" in note for note in rows.notes())
+    run_ablation(study(run), run, 1)
+    assert len(list(log_of(run))) == 24, "such an episode is not played again"
+
+
+@pytest.mark.parametrize(
+    ("context", "name"),
+    [
+        ("clear_results:trigger=90%", "ClearToolResults"),
+        ("compaction:trigger=90%", "Compaction"),
+        ("clear_thinking", "ClearThinking"),
+        ("memory+compaction:trigger=90%", "Compaction"),
+    ],
+)
+def test_a_strategy_that_never_acted_is_flagged(tmp_path: Path, context: str, name: str) -> None:
+    ablation = study(tmp_path, "oracle", arms=("",), contexts=("none", context), window=100_000)
+    rows = run_ablation(ablation, tmp_path, 1)
+    (note,) = rows.notes()
+    assert note.startswith(f"{name} never acted")
+    assert f"context {context}, size 4 (6)" in note
+    _, _, lines = next(t for t in ablation_tables(rows) if "context strategies" in t[0])
+    assert [line[0] for line in lines] == ["none", f"{context} ({name} never acted)"]
+    shown = CliRunner().invoke(app, ["score", str(tmp_path)])
+    assert f"{name} never acted" in " ".join(shown.output.split())
+    assert any(f"{name} never acted" in text for text in texts(plots.contexts_figure(rows)))
+
+
+@pytest.mark.parametrize("context", ["clear_results:trigger=300:keep=1", "awareness", "memory"])
+def test_a_strategy_that_acts_or_edits_nothing_by_design_is_not(
+    tmp_path: Path, context: str
+) -> None:
+    contexts = ("none", context)
+    ablation = study(
+        *(tmp_path, "oracle"),
+        worlds=("TreeWorld",),
+        arms=("",),
+        horizons=(40,),
+        seeds=2,
+        contexts=contexts,
+        window=3_000,
+    )
+    assert run_ablation(ablation, tmp_path, 1).notes() == []
+
+
+@pytest.mark.parametrize("text", ["", "hm", "```python\nfoo(\n```", '<tool_call>{"a"</tool_call>'])
+def test_a_policy_that_writes_nothing_readable_does_not_look_like_one_that_fails(
+    tmp_path: Path, text: str
+) -> None:
+    def silent(chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(text) for _ in chats]
+
+    rows = run_ablation(study(tmp_path, seeds=2), tmp_path, 1, player=silent)
+    for title, header, lines in ablation_tables(rows):
+        assert {line[header.index("unreadable")] for line in lines} == {"100.0"}, title
+    noisy = run_ablation(study(tmp_path, seeds=2), tmp_path / "noisy", 1)
+    assert sum(each.unreadable for each in noisy) == 0
+    assert sum(each.replies for each in noisy) == sum(
+        len(Trajectory.from_json(t.to_json()).steps) for t in log_of(tmp_path / "noisy")
+    )
