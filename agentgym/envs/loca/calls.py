@@ -12,7 +12,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -136,11 +136,11 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
 
 def _category(arguments: Mapping[str, Any]) -> Effects:
     data = arguments["categoryData"]
-    return {f"category {data.get('parent') or 0} {data['name'].strip()}": ""}
+    return {f"category {data.get('parent') or 0} {data['name']}": ""}
 
 
 def _spreadsheet(arguments: Mapping[str, Any]) -> Effects:
-    return {f"spreadsheet {arguments['title'].strip()}": ""}
+    return {f"spreadsheet {arguments['title']}": ""}
 
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
@@ -238,6 +238,89 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "delete_worksheet": _sheet(_GONE),
     "bigquery_run_query": _rows,
 }
+
+
+# Tools that add something each time: the same call again is another change.
+_ADDING = frozenset(
+    {
+        "create_spreadsheet",
+        "create_workbook",
+        "create_event",
+        "bigquery_run_query",
+        "woo_products_categories_create",
+    }
+)
+# Tools that read, of the servers whose other tools change things.
+_READING = frozenset(
+    {
+        "get_sheet_data",
+        "get_sheet_formulas",
+        "get_multiple_sheet_data",
+        "get_multiple_spreadsheet_summary",
+        "list_sheets",
+        "list_spreadsheets",
+        "get_event",
+        "list_events",
+        "storage_list_buckets",
+        "storage_list_objects",
+        "storage_get_bucket_info",
+        "storage_get_bucket_size",
+        "storage_generate_signed_url",
+        "storage_download_file",
+    }
+)
+# What the tools of a server change, by prefixes of their names.
+_THINGS = {
+    "storage_": "storage",
+    "woo_products_categories_": "categories",
+    "bigquery_load_": "tables",
+    "snowflake_create_": "tables",
+}
+_SHEETS = "spreadsheets"
+_SHEET_TOOLS = re.compile(
+    r"(?:batch_)?update_cells|(?:add|copy|rename|create|share)_\w*(?:rows|columns|sheet)"
+)
+_EVENT_TOOLS = frozenset({"create_event", "update_event", "delete_event"})
+# Arguments that name a file which a call may write.
+_PATHS = ("path", "filepath", "source", "destination", "output_path", "destination_file_path", "export_path")  # fmt: skip
+_FILE_READERS = re.compile(r"read_|list_|directory_|search_|get_|validate_")
+_PROGRAMS = frozenset({"python_execute", "run_command"})
+_CHANGING = re.compile(
+    r"\b(insert|update|delete|merge|create|alter|drop|truncate|comment|call|execute)\b",
+    re.IGNORECASE,
+)
+
+
+def adds(call: ToolCall) -> bool:
+    """Return whether the call adds something each time that it is made."""
+    return call.name in _ADDING
+
+
+def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
+    """Return what an executed call may have changed: kinds of records, and `file <path>` for those
+    of the files.
+
+    Programs may change every file whose name they contain.
+    """
+    name, arguments = call.name, call.arguments
+    if name in _PROGRAMS:
+        text = json.dumps(arguments, ensure_ascii=False)
+        return frozenset(f"file {path}" for path in files if path in text)
+    if name in _READING or (name.startswith("woo_") and name.endswith("_list")):
+        return frozenset()
+    if name in _EVENT_TOOLS:
+        return frozenset({"events"})
+    if _SHEET_TOOLS.fullmatch(name) and "filepath" not in arguments:
+        return frozenset({_SHEETS})
+    if name in _DIALECTS:
+        return frozenset({"tables"} if _CHANGING.search(str(arguments.get("query"))) else ())
+    for prefix, thing in _THINGS.items():
+        if name.startswith(prefix):
+            return frozenset({thing})
+    if _FILE_READERS.match(name):
+        return frozenset()
+    named = [_canonical_value(arguments.get(key)) for key in _PATHS]
+    return frozenset(f"file {path}" for path in files if path in named)
 
 
 def _text(value: Any) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
+from agentgym.envs.loca.calls import MAKERS, Effects, adds, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -23,6 +23,8 @@ MAX_PREFETCHED = 1_000
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
+# Prefix of a line about a thing that off-plan calls have changed in an unknown way.
+_UNSEEN = "to look at"
 # Escaped arrow in the JSON of a fact: a bare one separates label and fact.
 _ARROW = "\\u003d>"
 
@@ -46,6 +48,14 @@ class OtherChanges:
         self.effects |= effects_of(call)
         return kept
 
+    def drop(self, gone: Callable[[ToolCall], bool]) -> None:
+        """Remove calls whose effects a look has shown."""
+        calls = [(call, result) for call, result in self.calls if not gone(call)]
+        if len(calls) < len(self.calls):
+            self.calls, self.effects = calls, {}
+            for call, _ in calls:
+                self.effects |= effects_of(call)
+
     def have(self, effects: Effects) -> bool:
         """Return whether the effects are not empty and all present."""
         return bool(effects) and effects.items() <= self.effects.items()
@@ -68,6 +78,7 @@ class Progress:
     Args:
         plan: Starts the plan.
         canonicalize: See `PlanStep.counts`; the default compares calls unchanged.
+        files: The files that the plan writes.
 
     Attributes:
         facts: The facts by step label; None for a change without a fact.
@@ -76,9 +87,15 @@ class Progress:
             state of the task gives these facts. Empty otherwise.
     """
 
-    def __init__(self, plan: Callable[[], Plan], canonicalize: Canonicalizer = _identity) -> None:
+    def __init__(
+        self,
+        plan: Callable[[], Plan],
+        canonicalize: Canonicalizer = _identity,
+        files: Collection[str] = (),
+    ) -> None:
         self._plan = plan
         self._canonicalize = canonicalize
+        self._files = files
         self._reset()
 
     def _reset(self) -> None:
@@ -93,6 +110,10 @@ class Progress:
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
         self._other = OtherChanges()
+        self._unseen: dict[str, None] = {}  # things to look at, in order
+        # Effects of off-plan calls since the last look, by thing.
+        self._touched: dict[str, list[Effects]] = {}
+        self._things: dict[str, str] = {}  # what each step with a fact writes or shows
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
         self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: outdated
         self._other_lines: list[str] | None = None  # None: outdated
@@ -136,16 +157,52 @@ class Progress:
         elif lasting:
             self.off_plan_calls.append(call)
             self._outdate_others()
-        elif effects := effects_of(call):
+        elif (effects := effects_of(call)) or self._changed(call):
+            self._record_change(call, result, effects)
+        elif len(self._prefetched) < MAX_PREFETCHED:
+            self._prefetched[self._key(call)] = result  # a later step may make the same call
+
+    def _record_change(self, call: ToolCall, result: str, effects: Effects) -> None:
+        self._read_effects()
+        known = self._other.effects.keys() | self._done_effects.keys()
+        repeated = adds(call) and not known.isdisjoint(effects)
+        if effects:
             result = self._other.add(call, result)
             self._outdate_others()
             self._reopen(effects)
             self._advance()
             self._credit(call, result)
             self._credit_effects(effects)
-            self._advance()
-        elif len(self._prefetched) < MAX_PREFETCHED:
-            self._prefetched[self._key(call)] = result  # a later step may make the same call
+        for thing in sorted(self._changed(call)):
+            if not effects or repeated:
+                self._hide(thing)
+            elif thing not in self._unseen:
+                self._touched.setdefault(thing, []).append(effects)
+        self._explain()
+        self._advance()
+
+    def _changed(self, call: ToolCall) -> frozenset[str]:
+        return things_changed(call, self._files)
+
+    def _explain(self) -> None:
+        """Hide the things that off-plan calls have changed in another way than the plan."""
+        for thing, touches in list(self._touched.items()):
+            wanted: dict[str, str] = {}
+            steps = [step for step in (*self._completed, *self._steps()) if step.thing == thing]
+            for step in steps:
+                wanted |= step.effects
+            is_known = any(step.changes for step in steps)
+            if is_known and not all(each.items() <= wanted.items() for each in touches):
+                self._hide(thing)
+
+    def _hide(self, thing: str) -> None:
+        """Forget the steps of a thing: the plan must look at it before it goes on."""
+        self._touched.pop(thing, None)
+        self._unseen[thing] = None
+        for label in [label for label in self.facts if self._things.get(label) == thing]:
+            self._forget(label)
+        self._outdate_others()
+        self._script = None
 
     def _match(self, call: ToolCall) -> PlanStep | None:
         """Return the pending step that the call achieves alone."""
@@ -171,6 +228,7 @@ class Progress:
             for call, result in self._unexplained():
                 off_plan = _dump([call.name, call.arguments, result])
                 self._other_lines.append(f"{_OTHER}: {off_plan}")
+            self._other_lines += [f"{_UNSEEN}: {thing}" for thing in self._unseen]
         return self._other_lines
 
     def _outdate_others(self) -> None:
@@ -223,7 +281,12 @@ class Progress:
                 self.off_plan_calls.append(ToolCall(name, json.loads(arguments)))
             elif kind == _OTHER:
                 name, arguments, result = json.loads(rest)
-                self._other.add(ToolCall(name, arguments), result)
+                call = ToolCall(name, arguments)
+                self._other.add(call, result)
+                for thing in self._changed(call):
+                    self._touched.setdefault(thing, []).append(effects_of(call))
+            elif kind == _UNSEEN:
+                self._unseen[rest] = None
             elif kind == "done":
                 self._learn(rest, None, change=True)
             else:
@@ -243,6 +306,11 @@ class Progress:
                 fact = step.mark_own(fact, self._other.effects)
         except SENSELESS:
             return
+        if step.is_look:
+            self._unseen.pop(step.thing, None)
+            self._touched.pop(step.thing, None)
+            self._other.drop(lambda call: step.thing in self._changed(call))
+            self._outdate_others()
         self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
@@ -265,6 +333,7 @@ class Progress:
 
     def _note_done(self, step: PlanStep) -> None:
         self._outdate_others()
+        self._things[step.label] = step.thing
         self._unread.append(step)
         self._outputs.add(step.output)
 
@@ -322,24 +391,29 @@ class Progress:
 
     def _advance(self) -> None:
         """Advance the plan past all steps whose facts are known."""
-        if self._script is None:
-            self._script = self._with_claim()
-            self._completed, self._pending, self._exhausted = [], {}, False
-            self._done_effects, self._unread, self._outputs = {}, [], set()
-            self._outdate_others()
-            self._enter(next(self._script))
-        while not (self._pending or self._exhausted):
-            self._completed += self._steps()
+        while self._script is None or not (self._pending or self._exhausted):
             try:
-                facts = [self.facts[step.label] for step in self._steps()]
-                self._enter(
-                    self._script.send(facts[0] if isinstance(self._batch, PlanStep) else facts)
-                )
+                if self._script is None:
+                    self._restart()
+                    continue
+                self._completed += [step for step in self._steps() if step.label in self.facts]
+                # A look that was not needed has no fact.
+                facts = [self.facts.get(step.label) for step in self._steps()]
+                is_single = isinstance(self._batch, PlanStep)
+                self._enter(self._script.send(facts[0] if is_single else facts))
             except StopIteration:
                 self._batch, self._exhausted = (), True
             except SENSELESS as error:
                 self._batch, self._exhausted = (), True
                 self.lost = f"{type(error).__name__}: {error}"
+
+    def _restart(self) -> None:
+        self._script = self._with_claim()
+        self._completed, self._pending, self._exhausted = [], {}, False
+        self._done_effects, self._unread, self._outputs = {}, [], set()
+        self.lost = ""
+        self._outdate_others()
+        self._enter(next(self._script))
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
         """Start a batch of steps, crediting earlier calls."""
@@ -348,9 +422,13 @@ class Progress:
         for step in self._steps():
             if step.label in self.facts:
                 self._note_done(step)
-            else:
+            elif not step.is_look or step.thing in self._unseen:
                 self._pending[step.label] = step
                 self._open[step.output] += 1
+        self._credit_earlier_calls()
+        self._explain()
+
+    def _credit_earlier_calls(self) -> None:
         for step in list(self._pending.values()) if self._prefetched else ():
             if not step.changes:
                 result = self._prefetched.pop(self._key(step.call), None)

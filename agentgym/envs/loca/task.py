@@ -126,7 +126,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.truth: Any = None
         self.tokens = 0
         self._protected_hashes: Mapping[str, str] = {}
-        self.progress = Progress(self.plan, functools.partial(canonical_call, self.servers))
+        canonicalize = functools.partial(canonical_call, self.servers)
+        self.progress = Progress(self.plan, canonicalize, self.outputs)
         self._failures = _FailureCount()
 
     @functools.cached_property

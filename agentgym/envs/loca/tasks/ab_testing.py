@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
+    CsvTable,
     bigquery_failures,
     bigquery_state,
-    csv_failures,
     file_state,
     log_state,
     number,
@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     storage_state,
     write_csv,
 )
-from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
+from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
@@ -36,6 +36,8 @@ from agentgym.world.config import Share
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
+# Conversions are rounded to two decimals.
+TABLE = CsvTable(RECORD, COLUMNS, dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
 TYPES = {
     "time_window": "STRING",
@@ -274,9 +276,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         """Read format and tables, sum a few scenarios at a time, write the record and act on the
         result.
         """
-        columns, label = yield read(
-            "Read the format of the record.", _read_record, "read_text_file", path=RECORD
-        )
+        yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
         )
@@ -294,16 +294,16 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             for chunk in chunks
         ]
         sums = {name: counts for fact in facts for name, counts in fact.items()}
-        sums[label] = [sum(column) for column in zip(*sums.values(), strict=True)]
+        sums[OVERALL] = [sum(column) for column in zip(*sums.values(), strict=True)]
         rates = {
             name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
             for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
         }
         rows = [
-            dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
+            dict(zip(COLUMNS, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
             for name, both in rates.items()
         ]
-        if rates[label][1] > rates[label][0]:
+        if rates[OVERALL][1] > rates[OVERALL][0]:
             conclusion = write(
                 f"B has won: create the bucket {BUCKET}.",
                 self.outputs[1],
@@ -321,10 +321,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 log_name=LOG,
                 message=PAYLOAD,
             )
-        yield [
-            write_table(RECORD, columns, rows),
-            conclusion,
-        ]
+        record = yield from settle_file(TABLE, rows)
+        yield [*record, conclusion]
 
     def describe(self) -> Iterable[ToolCall]:
         """Return the calls that read the format and all rows of all scenarios."""
@@ -340,8 +338,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def task_failures(self) -> Iterator[str]:
         """Check the rows of the record, the bucket or entry, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
-        cells = dict.fromkeys(COLUMNS[1:], number(0.00501, "%"))  # rounded to two decimals
-        yield from csv_failures(self.files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
+        yield from TABLE.failures(self.files, self.truth["rows"])
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, although B won"
@@ -422,7 +419,7 @@ def _query(scenarios: Sequence[str]) -> str:
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
-    rows = list(csv.reader(text.splitlines()))
+    rows = [row for row in csv.reader(text.splitlines()) if row] or [[""]]
     return rows[0], rows[-1][0]
 
 

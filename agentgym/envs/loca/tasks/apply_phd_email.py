@@ -18,10 +18,11 @@ from agentgym.envs.loca.checks import (
     file_state,
     mail_failures,
     mail_places,
+    same_subject,
     set_failures,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, PlanStep, mail_of, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.applications import (
@@ -253,8 +254,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
-            write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
-                  accepts=lambda mail: [path.rpartition("/")[2] for path in mail["attachments"]] == [f"{root}.zip"],
+            write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
+                  accepts=lambda mail: _is_application(mail_of(mail), root),
                   attachments=[archive])
             for box, archive in zip(members_by_recipient, archives, strict=True)
         ]  # fmt: skip
@@ -278,14 +279,11 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
         """Yield the failures of a mail to a professor who requested papers."""
-        if mail.subject != SUBJECT:
-            yield f"the subject is {echo(mail.subject)}"
         name = f"{self.truth['root']}.zip"
-        if list(mail.attachments) != [name]:
-            yield f"the attachments are {echo(', '.join(mail.attachments))}, expected only {name}"
-            return
+        if not _is_application(mail, self.truth["root"]):
+            yield f"the subject is {echo(mail.subject)}, the attachments are {echo(list(mail.attachments))}"
         try:
-            files = read_archive(mail.attachments[name])
+            files = read_archive(mail.attachments.get(name, b""))
         except ToolError as error:
             yield str(error)
             return
@@ -314,6 +312,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             ]
         except ToolError:
             return False
+
+
+def _is_application(mail: Mail, root: str) -> bool:
+    return same_subject(mail, SUBJECT) and list(mail.attachments) == [f"{root}.zip"]
 
 
 def _pages(data: bytes) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from agentgym.envs.loca.checks import (
@@ -16,13 +16,12 @@ from agentgym.envs.loca.checks import (
     as_text,
     file_state,
     loose,
-    named_rows,
     number,
-    row_failures,
     sent_failures,
+    table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
-from agentgym.envs.loca.plan import Plan, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, look_at_workbook, read, read_folder, remove_sheets, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
 from agentgym.envs.loca.writing.exam_notices import (
@@ -56,11 +55,13 @@ from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
+_ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})([ T]00:00:00)?")
 FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
 COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
+THING = f"file {FILE}"
 POSTS = 3
 """Announcements of a course other than exam notices and the welcome."""
 
@@ -330,46 +331,60 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             if row is not None and _ahead(row):
                 rows.append(row)
         rows.sort(key=_order)
-        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET,
-                    data=[[row[name] for name in COLUMNS] for row in rows], start_cell="A2")  # fmt: skip
+        sheets = yield from look_at_workbook(FILE, SHEET)
+        if sheets is not None and not any(_table_failures(sheets, rows)):
+            yield from remove_sheets(FILE, sheets, SHEET)
+            return
+        data, start = [[row[name] for name in COLUMNS] for row in rows], "A2"
+        if sheets is not None:
+            data, start = [list(COLUMNS), *data], "A1"
+            yield write(f"Make {FILE} anew.", FILE, "create_workbook", thing=THING, filepath=FILE)
+        yield write(
+            f"Fill {FILE}.",
+            FILE,
+            "write_data_to_excel",
+            thing=THING,
+            filepath=FILE,
+            sheet_name=SHEET,
+            data=data,
+            start_cell=start,
+        )
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows and their order, that nothing else has changed and that no mail was sent."""
+        sheets: Mapping[str, list[list[Any]]] = {}
         try:
             data = self.files.read(FILE)
             sheets = read_workbook(data)
-            if len(sheets) != 1:
-                yield f"{FILE} has the sheets {list(sheets)}, expected one"
             if hidden := hidden_parts(data):
                 yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
-            sheet = next(iter(sheets.values()), [])
         except ToolError as error:
             yield f"{FILE}: {error}"
-            sheet = []
-        header, rows = named_rows(sheet, COLUMNS)
-        if header != list(COLUMNS):
-            yield f"{FILE} has the headers {header}, expected {list(COLUMNS)}"
-        else:
-            yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
-            for row in sheet:
-                if len(row) > len(COLUMNS):
-                    yield f"{FILE} has cells beside the table: {row[len(COLUMNS) :]}"
+        if list(sheets) != [SHEET]:
+            yield f"{FILE} has the sheets {list(sheets)}, expected only {SHEET}"
+        yield from _table_failures(sheets, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
+
+
+def _table_failures(
+    sheets: Mapping[str, Sequence[Sequence[Any]]], exams: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    table = sheets.get(SHEET, [])
+    yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
     """Compare dates: MM/DD/YYYY text, leading zeros optional, or an Excel date."""
-    if isinstance(actual, date):
-        return loose(f"{actual:%m/%d/%Y}", expected)
+    iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
+    if iso:
+        return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))
     return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else actual, expected)
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
     """Compare times: HH:MM text, optionally with zero seconds, or an Excel time."""
-    if isinstance(actual, (time, datetime)):
-        return loose(f"{actual:%H:%M:%S}", f"{expected}:00")
-    parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
+    parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 
 
@@ -382,14 +397,14 @@ def _same_number(actual: Any, expected: Any) -> bool:
     return loose(actual, expected) if expected == TBD else number()(actual, expected)
 
 
-CELLS: Mapping[str, Same] = {
-    **dict.fromkeys((CODE, NAME, PROCTOR_EMAIL, BOOKS, PLACE, SOURCE), loose),
+_COMPARISONS: Mapping[str, Same] = {
     PROCTOR: _same_person,
     DATE: _same_date,
     TIME: _same_time,
     DURATION: _same_number,
     CREDIT: _same_number,
 }
+CELLS = {column: _COMPARISONS.get(column, loose) for column in COLUMNS}
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:

@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 from agentgym.envs.loca.checks import (
-    csv_failures,
+    CsvTable,
     exact,
     file_state,
     number,
     write_csv,
 )
 from agentgym.envs.loca.draws import people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, read, write_table
+from agentgym.envs.loca.plan import Plan, PlanStep, read, settle_file
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
@@ -70,6 +70,17 @@ EXAMPLE = {
 """The example row of each file, which shows the columns."""
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
+
+
+def _table(path: str, columns: Sequence[str], title: str) -> CsvTable:
+    cells = {column: number() if column in NUMBERS else exact for column in columns}
+    return CsvTable(path, columns, cells, ("course_code", title), ordered=True)
+
+
+TABLES = {
+    "quizzes": _table(QUIZ_FILE, QUIZ, TITLES["quizzes"]),
+    "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
+}
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 
 
@@ -305,27 +316,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         quizzes.sort(key=lambda row: _order(row, "quiz_title"))
         assignments.sort(key=lambda row: _order(row, "assignment_title"))
-        yield [
-            write_table(QUIZ_FILE, QUIZ, quizzes),
-            write_table(ASSIGNMENT_FILE, ASSIGNMENT, assignments),
-        ]
+        steps = yield from settle_file(TABLES["quizzes"], quizzes)
+        more = yield from settle_file(TABLES["assignments"], assignments)
+        yield [*steps, *more]
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows of both files and their order, and that the other files are unchanged."""
-        for name, columns, title, kind in (
-            (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
-            (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
-        ):
-            cells = {column: number() if column in NUMBERS else exact for column in columns}
-            yield from csv_failures(
-                self.files,
-                name,
-                columns,
-                self.truth[kind],
-                cells,
-                ("course_code", title),
-                ordered=True,
-            )
+        for kind, table in TABLES.items():
+            yield from table.failures(self.files, self.truth[kind])
 
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:

@@ -14,9 +14,18 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
+from agentgym.envs.loca.checks import exact, file_state, table_failures
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, cell_rows, read, read_metadata, write
+from agentgym.envs.loca.plan import (
+    Plan,
+    PlanStep,
+    cell_rows,
+    look_at_workbook,
+    read,
+    read_metadata,
+    remove_sheets,
+    write,
+)
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
@@ -290,35 +299,37 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 float(round((new - old) / old * 100, 2)) for old, new in pairs
             ] or [NONE] * len(data[year])
             table.append([year, *growth])
-        yield from _report_steps(form, table)
+        sheets = yield from look_at_workbook(RESULT, form)
+        rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
+        if sheets is None or any(_table_failures(sheets, table[0], rows)):
+            yield from _report_steps(form, table)
+        else:
+            yield from remove_sheets(RESULT, sheets, form)
 
     def task_failures(self) -> Iterator[str]:
         """Check the sheet, headers and rows of the report, and that no other file has changed."""
-        columns = self.truth["columns"]
+        sheets: Mapping[str, list[list[Any]]] = {}
         try:
-            rows, format_failures = _report(self.files.read(RESULT), columns)
+            data = self.files.read(RESULT)
+            sheets = _sheets(data)
+            if hidden := hidden_parts(data):
+                yield f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"
         except ToolError as error:
-            rows, format_failures = [], [f"{RESULT}: {error}"]
-        yield from format_failures
-        yield from row_failures(
-            RESULT,
-            [dict(zip(columns, row, strict=False)) for row in rows],
-            self.truth["rows"],
-            dict.fromkeys(columns, _same),
-            (YEAR,),
-            ordered=True,
-        )
+            yield f"{RESULT}: {error}"
+        if list(sheets) != [SHEET]:
+            yield f"{RESULT} has the sheets {echo(list(sheets))}, expected only {SHEET}"
+        yield from _table_failures(sheets, self.truth["columns"], self.truth["rows"])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
     """Yield the steps that write the report; the empty sheet is deleted last, since a workbook
     needs one.
     """
-    yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
+    step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
+    yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."
-    yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
-    label = "Remove its empty sheet."
-    yield write(label, RESULT, "delete_worksheet", filepath=RESULT, sheet_name="Sheet1")
+    yield step(label, RESULT, "write_data_to_excel", sheet_name=sheet, data=table)
+    yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
 
 
 def _weights(
@@ -406,22 +417,13 @@ def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal
     return [*values, total]
 
 
-def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:
-    """Return the non-empty rows of a report and the failures of the report itself."""
-    sheets = _sheets(data)
-    if list(sheets) != [SHEET]:
-        return [], [f"{RESULT} has the sheets {echo(list(sheets))}, expected only {SHEET}"]
-    if hidden := hidden_parts(data):
-        return [], [f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"]
-    heads = [as_text(cell) for cell in sheets[SHEET][0]] if sheets[SHEET] else []
-    if heads != list(columns):
-        return [], [f"{RESULT} has the heads {echo(heads)}, expected {echo(list(columns))}"]
-    rows = [row for row in sheets[SHEET][1:] if row]
-    return rows, [
-        f"{RESULT}: the row of {echo(as_text(row[0]))} has too many cells"
-        for row in rows
-        if len(row) > len(columns)
-    ]
+def _table_failures(
+    sheets: Mapping[str, Sequence[Sequence[Any]]],
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    cells = dict.fromkeys(columns, _same)
+    yield from table_failures(RESULT, sheets.get(SHEET, []), rows, cells, (YEAR,), ordered=True)
 
 
 @functools.lru_cache(maxsize=4)

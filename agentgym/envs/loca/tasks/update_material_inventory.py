@@ -19,16 +19,27 @@ from agentgym.envs.loca.checks import (
     digest,
     exact,
     file_state,
+    is_blank,
     number,
     other_sheet_failures,
     other_sheets,
-    row_failures,
-    sheet_rows,
+    table_failures,
+    values_of,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
+from agentgym.envs.loca.plan import (
+    Plan,
+    find_spreadsheet,
+    look,
+    over,
+    read_shop,
+    read_table,
+    sheet_values,
+    write,
+)
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
+from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.world.config import Share
@@ -419,7 +430,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: dict[str, list[tuple[str, Decimal]]] = {}
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(need)))
-        left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
+        materials = [row for row in stock["rows"] if not is_blank(row)]
+        left = {row[0]: Decimal(row[2]) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]
         }  # rows that the agent has already updated
@@ -432,17 +444,33 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             if sku in recipes:
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
                 counts.append((sku, product, floor(min(amounts))))
-        cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
+        where = {"spreadsheet_id": sheet, "sheet": STOCK}
+        seen = yield look(
+            "spreadsheets", "Look at the materials.", sheet_values, "get_sheet_data", **where
+        )
+        wanted = [materials[0], *([*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:])]
+        area, cells = f"C2:C{len(wanted)}", [row[2:3] for row in wanted[1:]]
+        if seen is not None:
+            cells = over(seen, wanted)
+            area = f"A1:{spot_name(len(cells), len(cells[0]))}"
+            expected = [dict(zip(MATERIAL, row, strict=True)) for row in wanted[1:]]
+            if not any(_stock_failures(seen, expected)):
+                cells = []
+        entries = []
+        if cells:
+            entries.append(
+                write(
+                    "Write the stock of the materials.",
+                    self.outputs[0],
+                    "update_cells",
+                    thing="spreadsheets",
+                    **where,
+                    range=area,
+                    data=cells,
+                )
+            )
         yield [
-            write(
-                "Write the stock of the materials.",
-                self.outputs[0],
-                "update_cells",
-                spreadsheet_id=sheet,
-                sheet=STOCK,
-                range=f"C2:C{len(cells) + 1}",
-                data=cells,
-            ),
+            *entries,
             *(
                 write(
                     f"Set the stock of {sku} to {count}.",
@@ -459,9 +487,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Check the stock of each material and product, and that nothing else has changed."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
-        rows, format_failures = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
-        yield from format_failures
-        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",), ordered=True)
+        yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
         products = {
             row["id"]: row
             for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
@@ -473,6 +499,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {stock}, expected {count} ({status})"
         if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "something other than product stock was changed in the shop"
+
+
+def _stock_failures(
+    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    yield from table_failures(STOCK, table, rows, CELLS, ("Material ID",), ordered=True)
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:

@@ -19,9 +19,11 @@ from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
     digest,
-    exact,
     file_state,
+    identical,
+    parts_of,
     row_failures,
+    same_subject,
     says,
     set_failures,
 )
@@ -29,10 +31,11 @@ from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
+    look,
     query_rows,
     read,
     read_shop,
-    same_words,
+    same_letter,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -407,11 +410,30 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+        seen = yield look(
+            "tables",
+            "Look at the new rows.",
+            query_rows,
+            "bigquery_run_query",
+            query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
+            max_results=10_000,
+        )
+        missing = rows
+        if seen is not None and not any(_row_failures(seen, rows)):
+            missing = []
+        elif seen:
+            yield write(
+                "Remove the new rows, some of which are wrong.",
+                self.outputs[0],
+                "bigquery_run_query",
+                thing="tables",
+                query=f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}",
+            )
         yield [
             write(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-                  self.outputs[0], "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]),
+                  self.outputs[0], "bigquery_run_query", thing="tables", query=_insert_missing(rows[k : k + CHUNK]),
                   equivalent=ToolCall("bigquery_run_query", {"query": _insert(rows[k : k + CHUNK])}))
-            for k in range(0, len(rows), CHUNK)
+            for k in range(0, len(missing), CHUNK)
         ]  # fmt: skip
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
@@ -422,7 +444,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 self.outputs[1],
                 "send_email",
                 same=("to",),
-                accepts=same_words(body),
+                accepts=same_letter(subject, body),
                 to=to,
                 subject=subject,
                 body=body,
@@ -442,9 +464,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from row_failures(
-            TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",)
-        )
+        yield from _row_failures(rows, truth["rows"])
         yield from self._mail_failures(email)
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -459,11 +479,27 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
         )
         for mail in mails:
-            subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.parts[0]))
-            if mail.subject.split() != subject.split() or not says(mail, body):
+            subject, body = letters.get(
+                ", ".join(mail.recipients), (mail.subject, parts_of(mail)[0])
+            )
+            if not same_subject(mail, subject) or not says(mail, body):
                 yield f"the mail to {mail.to} does not match the template"
             if mail.attachments:
                 yield f"the mail to {mail.to} has attachments"
+
+
+def _row_failures(
+    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    cells = dict.fromkeys(TYPES, identical)
+    yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
+
+
+def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the SQL condition for the rows of today or of new customers."""
+    owners = ", ".join(str(row["woocommerce_id"]) for row in rows)
+    known = f" OR woocommerce_id IN ({owners})" if owners else ""
+    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{known}"
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:

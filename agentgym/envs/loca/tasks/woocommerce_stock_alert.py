@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar
@@ -16,27 +16,33 @@ from agentgym.envs.loca.checks import (
     digest,
     exact,
     file_state,
+    is_blank,
+    named_rows,
     number,
     other_sheet_failures,
     other_sheets,
-    row_failures,
     says,
     set_failures,
-    sheet_rows,
+    table_failures,
+    values_of,
 )
 from agentgym.envs.loca.draws import LAST, address, people, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
     find_spreadsheet,
+    look,
+    over,
     read,
     read_shop,
     read_table,
     send_letter,
+    sheet_values,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
+from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.world.config import Share
@@ -291,7 +297,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         low = yield from read_shop(
             "the products", "woo_products_list", _read_low, orderby="id", order="asc"
         )
-        old = [row for k, row in enumerate(alerts["rows"]) if k not in alerts["own"]]
+        old = []
+        for k, row in enumerate(alerts["rows"]):
+            if k not in alerts["own"] and not is_blank(row):
+                old.append(row)
         reported = {row[COLUMNS.index("SKU")] for row in old[1:]}
         suppliers = {row[0]: row for row in contacts["rows"][1:]}
         rows = []
@@ -299,20 +308,46 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if product[2] not in reported:
                 supplier = suppliers[product[5]]
                 rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
-        first, where = len(old) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
-        missing = first + len(rows) - 1 - alerts["room"]
-        if missing > 0:
+        where = {"spreadsheet_id": sheet, "sheet": ALERTS}
+        seen = yield look(
+            "spreadsheets", "Look at the alerts.", sheet_values, "get_sheet_data", **where
+        )
+        earlier, new = (
+            [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]],
+            [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+        )
+        first, data = len(old) + 1, rows
+        if seen is not None:
+            first, data = 1, over(seen, [*old, *rows])
+            if not any(_alert_failures(seen, earlier, new)):
+                data = []
+        missing = len(old) + len(rows) - alerts["room"]
+        if data and missing > 0:
             yield write(
                 "Make room in the sheet.",
                 self.outputs[0],
                 "add_rows",
+                thing="spreadsheets",
                 **where,
                 count=missing,
                 start_row=alerts["room"],
             )
-        area = f"A{first}:H{first + len(rows) - 1}"
+        entries = []
+        if data:
+            area = f"A{first}:{spot_name(first + len(data) - 1, len(data[0]))}"
+            entries = [
+                write(
+                    "Add the rows.",
+                    self.outputs[0],
+                    "update_cells",
+                    thing="spreadsheets",
+                    **where,
+                    range=area,
+                    data=data,
+                )
+            ]
         yield [
-            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows),
+            *entries,
             *(
                 send_letter(
                     f"Write to the purchasing manager about {row[2]}.",
@@ -328,12 +363,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Check old and new rows, the mail for each alert, and that nothing else has changed."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
-        rows, format_failures = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
-        yield from format_failures
-        yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
-        earlier = [as_text(row["SKU"]) for row in truth["old"]]
-        if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
-            yield f"{ALERTS}: the initial rows must come first, in their original order"
+        table = values_of(sheets, truth["sheet"], ALERTS)
+        yield from _alert_failures(table, truth["old"], truth["new"])
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -342,17 +373,31 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         email = self.office.get(Email)
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
-        addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
+        addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
         yield from set_failures(
             "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
         )
         for mail in mails:
-            if mail.subject in letters and not says(mail, letters[mail.subject]):
+            body = letters.get(" ".join(mail.subject.split()))
+            if body is not None and not says(mail, body):
                 yield f"the text of the mail {mail.subject!r} does not match the template"
             if mail.attachments:
                 yield f"the mail {mail.subject!r} has attachments"
         if email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
+
+
+def _alert_failures(
+    table: Sequence[Sequence[Any]],
+    old: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    """Yield the failures of the sheet of alerts."""
+    yield from table_failures(ALERTS, table, [*old, *new], CELLS, ("SKU",))
+    _, rows = named_rows(table, COLUMNS)
+    earlier = [as_text(row["SKU"]) for row in old]
+    if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
+        yield f"{ALERTS}: the initial rows must come first, in their original order"
 
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:

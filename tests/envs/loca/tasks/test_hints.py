@@ -1,0 +1,116 @@
+"""Laws of the hints: they keep every score, end at 1.0 and never repeat without progress.
+
+The states come from correct work in another form (`own_forms`), at any time and in any order, and
+from damage that can be repaired.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from agentgym import ToolCall
+from agentgym.envs.loca.plan import CLAIM, PlanStep
+from agentgym.text.tools import ToolError
+from tests.envs.loca.office import TASKS, fresh, solved
+from tests.envs.loca.own_forms import DAMAGES, damages, own_forms
+
+REPEATABLE = {
+    "update_cells",
+    "write_data_to_excel",
+    "write_file",
+    "storage_upload_file",
+    "woo_products_update",
+    "woo_products_batch_update",
+}
+"""Tools whose calls may be made again, in any form."""
+
+
+def play(world: Any, calls: Iterable[ToolCall]) -> None:
+    """Make calls as the env does, which passes on the results of completed calls."""
+    for call in calls:
+        with suppress(ToolError):
+            world.read_result(call, world.office.call(call.name, call.arguments))
+
+
+def follow(world: Any) -> None:
+    """Follow the first hint until the claim; each hint must lead on."""
+    seen: list[str] = []
+    while (calls := world.optimal_calls()) != [CLAIM.call]:
+        assert calls, "the task is alive, so there is a next step"
+        hint = world.subtask(True)
+        assert seen[-1:] != [hint], f"{hint} is repeated"
+        seen.append(hint)
+        assert seen.count(hint) <= 3, f"{hint} is repeated"
+        label_calls = world.label_calls()
+        play(world, calls[:1])
+        assert label_calls(calls[:1]) == ["productive"]
+    world.done = True
+    assert list(world.all_failures()) == []
+
+
+def changes_of(name: str, seed: int) -> list[PlanStep]:
+    return [step for step in solved(name, seed=seed).progress.completed() if step.changes]
+
+
+def claim_now(world: Any) -> float:
+    world.done = True
+    score = float(world.score())
+    world.done = False
+    return score
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_an_agent_that_keeps_its_own_form_gets_through(name: str, seed: int) -> None:
+    world, draw = fresh(name, seed=seed % 3), random.Random(seed)
+    hints: list[str] = []
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        step = draw.choice(steps)
+        hints.append(step.label)
+        allowed = 2 if step.changes else len(changes_of(name, seed % 3)) + 2
+        assert hints.count(step.label) <= allowed, f"{step.label} is repeated"
+        play(world, own_forms(step, draw) if step.changes else [step.call])
+    assert claim_now(world) == 1.0
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_writes_before_reads_are_not_spoiled(name: str, seed: int) -> None:
+    """The whole work, or a part of it, is done at some point of the plan by own calls."""
+    draw = random.Random(seed)
+    world, writes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
+    reads = draw.choice((0, 0, 1, 3, 1_000))
+    while reads and not (steps := world.progress.pending())[0].changes and steps != [CLAIM]:
+        play(world, [draw.choice(steps).call])
+        reads -= 1
+    if draw.random() < 0.3:
+        writes = writes[: draw.randint(0, len(writes))]
+    for step in writes:
+        play(world, own_forms(step, draw))
+    follow(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(4))
+def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> None:
+    world, draw = solved(name, seed=seed % 3), random.Random(seed)
+    world.done = False
+    for step in changes_of(name, seed % 3):
+        if step.call.name in REPEATABLE:
+            play(world, own_forms(step, draw))
+    assert claim_now(world) == 1.0
+    follow(world)
+
+
+@pytest.mark.family(name=list(TASKS), kind=list(DAMAGES), seed=range(3))
+def test_damage_is_repaired(name: str, kind: str, seed: int) -> None:
+    world, draw = solved(name, seed=seed), random.Random(seed)
+    world.done = False
+    calls = damages(kind, changes_of(name, seed), world, draw)
+    if not calls:
+        pytest.skip("the task has no such output")
+    play(world, calls)
+    follow(world)
