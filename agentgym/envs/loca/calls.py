@@ -100,6 +100,8 @@ Effects: TypeAlias = Mapping[str, str]
 NO_EFFECTS: Effects = {}
 MAKERS = frozenset({"create_spreadsheet", "woo_products_categories_create"})
 """Tools whose result contains the id of a new record, which later steps need."""
+LASTING = MAKERS | {"storage_create_bucket"}
+"""Tools whose result no other tool can remove."""
 # The value of a removed thing.
 _GONE = "gone"
 # Every turn compares the same pending steps, so their effects are cached.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import MAKERS, Effects, adds, effects_of, things_changed
+from agentgym.envs.loca.calls import LASTING, MAKERS, Effects, adds, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -214,6 +214,11 @@ class Progress:
     def _key(self, call: ToolCall) -> str:
         canonical = self._canonicalize(call)
         return _dump([canonical.name, sorted(canonical.arguments.items())])
+
+    def is_spoiled(self) -> bool:
+        """Return whether an off-plan call has made something that no call can take back."""
+        made = (call.name in LASTING for call, _ in self._unexplained())
+        return bool(self.off_plan_calls) or any(made)
 
     def lines(self) -> list[str]:
         """Return the facts as lines that `restore` can read."""

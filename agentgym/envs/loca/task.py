@@ -205,8 +205,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             "You work in an office through the tools of its services. Files are in /workspace. Do "
             "the task of the user completely "
             f"and change nothing else; only {free} do not matter. Only "
-            "the state of the files and "
-            "services at the end counts. Nobody answers questions; when all is done, call "
+            "the state of the files and services at the end counts. Unless the task says otherwise, numbers count by their value, "
+            "whatever their notation and further decimals, and blank rows of tables and blanks around the cells of files and sheets "
+            "do not matter; subjects, titles and database values must be exact. Nobody answers questions; when all is done, call "
             "claim_done."
         )
 
@@ -338,7 +339,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         plan.
         """
         pending = self.progress.pending()
-        if pending == [CLAIM] and self.progress.off_plan_calls:
+        if pending == [CLAIM] and self.progress.is_spoiled():
             return []
         return [step.call for step in pending]
 

@@ -207,6 +207,11 @@ EQUIVALENTS: dict[str, Change] = {
     "the name and ID in the HTML": again(
         body="Please read the HTML.", html_body=lambda _, world: in_html(world)
     ),
+    "name and ID in cells of a table": again(
+        html_body=lambda _, world: "<table><tr><td>{}</td><td>{}</td></tr></table>".format(
+            *world.truth["missing"][next(iter(world.truth["missing"]))]
+        )
+    ),
     "the address in capitals": again(to=lambda to, _: f"Student <{to.upper()}>"),
     "the copy in Sent is removed": (
         lambda world: world.office.call(

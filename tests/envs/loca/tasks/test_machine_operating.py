@@ -149,7 +149,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "other columns": (rewrite(lambda rows: [["time", *rows[0][1:]], *rows[1:]]), "has the columns"),
     "not uploaded": (drop("objects", REPORT), f"{FULL}: not found"),
     "an old report in the bucket": (
-        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"{FULL[5:]}: "
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"gs://{BUCKET}: "
     ),
     "under another name": (call("storage_move_object", source_bucket=BUCKET, source_blob=REPORT, dest_bucket=BUCKET,
                                 dest_blob="anomaly_report_2025.csv"), "should not be there"),

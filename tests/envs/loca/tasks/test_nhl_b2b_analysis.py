@@ -69,8 +69,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "should not be there",
     ),
     "a note beside the table": (entered("J3", [["checked"]]), "to the right"),
-    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the headers"),
+    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the columns"),
     "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
+    "a blank behind the title": (
+        call("create_spreadsheet", title=f"{RESULT} "),
+        "should not be there",
+    ),
     "a spreadsheet with another title": (
         call("create_spreadsheet", title="scratch"),
         "should not be there",
@@ -93,6 +97,11 @@ EQUIVALENTS: dict[str, Change] = {
     "sums as formulas": lambda world: entered(
         "F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)]
     )(world),
+    "a row below a gap": lambda world: (
+        entered("A2", [[""] * 6])(world),
+        entered("A60", [list(world.truth["rows"][0].values())])(world),
+    ),
+    "blank lines": rewrite(lambda rows: [row for each in rows for row in (each, [""] * 6)]),
     "a second sheet": lambda world: world.office.call(
         "create_sheet", {"spreadsheet_id": book(world), "title": "notes"}
     ),

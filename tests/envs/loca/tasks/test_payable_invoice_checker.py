@@ -157,6 +157,16 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a mail twice": (mails(lambda told: [told, told]), "a duplicate"),
     "a mail to another purchaser": (to_somebody_else, "is unexpected"),
     "a copy to me": (mails(lambda told: [told | {"cc": ME}]), "is unexpected"),
+    "the subject in small letters": (mails(lambda told: [told | {"subject": SUBJECT.lower()}]), "has the subject"),
+    "names of other files": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", ".pdf.exe")}]), "is missing"),
+    "a name that goes on": (mails(lambda told: [told | {"body": f"{told['body']}.bak"}]), "should not be there"),
+    "names that are struck out": (
+        mails(lambda told: [told | {"html_body": f"<p><s>{told['body']}</s></p>"}]),
+        "not shown",
+    ),
+    "a default of a column": (sql("ALTER TABLE $INV ALTER SUPPLIER_NAME SET DEFAULT 'x'"), "has a default"),
+    "another key": (sql("ALTER TABLE $PAY ADD PRIMARY KEY (PAYMENT_AMOUNT)"), "columns of"),
+    "a blank behind a value": (sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"), "SUPPLIER_NAME of"),
     "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),
     "a file is missing": (mails(lambda told: [told | {"body": "\n".join(names(told)[1:])}]), "is missing"),
     "a file that is paid": (paid_file, "should not be there"),
@@ -204,8 +214,9 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         ],
         every=True,
     ),
-    "the subject in small letters": mails(
-        lambda told: [told | {"subject": SUBJECT.lower()}], every=True
+    "in an HTML table": mails(
+        lambda told: [told | {"html_body": "".join(f"<td>{name}</td>" for name in names(told))}],
+        every=True,
     ),
     "with a name before the address": mails(
         lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True

@@ -88,6 +88,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: change(world, summary=f"X{events(world)[0]['summary']}"),
         "not a requested reminder",
     ),
+    "a number behind the name": (
+        lambda world: change(
+            world, summary=f"{events(world)[0]['summary'].split()[0]}77 camera-ready"
+        ),
+        "not a requested reminder",
+    ),
     "two conferences in one title": (
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
         "not a requested reminder",
@@ -111,6 +117,9 @@ EQUIVALENTS: dict[str, Change] = {
             world,
             summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)",
         )
+    ),
+    "the year behind the name": lambda world: change(
+        world, summary=f"{events(world)[0]['summary'].split()[0]}2025 camera-ready"
     ),
     "another time zone": lambda world: later(world, timedelta()),
     "another length": (

@@ -199,6 +199,8 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "ids in another order": (sql(f"UPDATE {CRM} SET id = 10000 - id WHERE welcome_email_date = DATE '2025-11-20'"), "id of"),
     "another address": (set_new("email = CONCAT(email, 'x')"), "email of"),
     "names swapped": (set_new("first_name = last_name, last_name = first_name"), "first_name of"),
+    "a blank behind a name": (set_new("last_name = CONCAT(last_name, ' ')"), "last_name of"),
+    "a line end behind a phone": (set_new(r"phone = CONCAT(phone, '\n')"), "phone of"),
     "no phone": (set_new("phone = NULL"), "phone of"),
     "the site's time": (set_new("first_order_date = TIMESTAMP_ADD(first_order_date, INTERVAL 2 HOUR)"), "first_order_date"),
     "not marked as sent": (set_new("welcome_email_sent = FALSE"), "welcome_email_sent"),
