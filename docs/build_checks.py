@@ -30,13 +30,14 @@ The check, the plan's hints, the progress and the step labels compare outputs wi
 | question | decision |
 |---|---|
 | blank rows | ignored anywhere in a CSV file, sheet or workbook; the header is the first row |
-| numbers | compared by value: notation, trailing zeros, further decimals and the % sign of a percentage are free; a task may ask for real numbers |
+| numbers | compared by value: notation, further decimals and a % sign are free; a task may ask for real numbers |
 | order of rows | free unless the task asks for an order |
 | blanks around values | ignored in cells of files and sheets; a difference in a database, a title or a category |
 | letter case | counts in subjects and values; free in mail addresses and in the exam schedule |
 | white space in subjects and letters | free |
 | names of files | whole names count: `X.pdf.exe` is not `X.pdf` |
-| HTML mails | the HTML is read, as mail programs do, with blanks between table cells; the plain text must not contradict it; hidden or struck-out text fails |
+| HTML mails | the HTML is read, with blanks between table cells; hidden or struck-out text fails |
+| plain text beside HTML | must not contradict it |
 | attachments | count |
 | hidden rows, columns and sheets, formulas | fail in an output |
 | titles of sheets | fail if changed, except in a new spreadsheet |
@@ -44,8 +45,9 @@ The check, the plan's hints, the progress and the step labels compare outputs wi
 | dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
-Hints follow an agent's own form of the work. A call whose arguments show the plan's effects counts at once. After any other change to an output the
-next hint is to look at it. Then the plan continues with what is missing: it corrects wrong rows, events and files, and repeats no mail.
+Hints follow an agent's own form of the work. A call whose arguments show the plan's effects counts at
+once. After any other change to an output the next hint is to look at it. Then the plan continues with
+what is missing: it corrects wrong rows, events and files, and repeats no mail.
 
 Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
 a run samples the first, `--sample 1` runs all of it). The first starts from the right final state and calls every tool of

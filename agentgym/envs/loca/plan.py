@@ -42,8 +42,6 @@ class PlanStep:
         same: The arguments that another call must share to count as this step; empty means all.
         accepts: Further condition on the canonical arguments of a call that counts; it refuses, for
             example, a mail to the right address with another text.
-        equivalent: A call with the same effects, visible in its arguments, for a `call` whose
-            arguments do not show them.
         mark_own: Marks in the fact what off-plan calls have written, given their effects, so that
             the plan can tell the initial state from work done early.
         thing: What a change writes or a look shows, as in `things_changed`.
@@ -57,7 +55,6 @@ class PlanStep:
     output: str = ""
     same: tuple[str, ...] = ()
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
-    equivalent: ToolCall | None = None
     mark_own: Callable[[Any, Effects], Any] | None = None
     thing: str = ""
     is_look: bool = False
@@ -65,7 +62,7 @@ class PlanStep:
     @property
     def effects(self) -> Effects:
         """The effects of the step; empty for a reading step or if the arguments do not show them."""
-        return effects_of(self.equivalent or self.call) if self.changes else {}
+        return effects_of(self.call) if self.changes else {}
 
     @property
     def changes(self) -> bool:
@@ -124,7 +121,6 @@ def write(
     thing: str = "",
     same: Sequence[str] = (),
     accepts: Callable[[Mapping[str, Any]], bool] | None = None,
-    equivalent: ToolCall | None = None,
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> PlanStep:
@@ -137,7 +133,6 @@ def write(
         thing: See `PlanStep`.
         same: The arguments in which another call must agree; empty means all.
         accepts: See `PlanStep`.
-        equivalent: See `PlanStep`.
         learn: Extracts a fact from the result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
@@ -148,7 +143,6 @@ def write(
         output,
         tuple(same),
         accepts,
-        equivalent,
         thing=thing,
     )
 

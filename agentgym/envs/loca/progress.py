@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import LASTING, MAKERS, Effects, adds, effects_of, things_changed
+from agentgym.envs.loca.calls import Effects, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -27,45 +27,6 @@ _OTHER = "also changed"
 _UNSEEN = "to look at"
 # Escaped arrow in the JSON of a fact: a bare one separates label and fact.
 _ARROW = "\\u003d>"
-
-
-class OtherChanges:
-    """Changes by off-plan calls, as far as their arguments show them.
-
-    Attributes:
-        calls: The calls, with the result if it contains the id of a new record.
-        effects: The newest value of each thing.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[ToolCall, str]] = []
-        self.effects: dict[str, str] = {}
-
-    def add(self, call: ToolCall, result: str) -> str:
-        """Add an executed call; return the part of the result that is kept."""
-        kept = result if call.name in MAKERS else ""
-        self.calls.append((call, kept))
-        self.effects |= effects_of(call)
-        return kept
-
-    def drop(self, gone: Callable[[ToolCall], bool]) -> None:
-        """Remove calls whose effects a look has shown."""
-        calls = [(call, result) for call, result in self.calls if not gone(call)]
-        if len(calls) < len(self.calls):
-            self.calls, self.effects = calls, {}
-            for call, _ in calls:
-                self.effects |= effects_of(call)
-
-    def have(self, effects: Effects) -> bool:
-        """Return whether the effects are not empty and all present."""
-        return bool(effects) and effects.items() <= self.effects.items()
-
-    def result_of(self, effects: Effects) -> str:
-        """Return the result of the call that had all these effects; empty if it took several."""
-        for call, result in self.calls:
-            if effects.items() <= effects_of(call).items():
-                return result
-        return ""
 
 
 def _identity(call: ToolCall) -> ToolCall:
@@ -109,15 +70,15 @@ class Progress:
         self._completed: list[PlanStep] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
-        self._other = OtherChanges()
+        self._others: list[ToolCall] = []  # off-plan calls whose effects show
+        self._effects: dict[str, str] = {}  # the newest value of each thing that they have set
         self._unseen: dict[str, None] = {}  # things to look at, in order
         # Effects of off-plan calls since the last look, by thing.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # what each step with a fact writes or shows
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
-        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: outdated
+        self._unexplained_calls: list[ToolCall] | None = None  # None: outdated
         self._other_lines: list[str] | None = None  # None: outdated
-        self._unread: list[PlanStep] = []  # completed steps whose effects are not read yet
         self._open: Counter[str] = Counter()  # pending steps by output; empty for reads
         self._outputs: set[str] = set()  # outputs of completed steps
         self._chars = 0  # total length of the fact lines
@@ -158,23 +119,18 @@ class Progress:
             self.off_plan_calls.append(call)
             self._outdate_others()
         elif (effects := effects_of(call)) or self._changed(call):
-            self._record_change(call, result, effects)
+            self._record_change(call, effects)
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may make the same call
 
-    def _record_change(self, call: ToolCall, result: str, effects: Effects) -> None:
-        self._read_effects()
-        known = self._other.effects.keys() | self._done_effects.keys()
-        repeated = adds(call) and not known.isdisjoint(effects)
+    def _record_change(self, call: ToolCall, effects: Effects) -> None:
         if effects:
-            result = self._other.add(call, result)
-            self._outdate_others()
+            self._add_other(call)
             self._reopen(effects)
             self._advance()
-            self._credit(call, result)
             self._credit_effects(effects)
         for thing in sorted(self._changed(call)):
-            if not effects or repeated:
+            if not effects:
                 self._hide(thing)
             elif thing not in self._unseen:
                 self._touched.setdefault(thing, []).append(effects)
@@ -217,8 +173,8 @@ class Progress:
 
     def is_spoiled(self) -> bool:
         """Return whether an off-plan call has made something that no call can take back."""
-        made = (call.name in LASTING for call, _ in self._unexplained())
-        return bool(self.off_plan_calls) or any(made)
+        made = [call for call in self._unexplained() if call.name == "storage_create_bucket"]
+        return bool(self.off_plan_calls or made)
 
     def lines(self) -> list[str]:
         """Return the facts as lines that `restore` can read."""
@@ -230,9 +186,8 @@ class Progress:
             self._other_lines = [
                 f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
             ]
-            for call, result in self._unexplained():
-                off_plan = _dump([call.name, call.arguments, result])
-                self._other_lines.append(f"{_OTHER}: {off_plan}")
+            for call in self._unexplained():
+                self._other_lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
             self._other_lines += [f"{_UNSEEN}: {thing}" for thing in self._unseen]
         return self._other_lines
 
@@ -269,7 +224,7 @@ class Progress:
             else:
                 self._belief.learn(label, self.facts[label])
         self._unindexed = {}
-        off_plan = self.off_plan_calls + [call for call, _ in self._unexplained()]
+        off_plan = [*self.off_plan_calls, *self._unexplained()]
         return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
@@ -282,12 +237,10 @@ class Progress:
         for line in lines:
             kind, _, rest = line.partition(": ")
             if kind == "also done":
-                name, _, arguments = rest.partition(" ")
-                self.off_plan_calls.append(ToolCall(name, json.loads(arguments)))
+                self.off_plan_calls.append(_read_call(rest))
             elif kind == _OTHER:
-                name, arguments, result = json.loads(rest)
-                call = ToolCall(name, arguments)
-                self._other.add(call, result)
+                call = _read_call(rest)
+                self._add_other(call)
                 for thing in self._changed(call):
                     self._touched.setdefault(thing, []).append(effects_of(call))
             elif kind == _UNSEEN:
@@ -308,14 +261,13 @@ class Progress:
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
             if step.mark_own is not None:
-                fact = step.mark_own(fact, self._other.effects)
+                fact = step.mark_own(fact, self._effects)
         except SENSELESS:
             return
         if step.is_look:
             self._unseen.pop(step.thing, None)
             self._touched.pop(step.thing, None)
-            self._other.drop(lambda call: step.thing in self._changed(call))
-            self._outdate_others()
+            self._drop_others(step.thing)
         self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
@@ -339,21 +291,12 @@ class Progress:
     def _note_done(self, step: PlanStep) -> None:
         self._outdate_others()
         self._things[step.label] = step.thing
-        self._unread.append(step)
+        for thing, value in step.effects.items():
+            self._done_effects[thing] = (value, step.label)
         self._outputs.add(step.output)
-
-    def _read_effects(self) -> None:
-        """Read the effects of newly completed steps. Only off-plan calls need them, and parsing SQL
-        is slow.
-        """
-        for step in self._unread:
-            for thing, value in step.effects.items():
-                self._done_effects[thing] = (value, step.label)
-        self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
         """Reopen the changes that an off-plan call has undone."""
-        self._read_effects()
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
@@ -364,34 +307,35 @@ class Progress:
                 self._forget(label)
                 self._script = None
 
-    def _credit(self, call: ToolCall, result: str) -> None:
-        """Count an off-plan call as the pending step that it achieves alone, if any."""
-        step = self._match(call)
-        if step is not None and self._other.have(effects_of(call)):
-            self._learn_from(step, result)
-            if step.label in self.facts:
-                self._other.calls.remove((call, result))
-                self._outdate_others()
+    def _add_other(self, call: ToolCall) -> None:
+        self._others.append(call)
+        self._effects |= effects_of(call)
+        self._outdate_others()
+
+    def _drop_others(self, thing: str) -> None:
+        """Remove the calls that have changed a thing, now that a look has shown it."""
+        calls = [call for call in self._others if thing not in self._changed(call)]
+        self._others, self._effects = [], {}
+        for call in calls:
+            self._add_other(call)
+        self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
         """Complete the pending steps whose effects are now all present."""
         for step in list(self._pending.values()):
             needed = step.effects
-            if not needed.keys().isdisjoint(effects) and self._other.have(needed):
-                self._learn_from(step, self._other.result_of(needed))
+            is_new = not needed.keys().isdisjoint(effects)
+            if is_new and needed.items() <= self._effects.items():
+                self._learn_from(step, "")
 
-    def _unexplained(self) -> list[tuple[ToolCall, str]]:
+    def _unexplained(self) -> list[ToolCall]:
         """Return the off-plan calls with effects that no completed step has."""
         if self._unexplained_calls is None:
-            if self._other.calls:
-                self._read_effects()
+            done = {thing: value for thing, (value, _) in self._done_effects.items()}
             self._unexplained_calls = []
-            for call, result in self._other.calls:
-                effects = effects_of(call).items()
-                if any(
-                    self._done_effects.get(thing, (None,))[0] != value for thing, value in effects
-                ):
-                    self._unexplained_calls.append((call, result))
+            for call in self._others:
+                if not effects_of(call).items() <= done.items():
+                    self._unexplained_calls.append(call)
         return self._unexplained_calls
 
     def _advance(self) -> None:
@@ -415,7 +359,7 @@ class Progress:
     def _restart(self) -> None:
         self._script = self._with_claim()
         self._completed, self._pending, self._exhausted = [], {}, False
-        self._done_effects, self._unread, self._outputs = {}, [], set()
+        self._done_effects, self._outputs = {}, set()
         self.lost = ""
         self._outdate_others()
         self._enter(next(self._script))
@@ -445,10 +389,8 @@ class Progress:
                 self.off_plan_calls.remove(call)
                 self._outdate_others()
                 self._learn(match.label, None, change=True)
-        for call, result in list(self._other.calls):
-            self._credit(call, result)
-        if self._other.effects:
-            self._credit_effects(self._other.effects)
+        if self._effects:
+            self._credit_effects(self._effects)
 
     def _with_claim(self) -> Plan:
         yield from self._plan()
@@ -465,12 +407,16 @@ class Progress:
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
-            "_unread": [],
             "_unexplained_calls": None,
             "_other_lines": None,
             "_open": Counter(),
             "_outputs": set(),
         }
+
+
+def _read_call(text: str) -> ToolCall:
+    name, _, arguments = text.partition(" ")
+    return ToolCall(name, json.loads(arguments))
 
 
 def _dump(value: Any) -> str:

@@ -203,12 +203,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         free = " and ".join(["new files of your own in /workspace", *named])
         return (
             "You work in an office through the tools of its services. Files are in /workspace. Do "
-            "the task of the user completely "
-            f"and change nothing else; only {free} do not matter. Only "
-            "the state of the files and services at the end counts. Unless the task says otherwise, numbers count by their value, "
-            "whatever their notation and further decimals, and blank rows of tables and blanks around the cells of files and sheets "
-            "do not matter; subjects, titles and database values must be exact. Nobody answers questions; when all is done, call "
-            "claim_done."
+            f"the task of the user completely and change nothing else; only {free} do not matter. "
+            "Only the state of the files and services at the end counts. Unless the task says "
+            "otherwise, numbers count by their value, whatever their notation and further "
+            "decimals, and blank rows of tables and blanks around the cells of files and sheets "
+            "do not matter; subjects, titles and database values must be exact. Nobody answers "
+            "questions; when all is done, call claim_done."
         )
 
     def task(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym import ToolCall
 from agentgym.envs.loca.plan import PlanStep
 from tests.envs.loca.office import Rows, csv_text
-from tests.envs.loca.rewriting import REWRITERS
+from tests.envs.loca.rewriting import REWRITERS, plain
 
 ORDERED = {"discount_products.csv", "quiz_info.csv", "assignment_info.csv"}
 """Tables whose rows have a required order."""
@@ -20,7 +20,7 @@ Form = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
     """Return calls whose result the check accepts in place of the step."""
-    call = step.equivalent or step.call
+    call = plain(step)
     forms = [*FORMS.get(call.name, ())]
     if call.name in REWRITERS:
         forms.append(REWRITERS[call.name])
@@ -145,49 +145,28 @@ def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]
 
 
 def _bigquery(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
+    """Add comments, or insert the rows with two statements of a script."""
     query = arguments["query"]
-    if query.startswith("INSERT") and draw.random() < 0.5:
-        head, _, values = query.partition(" VALUES ")
-        first, *others = values[1:-1].split("), (")
-        rows = [f"SELECT {row}" for row in (first, *others)]
-        names = head.partition("(")[2].removesuffix(")").split(", ")
-        types = {
-            "first_order_date": "TIMESTAMP",
-            "welcome_email_date": "DATE",
-            "sync_date": "DATE",
-            "metadata": "STRING",
-        }
-        cast = ", ".join(
-            f"CAST({name} AS {types[name]})" if name in types else name for name in names
-        )
-        columns = ", ".join(names)
-        first_row = ", ".join(
-            f"{value} AS {name}" for value, name in zip(_split(first), names, strict=True)
-        )
-        union = " UNION ALL ".join([f"SELECT {first_row}", *rows[1:]])
-        query = f"{head} SELECT {cast} FROM ({union})"
-        assert columns
+    head, _, values = query.partition(" VALUES ")
+    rows = values[1:-1].split("), (")
+    if draw.random() < 0.5 and len(rows) > 1:
+        query = f"{head} VALUES ({rows[0]}); {head} VALUES ({'), ('.join(rows[1:])})"
     return [ToolCall("bigquery_run_query", {"query": f"/* own form */ {query} -- end"})]
 
 
-def _split(row: str) -> list[str]:
-    return (
-        next(csv.reader([row], skipinitialspace=True, quotechar="'", escapechar="\\"))
-        if '"' not in row
-        else _json(row)
+def _mail(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
+    """Add the same words as HTML, or other white space."""
+    body = arguments["body"]
+    html = "".join(f"<p>{line}</p>\n" for line in body.split("\n"))
+    changes = draw.choice(
+        (
+            {"html_body": html},
+            {"html_body": f"<div style='color: red'>{html}</div>", "body": f"{body}\n"},
+            {"body": f"\n{body}\n\n", "cc": ""},
+            {"body": body.replace("\n", "\r\n")},
+        )
     )
-
-
-def _json(row: str) -> list[str]:
-    parts, quoted, word = [], False, ""
-    for sign in row:
-        quoted ^= sign == '"'
-        if sign == "," and not quoted:
-            parts.append(word.strip())
-            word = ""
-        else:
-            word += sign
-    return [*parts, word.strip()]
+    return [ToolCall("send_email", {**arguments, **changes})]
 
 
 def _event(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
@@ -211,39 +190,39 @@ FORMS: Mapping[str, Sequence[Form]] = {
     "write_query": (_snowflake,),
     "bigquery_run_query": (_bigquery,),
     "create_event": (_event,),
+    "send_email": (_mail,),
 }
 
 
 def _of(tool: str, changes: Sequence[PlanStep]) -> list[dict[str, Any]]:
-    return [
-        dict((step.equivalent or step.call).arguments)
-        for step in changes
-        if (step.equivalent or step.call).name == tool
-    ]
+    return [dict(plain(step).arguments) for step in changes if step.call.name == tool]
 
 
 def _files(changes: Sequence[PlanStep]) -> list[dict[str, Any]]:
     return [each for each in _of("write_file", changes) if each["path"].endswith(".csv")]
 
 
-def _broken_csv(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _broken_csv(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     calls = []
     for each in _files(changes):
         head, *body = _rows_of(each["content"])
-        content = draw.choice((
-            csv_text([head, *body[:-1]]), csv_text([head, *body, ["extra"] * len(head)]), csv_text([[*head, "more"]]), "", "no table",
-            csv_text([head, *([*row[:-1], "7.77"] for row in body or [head])]),
-        ))  # fmt: skip
+        tables = (
+            [head, *body[:-1]],
+            [head, *body, ["extra"] * len(head)],
+            [[*head, "more"]],
+            [head, *([*row[:-1], "7.77"] for row in body or [head])],
+        )
+        content = draw.choice(("", "no table", *map(csv_text, tables)))
         calls.append(ToolCall("write_file", {"path": each["path"], "content": content}))
     return calls
 
 
-def _moved(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _moved(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     return [ToolCall("move_file", {"source": each["path"], "destination": f"old/{each['path']}"})
             for each in _files(changes)]  # fmt: skip
 
 
-def _cells(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _cells(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     """Change, empty or add cells of the tables that the plan fills."""
     calls = []
     for each in _of("update_cells", changes):
@@ -270,7 +249,7 @@ def _cells(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list
     return calls
 
 
-def _workbooks(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _workbooks(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     calls = []
     for each in _of("write_data_to_excel", changes):
         book, sheet = {"filepath": each["filepath"]}, each["sheet_name"]
@@ -289,7 +268,7 @@ def _workbooks(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> 
     return calls
 
 
-def _tables(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _tables(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     """Change or delete new rows of a warehouse."""
     calls = []
     for each in _of("write_query", changes):
@@ -316,7 +295,7 @@ def _tables(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> lis
     return calls
 
 
-def _events(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _events(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     created = _of("create_event", changes)
     if not created:
         return []
@@ -329,7 +308,7 @@ def _events(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> lis
     ))]  # fmt: skip
 
 
-def _objects(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> list[ToolCall]:
+def _objects(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     calls = []
     for each in _of("storage_upload_file", changes):
         bucket, name = each["bucket_name"], each["destination_blob_name"]
@@ -343,7 +322,21 @@ def _objects(changes: Sequence[PlanStep], world: Any, draw: random.Random) -> li
     return calls
 
 
-DAMAGES: Mapping[str, Callable[[Sequence[PlanStep], Any, random.Random], list[ToolCall]]] = {
+def _products(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
+    """Set other fields of the products that the plan changes."""
+    wrong = {"productData": {"stock_quantity": 999}}
+    calls = [
+        ToolCall("woo_products_update", {**each, **wrong})
+        for each in _of("woo_products_update", changes)
+    ]
+    for each in _of("woo_products_batch_update", changes):
+        update = [{"id": each["update"][0]["id"], "categories": [{"id": 1}]}]
+        calls.append(ToolCall("woo_products_batch_update", {"update": update}))
+    return calls
+
+
+Damage = Callable[[Sequence[PlanStep], random.Random], list[ToolCall]]
+DAMAGES: Mapping[str, Damage] = {
     "a broken table file": _broken_csv,
     "a file that is moved away": _moved,
     "wrong cells of a spreadsheet": _cells,
@@ -351,11 +344,6 @@ DAMAGES: Mapping[str, Callable[[Sequence[PlanStep], Any, random.Random], list[To
     "wrong rows of a warehouse": _tables,
     "wrong events": _events,
     "an object that is gone": _objects,
+    "wrong products": _products,
 }
-
-
-def damages(
-    kind: str, changes: Sequence[PlanStep], world: Any, draw: random.Random
-) -> list[ToolCall]:
-    """Return calls that damage the outputs of a task; none if it has no such output."""
-    return DAMAGES[kind](changes, world, draw)
+"""Functions that return calls which damage the outputs of a plan's changes; none if it has none."""

@@ -44,7 +44,6 @@ from agentgym.office.context import iso
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
-from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
@@ -431,8 +430,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             )
         yield [
             write(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-                  self.outputs[0], "bigquery_run_query", thing="tables", query=_insert_missing(rows[k : k + CHUNK]),
-                  equivalent=ToolCall("bigquery_run_query", {"query": _insert(rows[k : k + CHUNK])}))
+                  self.outputs[0], "bigquery_run_query", thing="tables", query=_insert_missing(rows[k : k + CHUNK]))
             for k in range(0, len(missing), CHUNK)
         ]  # fmt: skip
         yield write(
@@ -544,11 +542,6 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
         f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
     )
-
-
-def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that adds rows."""
-    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {_values(rows)}"
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -45,8 +45,8 @@ from tests.envs.loca.office import (
     Rows,
     call,
     each_cell,
-    faults_after,
     file_of,
+    final_state_tests,
     fresh,
     no_file,
     one_cell,
@@ -174,15 +174,9 @@ EQUIVALENTS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, **OPTIONS))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **OPTIONS
+)
 
 
 def letters_by_course(world: Any, courses: list[dict[str, Any]]) -> dict[str, list[str]]:

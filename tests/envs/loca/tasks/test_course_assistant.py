@@ -28,8 +28,8 @@ from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import (
     Change,
     call,
-    faults_after,
     file_of,
+    final_state_tests,
     folder_at,
     fresh,
     resend,
@@ -224,16 +224,9 @@ EQUIVALENTS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    found = faults_after(TASK, change, **OPTIONS)
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **OPTIONS
+)
 
 
 DRAFT = re.compile(

@@ -27,7 +27,7 @@ from agentgym.envs.loca.tasks.excel_market_research import (
 )
 from agentgym.office.spreadsheet.excel import Excel
 from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
-from tests.envs.loca.office import faults_after, fresh, solved
+from tests.envs.loca.office import faults_after, final_state_tests, fresh, solved
 
 TASK = "ExcelMarketResearch"
 Rows = list[list[Any]]
@@ -145,7 +145,10 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "no workbook": (write(b"\x00\xff" * 50), "no workbook"),
     "a bomb": (write(b"PK\x03\x04" + b"0" * 10**7), "no workbook"),
     "an empty workbook": (write(write_workbook({SHEET: []})), "has the columns []"),
-    "the form": (lambda world: world.office.context.files.write(RESULT, world.office.context.files.read(FORMAT)), "has the columns"),
+    "the form": (
+        lambda world: world.office.context.files.write(RESULT, world.office.context.files.read(FORMAT)),
+        "has the columns",
+    ),
     "the data was changed": (lambda world: world.office.call("write_data_to_excel", {"filepath": DATA, "sheet_name": VALUES,
                              "data": [[1]], "start_cell": "B2"}), "was changed"),
     "the form was changed": (lambda world: world.office.context.files.remove(FORMAT), "is gone"),
@@ -165,15 +168,9 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, seed=1
+)
 
 
 def test_each_wrong_cell_is_a_fault() -> None:

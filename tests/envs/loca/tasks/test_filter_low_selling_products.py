@@ -34,6 +34,7 @@ from tests.envs.loca.office import (
     each_cell,
     faults_after,
     file_of,
+    final_state_tests,
     folder_at,
     fresh,
     in_csv,
@@ -232,16 +233,9 @@ EQUIVALENTS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    mutate, words = NEAR_MISSES[name]
-    found = faults_after(TASK, mutate, **STATE)
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **STATE) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **STATE
+)
 
 
 def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:

@@ -5,7 +5,6 @@ result.
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,11 +24,19 @@ from agentgym.envs.loca.tasks.machine_operating import (
 )
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.workbooks import read_workbook
-from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    carry_out,
+    each_cell,
+    final_state_tests,
+    fresh,
+    in_csv,
+    solved,
+)
 
 TASK = "MachineOperating"
-Rows = list[list[str]]
-Change = Callable[[Any], object]
 
 
 def upload(world: Any) -> None:
@@ -40,25 +47,11 @@ def upload(world: Any) -> None:
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
     """Change the report and upload it again."""
-
-    def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(rows))
-        world.office.context.files.write(REPORT, text.getvalue())
-        upload(world)
-
-    return apply
+    return lambda world: (in_csv(REPORT, change, **form)(world), upload(world))
 
 
 def cells(column: str, change: Callable[[str], str]) -> Change:
-    place = COLUMNS.index(column)
-    return rewrite(
-        lambda rows: [
-            rows[0],
-            *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:]),
-        ]
-    )
+    return rewrite(each_cell(COLUMNS.index(column), change))
 
 
 def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
@@ -99,10 +92,6 @@ def file_of(data: bytes | str) -> Change:
 def folder(world: Any) -> None:
     world.office.context.files.remove(REPORT)
     world.office.context.files.mkdir(REPORT)
-
-
-def call(tool: str, **arguments: Any) -> Change:
-    return lambda world: world.office.call(tool, arguments)
 
 
 def drop(table: str, name: str) -> Change:
@@ -195,15 +184,9 @@ EQUIVALENTS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=16_000, seed=1
+)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -25,7 +25,7 @@ from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
-from tests.envs.loca.office import faults_after, fresh, solved
+from tests.envs.loca.office import final_state_tests, fresh, solved
 
 TASK = "PayableInvoiceChecker"
 LENGTH, SEED = 40_000, 2
@@ -166,7 +166,10 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a default of a column": (sql("ALTER TABLE $INV ALTER SUPPLIER_NAME SET DEFAULT 'x'"), "has a default"),
     "another key": (sql("ALTER TABLE $PAY ADD PRIMARY KEY (PAYMENT_AMOUNT)"), "columns of"),
-    "a blank behind a value": (sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"), "SUPPLIER_NAME of"),
+    "a blank behind a value": (
+        sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"),
+        "SUPPLIER_NAME of",
+    ),
     "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),
     "a file is missing": (mails(lambda told: [told | {"body": "\n".join(names(told)[1:])}]), "is missing"),
     "a file that is paid": (paid_file, "should not be there"),
@@ -229,15 +232,9 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=LENGTH, seed=SEED))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=LENGTH, seed=SEED) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=LENGTH, seed=SEED
+)
 
 
 def test_each_thing_that_is_wrong_is_a_fault() -> None:

@@ -28,20 +28,20 @@ from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_customers
 from benchmarks.texts import documents, variety
 from tests.envs.loca import note_reader
-from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+from tests.envs.loca.office import (
+    Change,
+    call,
+    carry_out,
+    file_of,
+    final_state_tests,
+    fresh,
+    solved,
+    sql,
+)
 from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceNewWelcome"
-Change = Callable[[Any], object]
 CRM = f"{DATASET}.{TABLE}"
-
-
-def call(tool: str, **arguments: Any) -> Change:
-    return lambda world: world.office.call(tool, arguments)
-
-
-def sql(query: str) -> Change:
-    return call("bigquery_run_query", query=query)
 
 
 def new(world: Any, k: int = -1) -> dict[str, Any]:
@@ -185,10 +185,6 @@ def mail_to(customer: Callable[[Any], int]) -> Change:
     return apply
 
 
-def file_of(name: str, data: bytes | str) -> Change:
-    return lambda world: world.office.context.files.write(name, data)
-
-
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (on_new(f"DELETE FROM {CRM}"), "is missing"),
     "a row twice": (on_new(f"INSERT INTO {CRM} SELECT * FROM {CRM}"), "should not be there"),
@@ -254,15 +250,9 @@ EQUIVALENTS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=16_000, seed=1
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
