@@ -31,7 +31,6 @@ _SENTENCES = ((3, 3), (5, 5))
 
 @functools.cache
 def _departments() -> Mapping[str, tuple[Sequence[str], Sequence[Phrase]]]:
-    """Return the product names and phrases of each department."""
     return {
         department: (texts["names"], [Phrase(text, SLOTS) for text in texts["about"]])
         for department, texts in load_texts("products").items()

@@ -101,9 +101,7 @@ def _draw_draft(
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
-    """Play the plan on the office; return the results of the reading steps and the number of all
-    steps.
-    """
+    """Return the results of the reading steps and the number of all steps."""
 
     def play(step: PlanStep) -> str:
         return office.call(step.call.name, step.call.arguments) if step.learn else ""

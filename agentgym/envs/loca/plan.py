@@ -19,6 +19,8 @@ from agentgym.envs.loca.calls import Effects, cell_effects, effects_of
 from agentgym.envs.loca.checks import CsvTable, same_subject, says, write_csv
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
+from agentgym.office.spreadsheet.cells import parse_area
+from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
@@ -392,6 +394,35 @@ def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
     return data + [[""] * width] * (height - len(rows))
+
+
+def settle_sheet(
+    write_step: Callable[..., PlanStep],
+    where: Mapping[str, str],
+    table: Sequence[Sequence[Any]],
+    area: str,
+    is_right: Callable[[Sequence[Sequence[Any]]], bool],
+) -> Piece:
+    """Look at a sheet that an off-plan call has changed; return the step that writes what it lacks.
+
+    Args:
+        write_step: Returns the step that writes `data` into `range`.
+        where: The spreadsheet and the sheet.
+        table: All rows that the sheet should have, header included.
+        area: The part of the initial sheet to write, as in `A5:C9`.
+        is_right: Whether the values of the sheet need no change.
+    """
+    label = f"Look at the entries of {where['sheet']}."
+    seen = yield look("spreadsheets", label, sheet_values, "get_sheet_data", **where)
+    if seen is not None and is_right(seen):
+        return []
+    if seen is not None:
+        data = over(seen, table)
+        corner = spot_name(len(data), len(data[0]))
+        return [write_step(range=f"A1:{corner}", data=data)]
+    part = parse_area(area)
+    rows = table[part.top - 1 : part.bottom]
+    return [write_step(range=area, data=[list(row[part.left - 1 : part.right]) for row in rows])]
 
 
 def mail_of(arguments: Mapping[str, Any]) -> Mail:

@@ -192,7 +192,6 @@ class Progress:
         return self._other_lines
 
     def _outdate_others(self) -> None:
-        """Invalidate what is cached about off-plan calls."""
         self._unexplained_calls = self._other_lines = None
 
     def chars(self) -> int:
@@ -339,7 +338,6 @@ class Progress:
         return self._unexplained_calls
 
     def _advance(self) -> None:
-        """Advance the plan past all steps whose facts are known."""
         while self._script is None or not (self._pending or self._exhausted):
             try:
                 if self._script is None:

@@ -168,9 +168,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Draw clicks and store views per row. A few scenarios have most of the clicks and favour
-        the other version, so the mean of the rates misleads.
-        """
+        """Draw clicks and store views so that the mean of the rates misleads."""
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(
@@ -215,9 +213,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             _spread(self.rng, views[version], clicks[version], target - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """Return the rows of a scenario in random order; some hours have a second row from another
-        shop.
-        """
+        """Return rows in random order; some hours have a second row from another shop."""
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
         counts = [
@@ -228,7 +224,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return rows
 
     def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        """Add unrelated tables, and buckets and log entries of earlier tests."""
         cloud.bigquery.load(
             DATASET,
             "scenario_owners",
@@ -389,7 +384,6 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    """Return the conversion rates of both versions."""
     return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
 
 

@@ -150,9 +150,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop exactly at a
-        limit.
-        """
+        """Draw `fine`, `warning`, `critical` or a limit for each student."""
         drop, critical, limit = (
             self.config.drop_rate,
             self.config.critical_rate,
@@ -275,7 +273,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
-    """Return whether a call writes a student's entry."""
     text = json.dumps(arguments["message"], ensure_ascii=False)
     return _is_entry(arguments["log_name"].rsplit("/", 1)[-1], text, name, student)
 

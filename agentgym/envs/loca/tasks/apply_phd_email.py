@@ -175,7 +175,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
-        """Draw the mails of a professor without a request."""
         kind, write = self.rng.random(), self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
@@ -278,7 +277,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield from mail_failures(email.store, self.truth["mails"])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
-        """Yield the failures of a mail to a professor who requested papers."""
         name = f"{self.truth['root']}.zip"
         if not _is_application(mail, self.truth["root"]):
             yield f"the subject is {echo(mail.subject)}, the attachments are {echo(list(mail.attachments))}"
@@ -358,7 +356,6 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the workspace file for each path of an archive."""
     sources = {}
     for path, paper in files.items():
         place = path.replace(ROOT, root)
@@ -379,7 +376,6 @@ def _merged(paper: str) -> str:
 
 
 def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
-    """Return the steps that merge the awards in the requested orders."""
     return [
         write(
             f"Merge the {order}.",

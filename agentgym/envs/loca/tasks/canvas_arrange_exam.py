@@ -153,7 +153,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
-        """Draw a course, its row in the schedule if any, and the mails about it."""
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
@@ -200,7 +199,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return row if row and _ahead(row) else None, letters
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
-        """Draw the notices about an exam, and the exam after the last one."""
         story = ExamStory(
             self.rng,
             setting,
@@ -217,9 +215,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return exam, [first, *changes]
 
     def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
-        """Draw unrelated announcements (title and text), and the facts that exam notices may refer
-        to.
-        """
+        """Draw unrelated announcements, and facts for exam notices."""
         midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
         project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
@@ -300,7 +296,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
 
     def _news(self) -> Mail:
-        """Draw an unrelated mail."""
         sender, subject, text = inbox_news().draw(self.rng, self._idle)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
@@ -389,7 +384,6 @@ def _same_time(actual: Any, expected: Any) -> bool:
 
 
 def _same_person(actual: Any, expected: Any) -> bool:
-    """Compare names, ignoring titles before them."""
     return loose(_TITLES.sub("", as_text(actual)), _TITLES.sub("", as_text(expected)))
 
 
@@ -440,7 +434,6 @@ def _read_posts(text: str) -> list[Said]:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the course and the statements of a mail; None for other subjects."""
     said = read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None

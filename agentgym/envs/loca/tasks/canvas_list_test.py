@@ -181,9 +181,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
-        """Draw a course's announcements and the student's assessment; return them and the titles
-        not required.
-        """
+        """Draw announcements and the assessment; return the titles not required, too."""
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
         if self.rng.random() < self.config.exemption_rate:
@@ -199,7 +197,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return posts, set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
-        """Yield unrelated announcements endlessly."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
         values = idle_values(self.rng, START, self._names)
@@ -348,7 +345,6 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
-    """Return the steps that read a course's announcements, quizzes and assignments."""
     tools = {
         "announcements": _read_rules,
         "quizzes": _read_quizzes,
@@ -366,9 +362,7 @@ def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
 
 
 def _read_rules(text: str) -> dict[str, Any]:
-    """Return the points that exempt and the dropped titles; the newest announcement, listed first,
-    decides.
-    """
+    """Return the limit and the dropped titles; the newest post, listed first, decides."""
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     return {"exempt_from": need, "dropped": dropped}
 
@@ -399,7 +393,6 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
 
 
 def _required(text: str) -> list[dict[str, Any]]:
-    """Return the listed items that are due in the future and not voluntary."""
     return [
         item
         for item in json.loads(text)

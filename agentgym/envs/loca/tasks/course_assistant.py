@@ -166,9 +166,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw students with unique, often similar IDs; some names are equal or a prefix of
-        another.
-        """
+        """Draw unique, often similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[int(self.rng.integers(k))]
@@ -293,7 +291,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             yield "the users of the mail server were changed"
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
-        """Return the failure of a mail to a student; empty if there is none."""
         if addresses(mail.sender)[0][1].casefold() != ME:
             return "it is not from the mailbox of the course"
         return _text_fault(mail, student, self.truth["ids"], self.truth["names"])
@@ -302,14 +299,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 def _text_fault(
     mail: Mail, student: Sequence[str], ids: Collection[str], names: Collection[str]
 ) -> str:
-    """Return what is wrong with the subject or text of a student's mail; empty if nothing is.
-
-    Args:
-        mail: The mail.
-        student: The student's name and ID.
-        ids: The IDs of all students.
-        names: The names of all students.
-    """
+    """Return what is wrong with a mail to a student (name, ID); empty if nothing is."""
     if not same_subject(mail, SUBJECT):
         return "it has another subject"
     if mail.attachments or hides_text(mail):
@@ -330,7 +320,6 @@ def _text_fault(
 def _is_reminder(
     arguments: Mapping[str, Any], ids: set[str], names: set[str], student: Sequence[str]
 ) -> bool:
-    """Return whether a call sends a student's reminder."""
     return not _text_fault(mail_of(arguments), student, ids, names)
 
 
@@ -358,12 +347,10 @@ def _read_account(text: str) -> dict[str, str]:
 
 
 def _read_roster(text: str) -> list[list[str]]:
-    """Return name, ID and address of the enrolled students."""
     return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
-    """Return the student's ID if the mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
     counts = (
         match

@@ -169,9 +169,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """Return numbers of years, raw and internal categories for about `cells` cells, with some
-        spread.
-        """
+        """Return numbers of years, raw and internal categories for about `cells` cells."""
         config, side = self.config, cells**0.5
         years = config.num_years or max(
             3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
@@ -322,9 +320,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    """Yield the steps that write the report; the empty sheet is deleted last, since a workbook
-    needs one.
-    """
+    """Yield the steps of the report; a workbook needs a sheet, so the empty one goes last."""
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."
@@ -335,9 +331,7 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Draw three-decimal weights that sum to about 1; `mixed` ensures two non-zero ones and a 0
-    where possible.
-    """
+    """Draw weights that sum to about 1; `mixed` ensures two non-zero ones and a 0."""
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)
@@ -378,7 +372,6 @@ def _read_request(text: str) -> dict[str, Any]:
 
 
 def _read_sizes(text: str) -> dict[str, list[int]]:
-    """Return the numbers of rows and columns of each sheet."""
     areas = {title: parse_area(area) for title, area in read_metadata(text)["used_ranges"].items()}
     return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
 
@@ -386,9 +379,7 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
 ) -> list[PlanStep]:
-    """Return the steps that read a sheet from row `first`, a few rows at a time; `keep` extracts
-    the facts.
-    """
+    """Return the steps that read a sheet from row `first`, a few rows at a time."""
     bottom, right = size
     at_once = max(1, _CHUNK // right)
     pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
@@ -407,7 +398,6 @@ def _pieces(
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
-    """Return the names and weights of the target if these rows contain it."""
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
@@ -428,16 +418,12 @@ def _table_failures(
 
 @functools.lru_cache(maxsize=4)
 def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """Read a workbook, cached: the report is checked after each call, and nobody changes the
-    result.
-    """
+    """Read a workbook, cached: the report is checked after each call."""
     return read_workbook(data)
 
 
 def _same(actual: Any, expected: Any) -> bool:
-    """Return whether a cell has the expected number within 0.01 (years exactly) or the 'none'
-    marker.
-    """
+    """Compare a number within 0.01 (years exactly) or the `NA` marker."""
     if expected == NONE:
         return exact(actual, NONE)
     allowed = 0.0 if isinstance(expected, int) else 0.01

@@ -197,7 +197,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        """Insert whether the product may move to the outlet, or nothing about it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
             # Some products that stay anyway mention it too.
             stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
@@ -212,7 +211,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Draw a product that moves to the outlet."""
         days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
         sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
         product = {
@@ -263,7 +261,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a product in the shop's format."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -275,7 +272,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the subscriber list; return subject and text of the mail to each active address."""
+        """Write the subscriber list; return the mail to each active address."""
         entries: list[dict[str, Any]] = []
         letters = {}
         email = self.office.get(Email)
@@ -424,7 +421,6 @@ def _day(days: int) -> str:
 
 
 def _terms(shop: WooCommerce) -> dict[int, list[int]]:
-    """Return the categories of each product."""
     terms: dict[int, list[int]] = {}
     for row in shop.store.rows(
         "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
@@ -445,7 +441,6 @@ def _find_outlet(text: str) -> int:
 
 
 def _read_subscribers(text: str) -> dict[str, str]:
-    """Return the names of active subscribers, by address."""
     return {
         each["email"].lower(): each["name"]
         for each in json.loads(text)["subscribers"]
@@ -454,7 +449,6 @@ def _read_subscribers(text: str) -> dict[str, str]:
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:
-    """Return id, name, date and prices of a slow product."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

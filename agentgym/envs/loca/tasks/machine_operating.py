@@ -182,7 +182,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
-        """Draw machines with two to six sensor types each."""
         sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
@@ -201,7 +200,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return least, most
 
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
-        """Draw the timed readings of a sensor."""
         low, high = limits
         interval = self.config.interval_minutes
         steps = 30 * (self.config.hours or hours) // interval
@@ -268,7 +266,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
     ) -> bytes:
-        """Return the workbook: current ranges, last year's ranges and the machines."""
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:
@@ -436,15 +433,14 @@ def _look_at_upload(rows: Sequence[Mapping[str, Any]]) -> Generator[PlanStep, An
         source_blob_name=REPORT,
         destination_file_path=copy,
     )
-    return (
-        yield look_on(
-            "storage",
-            "Look at the downloaded report.",
-            lambda text: ANOMALIES.matches(text.removeprefix(f"{copy}:\n"), rows),
-            "read_multiple_files",
-            paths=[copy],
-        )
+    is_right: bool = yield look_on(
+        "storage",
+        "Look at the downloaded report.",
+        lambda text: ANOMALIES.matches(text.removeprefix(f"{copy}:\n"), rows),
+        "read_multiple_files",
+        paths=[copy],
     )
+    return is_right
 
 
 def _read_ranges(text: str) -> dict[str, list[float]]:
@@ -452,7 +448,6 @@ def _read_ranges(text: str) -> dict[str, list[float]]:
 
 
 def _read_anomalies(text: str, ranges: Mapping[str, Sequence[float]]) -> list[list[Any]]:
-    """Return the anomalies on a page of readings, with their ranges."""
     anomalies = []
     for row in query_rows(text):
         low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))

@@ -133,7 +133,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         }
 
     def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
-        """Draw times and results of games."""
         hours = self.rng.integers(12, 22, len(games)).tolist()
         scores = self.rng.integers(0, 8, (len(games), 2)).tolist()
         for (day, visitor, home, played), hour, (away, own) in zip(
@@ -261,9 +260,7 @@ def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Draw games by day, at most one per team and day; teams that played the day before play less
-    often.
-    """
+    """Draw games by day; teams that played the day before play less often."""
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
@@ -281,7 +278,6 @@ def _season(
 
 
 def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
-    """Return the row of each team."""
     playing = {team for game in games for team in game[1:3]}
     venues: dict[str, dict[date, str]] = {team: {} for team in teams if team in playing}
     for day, visitor, home, was_played in games:

@@ -167,9 +167,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
-        """Draw file names, some equal to the invoice number; return the invoice index by sorted
-        file name.
-        """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
         names = {}
@@ -179,7 +176,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return dict(sorted(names.items()))
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        """Draw an invoice that is in the tables only."""
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
@@ -232,7 +228,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         seen = yield from _look_at_tables(ids)
         entries = []
         for table, labels, output in zip(TABLES, columns, self.outputs, strict=False):
-            rows = [row for row in everything if row["INVOICE_ID"] not in entered]
+            rows: Sequence[Mapping[str, Any]] = [
+                row for row in everything if row["INVOICE_ID"] not in entered
+            ]
             if seen is not None:
                 wrong, rows = _compare(table, seen[table], everything)
                 if wrong:
@@ -338,7 +336,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield from row_failures(table, new_rows, new, CELLS[table], ("INVOICE_ID",))
 
     def _mail_failures(self) -> Iterator[str]:
-        """Check one right mail per purchaser with open invoices, and no other mail."""
         missing: dict[str, set[str]] = {}
         files = {invoice["file"] for invoice in self.truth["invoices"]}
         for invoice in self.truth["invoices"]:
@@ -448,7 +445,7 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Draw unique invoice numbers: those of the folder, then others, some closely similar."""
+    """Draw unique invoice numbers: those of the folder first, then similar ones."""
     suppliers = list(SUPPLIERS)
     ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
     while len(ids) < size:
@@ -493,7 +490,6 @@ def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]
 
 
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an invoice, with the columns of both tables."""
     return {
         "INVOICE_ID": invoice["id"],
         "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
@@ -519,7 +515,6 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 def _is_mail_about(
     arguments: Mapping[str, Any], files: Collection[str], others: Collection[str]
 ) -> bool:
-    """Return whether a call sends the mail about these files and no others."""
     mail = mail_of(arguments)
     is_attached = mail.attachments.keys() <= set(files)
     return is_attached and not any(_mail_faults(mail, files, others))

@@ -157,13 +157,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
-        """Draw the final deadline of a track, and the mails about it in order.
-
-        Args:
-            key: The conference's short name.
-            track: The track.
-            alone: Whether no other mails follow, so that these may speak of all tracks.
-        """
+        """Draw the final deadline of a track and its mails; `alone` ones may speak of all tracks."""
         day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
         stories = [self._due(key, track, day, alone)]
         if self.rng.random() < self.config.extension_rate:
@@ -190,7 +184,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
-        """Draw a sentence on a deadline."""
         where = {"key": key, "track": track}
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
@@ -219,7 +212,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return fillers_book().write(kind, self.rng, DrawnValues(draws, **known))
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        """Draw the mails of a conference without a deadline."""
         mails, news, values = [], conference_news(), self._values(key, name)
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
             _, subject, text = news.draw(self.rng, values)
@@ -228,7 +220,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return mails
 
     def _values(self, key: str, name: str) -> DrawnValues:
-        """Return values for the slots of irrelevant sentences."""
         integers = self.rng.integers
         return DrawnValues(
             {
@@ -347,15 +338,12 @@ def _read_events(text: str) -> list[dict[str, str]]:
 
 
 def _creates_reminder(arguments: Mapping[str, Any], keys: Sequence[str], key: str) -> bool:
-    """Return whether a call creates the reminder of a conference; its time is compared elsewhere."""
     notes = f"{arguments.get('description', '')}\n{arguments.get('location', '')}"
     return _reminds_of({"title": arguments["summary"], "notes": notes}, keys) == key
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Draw full names by unique short name, in random order; some short names are prefixes of
-    others.
-    """
+    """Draw full names by short name; some short names are prefixes of others."""
     names: dict[str, str] = {}
     count_by_key: Counter[str] = Counter()
     while len(names) < count:
@@ -377,7 +365,6 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
-    """Return the statements on deadlines in a mail; None if there are none."""
     return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
 
 

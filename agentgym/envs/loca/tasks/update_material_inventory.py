@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,16 +31,13 @@ from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
     find_spreadsheet,
-    look,
-    over,
     read_shop,
     read_table,
-    sheet_values,
+    settle_sheet,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
-from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.world.config import Share
@@ -210,7 +208,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
-        """Draw name, unit and supplier by id."""
         names = [
             (base + grade, unit)
             for unit, bases in MATERIALS.items()
@@ -255,9 +252,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         used: int,
     ) -> int:
-        """Draw the rest of a material in hundredths, often an exact multiple of a product's need or
-        slightly less.
-        """
+        """Draw a rest in hundredths, often a multiple of a need or slightly less."""
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
@@ -303,9 +298,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        """Draw an order's note and the pieces after it, by SKU; orders that do not count may be
-        withdrawn too.
-        """
+        """Draw an order note and the pieces after it, by SKU."""
         withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
         note, pieces = draw_order_note(
             self.rng,
@@ -323,7 +316,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return skus[int(self.rng.integers(len(skus) - 2))]
 
     def _dates(self, kind: str, first: bool) -> dict[str, Any]:
-        """Draw an order's status, creation time and payment time."""
         after = LAST_UPDATE + timedelta(
             seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
         )
@@ -359,7 +351,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
-        """Add the orders, each with a customer."""
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
@@ -377,9 +368,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> tuple[str, list[dict[str, Any]]]:
-        """Write the spreadsheet, with a discontinued product's recipe; return its id and the
-        material rows.
-        """
+        """Write the spreadsheet; return its id and the material rows."""
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
         }
@@ -445,30 +434,16 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
                 counts.append((sku, product, floor(min(amounts))))
         where = {"spreadsheet_id": sheet, "sheet": STOCK}
-        seen = yield look(
-            "spreadsheets", "Look at the materials.", sheet_values, "get_sheet_data", **where
+        updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
+        expected = [dict(zip(MATERIAL, row, strict=True)) for row in updated]
+        label, output = "Write the stock of the materials.", self.outputs[0]
+        entries = yield from settle_sheet(
+            functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
+            where,
+            [materials[0], *updated],
+            f"C2:C{len(materials)}",
+            lambda table: not any(_stock_failures(table, expected)),
         )
-        wanted = [materials[0], *([*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:])]
-        area, cells = f"C2:C{len(wanted)}", [row[2:3] for row in wanted[1:]]
-        if seen is not None:
-            cells = over(seen, wanted)
-            area = f"A1:{spot_name(len(cells), len(cells[0]))}"
-            expected = [dict(zip(MATERIAL, row, strict=True)) for row in wanted[1:]]
-            if not any(_stock_failures(seen, expected)):
-                cells = []
-        entries = []
-        if cells:
-            entries.append(
-                write(
-                    "Write the stock of the materials.",
-                    self.outputs[0],
-                    "update_cells",
-                    thing="spreadsheets",
-                    **where,
-                    range=area,
-                    data=cells,
-                )
-            )
         yield [
             *entries,
             *(
@@ -508,7 +483,6 @@ def _stock_failures(
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
-    """Return the number of pieces for which a stock in hundredths suffices."""
     return min(stock[material] // need for material, need in recipe.items())
 
 
@@ -517,9 +491,7 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and pieces of a new, paid order after its note, unless withdrawn; the site
-    uses UTC.
-    """
+    """Return product and pieces of an order that counts, after its note."""
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE

@@ -253,7 +253,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }.get(story, inside[:1])
 
     def _customers(self, count: int) -> list[dict[str, Any]]:
-        """Draw customers in the shop's format."""
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
@@ -276,9 +275,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        """Add all orders in random order; return id, total and declined mails by customer and
-        completion time.
-        """
+        """Add all orders; return id, total and refusal by customer and time."""
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
@@ -305,9 +302,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
-        """Draw the completed orders and which notes decline mails; one new customer's note does
-        not.
-        """
+        """Draw the completed orders and which notes decline mails."""
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -326,7 +321,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def _incomplete(
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
-        """Draw the incomplete orders."""
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
@@ -353,7 +347,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
-        """Write credentials and template; return the password."""
         password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
         self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         self.files.write(TEMPLATE, LETTER)
@@ -524,7 +517,6 @@ def _row(
 def _letter(
     template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime
 ) -> tuple[str, str, str]:
-    """Return address, subject and text of the mail to a customer."""
     values = {
         **person["billing"],
         "order_id": order[0],
@@ -564,5 +556,4 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read_offset(text: str) -> float:
-    """Return the hours by which the site's time is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,18 +32,15 @@ from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
     find_spreadsheet,
-    look,
-    over,
     read,
     read_shop,
     read_table,
     send_letter,
-    sheet_values,
+    settle_sheet,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
-from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.world.config import Share
@@ -225,7 +223,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        """Draw stock, threshold and state of a product with or without an alert."""
         threshold, rates = int(self.rng.integers(8, 51)), self.config
         edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
         product = {
@@ -256,11 +253,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the row of an earlier alert, with the stock of that day."""
         return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
 
     def _write_files(self) -> str:
-        """Write contacts and template and add all mailboxes; return the manager's address."""
         names = people(self.rng, len(ROLES))
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
         email = self.office.get(Email)
@@ -309,55 +304,31 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 supplier = suppliers[product[5]]
                 rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
         where = {"spreadsheet_id": sheet, "sheet": ALERTS}
-        seen = yield look(
-            "spreadsheets", "Look at the alerts.", sheet_values, "get_sheet_data", **where
+        last = len(old) + len(rows)
+        earlier = [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]]
+        new = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        step = functools.partial(write, thing="spreadsheets", **where)
+        entries = yield from settle_sheet(
+            functools.partial(step, "Add the rows.", self.outputs[0], "update_cells"),
+            where,
+            [*old, *rows],
+            f"A{len(old) + 1}:H{last}",
+            lambda table: not any(_alert_failures(table, earlier, new)),
         )
-        earlier, new = (
-            [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]],
-            [dict(zip(COLUMNS, row, strict=True)) for row in rows],
-        )
-        first, data = len(old) + 1, rows
-        if seen is not None:
-            first, data = 1, over(seen, [*old, *rows])
-            if not any(_alert_failures(seen, earlier, new)):
-                data = []
-        missing = len(old) + len(rows) - alerts["room"]
-        if data and missing > 0:
-            yield write(
-                "Make room in the sheet.",
-                self.outputs[0],
-                "add_rows",
-                thing="spreadsheets",
-                **where,
-                count=missing,
-                start_row=alerts["room"],
+        missing = last - alerts["room"]
+        if entries and missing > 0:
+            label = "Make room in the sheet."
+            yield step(label, self.outputs[0], "add_rows", count=missing, start_row=alerts["room"])
+        letters = [
+            send_letter(
+                f"Write to the purchasing manager about {row[2]}.",
+                self.outputs[1],
+                manager,
+                _letter(letter, row),
             )
-        entries = []
-        if data:
-            area = f"A{first}:{spot_name(first + len(data) - 1, len(data[0]))}"
-            entries = [
-                write(
-                    "Add the rows.",
-                    self.outputs[0],
-                    "update_cells",
-                    thing="spreadsheets",
-                    **where,
-                    range=area,
-                    data=data,
-                )
-            ]
-        yield [
-            *entries,
-            *(
-                send_letter(
-                    f"Write to the purchasing manager about {row[2]}.",
-                    self.outputs[1],
-                    manager,
-                    _letter(letter, row),
-                )
-                for row in rows
-            ),
+            for row in rows
         ]
+        yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
         """Check old and new rows, the mail for each alert, and that nothing else has changed."""
@@ -392,7 +363,6 @@ def _alert_failures(
     old: Sequence[Mapping[str, Any]],
     new: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:
-    """Yield the failures of the sheet of alerts."""
     yield from table_failures(ALERTS, table, [*old, *new], CELLS, ("SKU",))
     _, rows = named_rows(table, COLUMNS)
     earlier = [as_text(row["SKU"]) for row in old]
@@ -401,7 +371,6 @@ def _alert_failures(
 
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a product in the shop's format."""
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
     if product["threshold"] % 3 == 0:  # an unrelated field of the shop
         record["low_stock_amount"] = product["threshold"] // 3
@@ -430,16 +399,13 @@ def _row(
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    """Return subject and text of the mail about a product."""
     return fill_letter(
         template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
     )
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """Return the alert facts of a product, supplier id last; None unless its stock is below the
-    threshold.
-    """
+    """Return the alert facts of a product, supplier id last; None if it has no alert."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
     is_low = product["status"] == "publish" and stock is not None and stock < threshold
