@@ -47,7 +47,7 @@ The check, the plan's hints, the progress and the step labels compare outputs wi
 
 Hints follow an agent's own form of the work. A call whose arguments show the plan's effects counts at
 once. After any other change to an output the next hint is to look at it. Then the plan continues with
-what is missing: it corrects wrong rows, events and files, and repeats no mail.
+the missing parts: it corrects wrong rows, events and files, and repeats no mail.
 
 Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
 a run samples the first, `--sample 1` runs all of it). The first starts from the right final state and calls every tool of
@@ -55,7 +55,7 @@ every server, except those that run programs, with arguments drawn from its sche
 an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
 one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
 The second applies at least 20 other forms of each right state that a careful person would accept
-(names before addresses, HTML beside the text, other line endings and quotes, workbook formats, drafts,
+(names before addresses, HTML and text, other line endings and quotes, workbook formats, drafts,
 reading without need), one by one and together: the score stays.
 
 The checks do not understand free text. Where a task asks for a name, a number or a file in a mail or

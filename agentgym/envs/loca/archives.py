@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# Maximum archive size in bytes, far above that of an application.
+# Maximum archive size in bytes, far above the size of an application.
 MAX_BYTES = 2**20
 # Maximum unpacked size in bytes; stops zip bombs.
 MAX_UNPACKED = 4 * 2**20

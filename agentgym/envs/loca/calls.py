@@ -2,7 +2,7 @@
 
 Calls that differ only in notation, such as a path with or without /workspace, share a canonical
 form. The effects of a call, read from its arguments, are the things that it sets and their values.
-A plan step is done once its effects exist, whichever calls caused them: one batch update of a
+A plan step is done once its effects exist, from any calls: one batch update of a
 hundred products equals a hundred single updates.
 """
 
@@ -175,7 +175,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# What the tools change, by patterns of their names. Other tools change the files they name.
+# Tool names by the kind of record that they change. Other tools change the files they name.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),
@@ -204,8 +204,8 @@ _CHANGES = re.compile(
 
 
 def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
-    """Return what an executed call may have changed: kinds of records, and `file <path>` for those
-    of the files.
+    """Return the kinds of records, and the `file <path>` of the files, that an executed call may
+    have changed.
 
     Programs may change every file whose name they contain.
     """

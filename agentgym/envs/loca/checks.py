@@ -147,7 +147,7 @@ def row_failures(
         rows = candidates.get(name)
         if not rows:
             continue
-        # Rows may share a key: the most similar one is compared, so that one failure is reported.
+        # Rows may share a key: the most similar one is compared, so it causes a single failure.
         best = rows[0] if len(rows) == 1 else min(rows, key=partial(differences, wanted=row))
         rows.remove(best)
         for column, same in columns.items():

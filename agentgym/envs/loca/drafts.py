@@ -25,7 +25,7 @@ TOLERANCE = 0.08
 """Relative length error above which another size is tried; small next to the steps between presets.
 """
 
-# The identifiers in a state have a random stream separate from that of `draw`.
+# The identifiers in a state have a separate random stream from `draw`.
 _IDS = 1
 
 # Bounds the time of a reset if no size fits.

@@ -25,7 +25,7 @@ def shuffled(
 
 
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
-    """Draw an item by its probability; the last item takes what is missing to 1."""
+    """Draw an item by its probability; the last item gets the remaining probability."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
 

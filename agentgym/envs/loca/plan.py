@@ -27,7 +27,7 @@ Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 """Function that maps calls with the same effect to one form."""
 
 
-# RuntimeError is what a StopIteration inside a generator becomes.
+# A StopIteration inside a generator becomes a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """Exceptions from code that receives a result or facts it cannot interpret."""
 
@@ -44,8 +44,8 @@ class PlanStep:
         same: The arguments that another call must share to count as this step; empty means all.
         accepts: Further condition on the canonical arguments of a call that counts; it refuses, for
             example, a mail to the right address with another text.
-        mark_own: Marks in the fact what off-plan calls have written, given their effects, so that
-            the plan can tell the initial state from work done early.
+        mark_own: Marks in the fact what off-plan calls have written, given their effects, to
+            distinguish the initial state from early work.
         thing: What a change writes or a look shows, as in `things_changed`.
         is_look: Whether the step only runs, and otherwise has the fact None, if an off-plan call
             has changed the thing.
@@ -133,7 +133,7 @@ def write(
         output: The output that the step contributes to.
         tool: The tool name.
         thing: See `PlanStep`.
-        same: The arguments in which another call must agree; empty means all.
+        same: The arguments that another call must share; empty means all.
         accepts: See `PlanStep`.
         learn: Extracts a fact from the result, such as the id of a new record.
         **arguments: The arguments of the tool.
@@ -162,7 +162,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     Pages have the default size, or the larger one that the agent chose for the first page.
 
     Args:
-        keep: Extracts the fact from a mail as listed by `get_emails`; None if there is none.
+        keep: Extracts the fact from a mail as listed by `get_emails`, or returns None.
         folder: The folder.
 
     Returns:
@@ -204,7 +204,7 @@ def read_shop(
     Args:
         what: The name of the listing, for the labels.
         tool: The tool that lists it.
-        keep: Extracts the fact from an item; None if there is none.
+        keep: Extracts the fact from an item, or returns None.
         **arguments: Further arguments of the tool.
 
     Returns:
@@ -389,7 +389,7 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 
 
 def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as data that replaces a table: blanks clear what the rows leave over."""
+    """Return rows as data that replaces a table: blanks clear the remaining cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -403,7 +403,7 @@ def settle_sheet(
     area: str,
     is_right: Callable[[Sequence[Sequence[Any]]], bool],
 ) -> Piece:
-    """Look at a sheet that an off-plan call has changed; return the step that writes what it lacks.
+    """Look at a sheet that an off-plan call has changed; return the step that corrects it.
 
     Args:
         write_step: Returns the step that writes `data` into `range`.

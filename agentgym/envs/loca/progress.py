@@ -152,7 +152,7 @@ class Progress:
                 self._hide(thing)
 
     def _hide(self, thing: str) -> None:
-        """Forget the steps of a thing: the plan must look at it before it goes on."""
+        """Forget the steps of a thing: the plan must look at it first."""
         self._touched.pop(thing, None)
         self._unseen[thing] = None
         for label in [label for label in self.facts if self._things.get(label) == thing]:
@@ -207,7 +207,7 @@ class Progress:
     def finished(self) -> set[str]:
         """Return the outputs whose steps are all done.
 
-        While the plan still reads there are none: the facts may change any output.
+        A plan that still reads has finished none: the facts may change any output.
         """
         self._advance()
         if self._open[""]:

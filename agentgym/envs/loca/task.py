@@ -94,7 +94,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     Attributes:
         servers: The servers of the task (table 7 of the paper).
-        start: The time at which the episode begins.
+        start: The start time of the episode.
         outputs: The required outputs; files by path.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.

@@ -108,7 +108,7 @@ def no_file(path: str) -> Change:
 
 
 def folder_at(path: str) -> Change:
-    """Put a directory in place of a file."""
+    """Replace a file with a directory."""
     return lambda world: (
         world.office.context.files.remove(path),
         world.office.context.files.mkdir(path),

@@ -19,7 +19,7 @@ Form = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls whose result the check accepts in place of the step."""
+    """Return calls that the check accepts instead of the step."""
     call = plain(step)
     forms = [*FORMS.get(call.name, ())]
     if call.name in REWRITERS:
@@ -55,6 +55,8 @@ def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     rows, body = arguments["data"], arguments["data"]
     head: Rows = []
     if len(rows[0]) == 1:  # a column of an existing table: each value has its place
+        if draw.random() < 0.5:
+            rows = [[float(row[0])] for row in rows]
         forms = [ToolCall("update_cells", {**arguments, "range": f"{left}{top + k}", "data": [row]})
                  for k, row in enumerate(rows)]  # fmt: skip
         draw.shuffle(forms)

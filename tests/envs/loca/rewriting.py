@@ -1,4 +1,4 @@
-"""Alternative calls with the same effect as those of a plan."""
+"""Alternative calls with the same effect as the calls of a plan."""
 
 from __future__ import annotations
 

@@ -392,7 +392,7 @@ def _rate(clicks: int, views: int) -> Fraction:
 
 
 def _payload(content: str) -> Any:
-    """Return the JSON of an entry, which may be in its text; None if there is none."""
+    """Return the JSON of an entry, which may be in its text, or None."""
     entry = json.loads(content)
     try:
         return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]

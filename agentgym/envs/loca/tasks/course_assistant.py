@@ -299,7 +299,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 def _text_fault(
     mail: Mail, student: Sequence[str], ids: Collection[str], names: Collection[str]
 ) -> str:
-    """Return what is wrong with a mail to a student (name, ID); empty if nothing is."""
+    """Return the fault of a mail to a student (name, ID); empty if nothing is."""
     if not same_subject(mail, SUBJECT):
         return "it has another subject"
     if mail.attachments or hides_text(mail):

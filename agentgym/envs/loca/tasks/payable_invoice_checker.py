@@ -418,7 +418,7 @@ def _remove(table: str, ids: Sequence[str], output: str) -> PlanStep:
 
 
 def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:
-    """Yield what is wrong with the subject or the list of a mail about the expected files."""
+    """Yield the faults of the subject and the list of a mail about the expected files."""
     to = mail.recipients[0]
     if not same_subject(mail, SUBJECT):
         yield f"the mail to {to} has the subject {echo(mail.subject)}"
@@ -433,9 +433,9 @@ def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) 
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    """Return the PDF names in a text, without suffix, and those of `files` that occur alone.
+    """Return the PDF names in a text, without suffix, and the names of `files` without a suffix.
 
-    A name that goes on after .pdf is the name of another file.
+    A name with more after .pdf belongs to another file.
     """
     listed = set()
     for name in re.findall(r"[\w-][\w.-]*\.pdf[\w.-]*", text, re.IGNORECASE):
@@ -445,7 +445,7 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Draw unique invoice numbers: those of the folder first, then similar ones."""
+    """Draw unique invoice numbers: first for the folder, then similar ones."""
     suppliers = list(SUPPLIERS)
     ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
     while len(ids) < size:

@@ -34,7 +34,7 @@ from agentgym.world.config import Share
 ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))  # the last time zone in which a day ends
+AOE = timezone(timedelta(hours=-12))  # the last time zone to end a day
 BEFORE = timedelta(hours=3)  # as in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")

@@ -418,9 +418,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
         recipes: dict[str, list[tuple[str, Decimal]]] = {}
         for sku, _, material, _, need, _ in table["rows"][1:]:
-            recipes.setdefault(sku, []).append((material, Decimal(need)))
+            recipes.setdefault(sku, []).append((material, Decimal(str(need))))
         materials = [row for row in stock["rows"] if not is_blank(row)]
-        left = {row[0]: Decimal(row[2]) for row in materials[1:]}
+        # A sheet returns text or a number, which is only exact as text.
+        left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]
         }  # rows that the agent has already updated
