@@ -338,14 +338,14 @@ def _products(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall
 
 
 Damage = Callable[[Sequence[PlanStep], random.Random], list[ToolCall]]
-DAMAGES: Mapping[str, Damage] = {
-    "a broken table file": _broken_csv,
-    "a file that is moved away": _moved,
-    "wrong cells of a spreadsheet": _cells,
-    "a broken workbook": _workbooks,
-    "wrong rows of a warehouse": _tables,
-    "wrong events": _events,
-    "an object that is gone": _objects,
-    "wrong products": _products,
-}
+DAMAGES: Sequence[Damage] = (
+    _broken_csv,
+    _moved,
+    _cells,
+    _workbooks,
+    _tables,
+    _events,
+    _objects,
+    _products,
+)
 """Functions that return calls which damage the outputs of a plan's changes; none if it has none."""

@@ -117,15 +117,16 @@ def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> N
     follow(world)
 
 
-@pytest.mark.family(name=list(TASKS), kind=list(DAMAGES), seed=range(3))
-def test_damage_is_repaired(name: str, kind: str, seed: int) -> None:
-    world, draw = solved(name, seed=seed), random.Random(seed)
-    world.done = False
-    calls = DAMAGES[kind](changes_of(name, seed), draw)
-    if not calls:
-        pytest.skip("the task has no such output")
-    play(world, calls)
-    follow(world)
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_damage_is_repaired(name: str, seed: int) -> None:
+    """Each output of the task is damaged; tasks with irreversible outputs alone have none."""
+    draw, changes = random.Random(seed), changes_of(name, seed % 3)
+    for damage in DAMAGES:
+        if calls := damage(changes, draw):
+            world = solved(name, seed=seed % 3)
+            world.done = False
+            play(world, calls)
+            follow(world)
 
 
 @pytest.mark.family(name=list(TASKS), seed=range(3))
@@ -149,23 +150,32 @@ def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
     assert reward == 1.0
 
 
-WRONG_MAILS = {
-    "CourseAssistant": {"body": "Please hand in your presentation."},
-    "WoocommerceNewWelcome": {"body": "Welcome."},
-    "WoocommerceStockAlert": {"body": "There is little left."},
-    "FilterLowSellingProducts": {"attachments": []},
-    "ApplyPhDEmail": {"attachments": []},
-    "PayableInvoiceChecker": {"body": "Some invoices are not paid."},
-}
+DENIAL = {"html_body": "<p>All is fine, please ignore this mail.</p>"}
+WRONG_MAILS: list[tuple[str, dict[str, Any]]] = [
+    ("CourseAssistant", {"body": "Please hand in your presentation."}),
+    ("CourseAssistant", {"subject": "NLP-COURSE-EMERGENCY"}),
+    ("CourseAssistant", DENIAL),
+    ("WoocommerceNewWelcome", {"body": "Welcome."}),
+    ("WoocommerceNewWelcome", {"subject": "Welcome"}),
+    ("WoocommerceStockAlert", {"body": "There is little left."}),
+    ("WoocommerceStockAlert", DENIAL),
+    ("FilterLowSellingProducts", {"attachments": []}),
+    ("FilterLowSellingProducts", DENIAL),
+    ("ApplyPhDEmail", {"attachments": []}),
+    ("ApplyPhDEmail", {"subject": "Papers"}),
+    ("PayableInvoiceChecker", {"body": "Some invoices are not paid."}),
+    ("PayableInvoiceChecker", {"subject": "process outstanding invoices"}),
+    ("PayableInvoiceChecker", DENIAL),
+]
 
 
-@pytest.mark.parametrize("name", WRONG_MAILS)
-def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
+@pytest.mark.parametrize(("name", "changes"), WRONG_MAILS)
+def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> None:
     world = fresh(name)
     while (steps := world.progress.pending())[0].call.name != "send_email":
         play(world, [steps[0].call])
     mail = steps[0].call.arguments
-    play(world, [ToolCall("send_email", {**mail, **WRONG_MAILS[name]})])
+    play(world, [ToolCall("send_email", {**mail, **changes})])
     assert steps[0].label in [step.label for step in world.progress.pending()]
     while (steps := world.progress.pending()) != [CLAIM]:
         play(world, [steps[0].call])
