@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -11,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
-from functools import partial
 from typing import Any, TypeAlias
 
 from agentgym.office.email.messages import Mail
@@ -19,6 +19,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
@@ -148,7 +149,9 @@ def row_failures(
         if not rows:
             continue
         # Rows may share a key: the most similar one is compared, so it causes a single failure.
-        best = rows[0] if len(rows) == 1 else min(rows, key=partial(differences, wanted=row))
+        best = (
+            rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
+        )
         rows.remove(best)
         for column, same in columns.items():
             if not same(best.get(column), row[column]):
@@ -338,6 +341,27 @@ def named_rows(
         names.pop()
     rows = [row for row in rows if not is_blank(row)]
     return names, [dict(zip(columns, [*row, *padding], strict=False)) for row in rows]
+
+
+@functools.lru_cache(maxsize=4)  # a workbook is checked after each call, and few calls change it
+def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequence[str]]:
+    return read_workbook(data), hidden_parts(data)
+
+
+def open_output(
+    files: Workspace, path: str, title: str
+) -> tuple[Sequence[Sequence[Any]], list[str]]:
+    """Return the rows of the only sheet of a workbook, and the failures of the workbook itself."""
+    try:
+        sheets, hidden = _sheets_of(files.read(path))
+    except ToolError as error:
+        return [], [f"{path}: {error}"]
+    failures = []
+    if hidden:
+        failures.append(f"{path} has hidden parts or formulas: {', '.join(hidden)}")
+    if list(sheets) != [title]:
+        failures.append(f"{path} has the sheets {echo(list(sheets))}, expected only {title}")
+    return sheets.get(title, []), failures
 
 
 def is_blank(row: Iterable[Any]) -> bool:

@@ -268,9 +268,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def plan(self) -> Plan:
-        """Read format and tables, sum a few scenarios at a time, write the record and act on the
-        result.
-        """
+        """Sum a few scenarios at a time, write the record and act on the result."""
         yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000

@@ -204,9 +204,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
 
     def plan(self) -> Plan:
-        """Read memory, papers and mails, merge the awards, make all archives with one command and
-        send them.
-        """
+        """Merge the awards, make all archives with one command and send them."""
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
@@ -260,9 +258,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one mail with the right archive per request, no other mail, and that nothing else
-        has changed.
-        """
+        """Check one mail with the right archive per request, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
         for mail in email.sent():

@@ -17,6 +17,7 @@ from agentgym.envs.loca.checks import (
     file_state,
     loose,
     number,
+    open_output,
     sent_failures,
     table_failures,
 )
@@ -46,11 +47,8 @@ from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.office.spreadsheet.workbooks import (
-    hidden_parts,
-    read_workbook,
     write_workbook,
 )
-from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
@@ -327,7 +325,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 rows.append(row)
         rows.sort(key=_order)
         sheets = yield from look_at_workbook(FILE, SHEET)
-        if sheets is not None and not any(_table_failures(sheets, rows)):
+        if sheets is not None and not any(_table_failures(sheets.get(SHEET, []), rows)):
             yield from remove_sheets(FILE, sheets, SHEET)
             return
         data, start = [[row[name] for name in COLUMNS] for row in rows], "A2"
@@ -347,24 +345,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows and their order, that nothing else has changed and that no mail was sent."""
-        sheets: Mapping[str, list[list[Any]]] = {}
-        try:
-            data = self.files.read(FILE)
-            sheets = read_workbook(data)
-            if hidden := hidden_parts(data):
-                yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
-        except ToolError as error:
-            yield f"{FILE}: {error}"
-        if list(sheets) != [SHEET]:
-            yield f"{FILE} has the sheets {list(sheets)}, expected only {SHEET}"
-        yield from _table_failures(sheets, self.truth["exams"])
+        table, failures = open_output(self.files, FILE, SHEET)
+        yield from failures
+        yield from _table_failures(table, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
 
 
 def _table_failures(
-    sheets: Mapping[str, Sequence[Sequence[Any]]], exams: Sequence[Mapping[str, Any]]
+    table: Sequence[Sequence[Any]], exams: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    table = sheets.get(SHEET, [])
     yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 

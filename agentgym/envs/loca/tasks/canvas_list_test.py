@@ -130,9 +130,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw courses with quizzes, assignments and announcements, the notes, and the files to
-        fill in.
-        """
+        """Draw courses and announcements, the notes, and the files to fill in."""
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)
@@ -285,9 +283,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary and not submitted else None
 
     def plan(self) -> Plan:
-        """Read notes, courses, announcements, quizzes, assignments and submissions, then write both
-        files.
-        """
+        """Read notes, courses and submissions, then write both files."""
         scores = yield read(
             "Read the memory.",
             lambda text: {code: int(score) for code, score in _SCORE.findall(text)},

@@ -271,9 +271,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one right mail per student without a submission, no other mail, and no other
-        change.
-        """
+        """Check one right mail per student without a submission, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import exact, file_state, table_failures
+from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
 from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
@@ -30,11 +30,8 @@ from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import (
-    hidden_parts,
-    read_workbook,
     write_workbook,
 )
-from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Share
 
 DATA, FORMAT, REQUEST, RESULT = (
@@ -299,24 +296,16 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             table.append([year, *growth])
         sheets = yield from look_at_workbook(RESULT, form)
         rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
-        if sheets is None or any(_table_failures(sheets, table[0], rows)):
+        if sheets is None or any(_table_failures(sheets.get(form, []), table[0], rows)):
             yield from _report_steps(form, table)
         else:
             yield from remove_sheets(RESULT, sheets, form)
 
     def task_failures(self) -> Iterator[str]:
         """Check the sheet, headers and rows of the report, and that no other file has changed."""
-        sheets: Mapping[str, list[list[Any]]] = {}
-        try:
-            data = self.files.read(RESULT)
-            sheets = _sheets(data)
-            if hidden := hidden_parts(data):
-                yield f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"
-        except ToolError as error:
-            yield f"{RESULT}: {error}"
-        if list(sheets) != [SHEET]:
-            yield f"{RESULT} has the sheets {echo(list(sheets))}, expected only {SHEET}"
-        yield from _table_failures(sheets, self.truth["columns"], self.truth["rows"])
+        table, failures = open_output(self.files, RESULT, SHEET)
+        yield from failures
+        yield from _table_failures(table, self.truth["columns"], self.truth["rows"])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
@@ -408,18 +397,12 @@ def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal
 
 
 def _table_failures(
-    sheets: Mapping[str, Sequence[Sequence[Any]]],
+    table: Sequence[Sequence[Any]],
     columns: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:
     cells = dict.fromkeys(columns, _same)
-    yield from table_failures(RESULT, sheets.get(SHEET, []), rows, cells, (YEAR,), ordered=True)
-
-
-@functools.lru_cache(maxsize=4)
-def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """Read a workbook, cached: the report is checked after each call."""
-    return read_workbook(data)
+    yield from table_failures(RESULT, table, rows, cells, (YEAR,), ordered=True)
 
 
 def _same(actual: Any, expected: Any) -> bool:

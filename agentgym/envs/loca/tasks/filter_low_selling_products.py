@@ -301,9 +301,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return letters
 
     def plan(self) -> Plan:
-        """Read files and products, create the category, move products, write the table, send the
-        mails.
-        """
+        """Create the category, move products, write the table, send the mails."""
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         subscribers = yield read(
             "Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS

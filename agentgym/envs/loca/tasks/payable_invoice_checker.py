@@ -183,9 +183,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
-        """Read all files, look up known invoices, enter the others, set the comment and send the
-        mails.
-        """
+        """Read all files, enter new invoices, set the comment and send the mails."""
         names = yield read(
             f"List the folder {FOLDER}.",
             lambda text: [

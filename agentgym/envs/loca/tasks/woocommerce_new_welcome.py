@@ -444,9 +444,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check old and new table rows, the mail to each new customer, and that nothing else has
-        changed.
-        """
+        """Check old and new table rows, the mail to each new customer, and all else."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
