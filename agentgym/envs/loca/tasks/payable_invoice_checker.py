@@ -224,54 +224,38 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ]
         everything = [_row(invoice) for invoice in invoices]
         seen = yield from _look_at_tables(ids)
-        entries = []
-        for table, labels, output in zip(TABLES, columns, self.outputs, strict=False):
-            rows: Sequence[Mapping[str, Any]] = [
-                row for row in everything if row["INVOICE_ID"] not in entered
-            ]
-            if seen is not None:
-                wrong, rows = _compare(table, seen[table], everything)
-                if wrong:
-                    entries.append(_remove(table, wrong, output))
-            if rows:
-                entries.append(
-                    write(
-                        f"Enter the invoices into {table}.",
-                        output,
-                        "write_query",
-                        thing="tables",
-                        query=_merge(table, labels, rows),
-                    )
-                )
-        if seen is not None:  # wrong rows have to go first
-            yield [step for step in entries if step.label.startswith("Remove")]
-            entries = [step for step in entries if not step.label.startswith("Remove")]
-        if seen is None or seen[FLAG] != COMMENT:
-            entries.append(
-                write(
-                    f"Set the comment of {FLAG}.",
-                    self.outputs[2],
-                    "write_query",
-                    thing="tables",
-                    query=f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}",
-                )
+        if seen is None:
+            new = [row for row in everything if row["INVOICE_ID"] not in entered]
+            plans = [([], new) for _ in TABLES]
+        else:
+            plans = [_compare(table, seen[table], everything) for table in TABLES]
+        # Wrong rows have to go before right ones are merged.
+        yield [
+            _remove(table, wrong, output)
+            for table, output, (wrong, _) in zip(TABLES, self.outputs, plans, strict=False)
+            if wrong
+        ]
+        entries = [
+            write(
+                f"Enter the invoices into {table}.",
+                output,
+                "write_query",
+                thing="tables",
+                query=_merge(table, labels, rows),
             )
+            for table, labels, output, (_, rows) in zip(
+                TABLES, columns, self.outputs, plans, strict=False
+            )
+            if rows
+        ]
+        if seen is None or seen[FLAG] != COMMENT:
+            entries.append(_comment(self.outputs[2]))
         unpaid: dict[str, list[str]] = {}
         for name, invoice in zip(names, invoices, strict=True):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.setdefault(invoice["mail"], []).append(name)
         mails = [
-            write(
-                f"Write to {mail}.",
-                self.outputs[3],
-                "send_email",
-                same=("to",),
-                accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
-                to=mail,
-                subject=SUBJECT,
-                body="These invoices are not paid in full:\n\n" + "\n".join(files),
-            )
-            for mail, files in sorted(unpaid.items())
+            _mail(self.outputs[3], mail, files, names) for mail, files in sorted(unpaid.items())
         ]
         yield [*entries, *mails]
 
@@ -413,6 +397,25 @@ def _remove(table: str, ids: Sequence[str], output: str) -> PlanStep:
     query = f"DELETE FROM {table} WHERE INVOICE_ID IN ({listed})"
     label = f"Remove the wrong rows of {table}."
     return write(label, output, "write_query", thing="tables", query=query)
+
+
+def _comment(output: str) -> PlanStep:
+    query = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
+    return write(f"Set the comment of {FLAG}.", output, "write_query", thing="tables", query=query)
+
+
+def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
+    """Return the step that writes to a purchaser about open invoices, among all file names."""
+    return write(
+        f"Write to {to}.",
+        output,
+        "send_email",
+        same=("to",),
+        accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
+        to=to,
+        subject=SUBJECT,
+        body="These invoices are not paid in full:\n\n" + "\n".join(files),
+    )
 
 
 def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:

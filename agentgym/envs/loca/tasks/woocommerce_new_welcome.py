@@ -4,6 +4,7 @@ table 7).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.plan import (
+    Piece,
     Plan,
     fill_letter,
     look,
@@ -402,30 +404,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        seen = yield look(
-            "tables",
-            "Look at the new rows.",
-            query_rows,
-            "bigquery_run_query",
-            query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
-            max_results=10_000,
-        )
-        missing = rows
-        if seen is not None and not any(_row_failures(seen, rows)):
-            missing = []
-        elif seen:
-            yield write(
-                "Remove the new rows, some of which are wrong.",
-                self.outputs[0],
-                "bigquery_run_query",
-                thing="tables",
-                query=f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}",
-            )
-        yield [
-            write(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-                  self.outputs[0], "bigquery_run_query", thing="tables", query=_insert_missing(rows[k : k + CHUNK]))
-            for k in range(0, len(missing), CHUNK)
-        ]  # fmt: skip
+        yield (yield from _settle_rows(self.outputs[0], rows))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
@@ -482,6 +461,32 @@ def _row_failures(
 ) -> Iterator[str]:
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
+
+
+def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
+    """Look at the new rows after off-plan statements; remove them if one is wrong, and return the
+    steps that add what is missing.
+    """
+    seen = yield look(
+        "tables",
+        "Look at the new rows.",
+        query_rows,
+        "bigquery_run_query",
+        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
+        max_results=10_000,
+    )
+    if seen is not None and not any(_row_failures(seen, rows)):
+        return []
+    change = functools.partial(write, thing="tables")
+    if seen:
+        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}"
+        label = "Remove the new rows, some of which are wrong."
+        yield change(label, output, "bigquery_run_query", query=query)
+    return [
+        change(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
+               output, "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]))
+        for k in range(0, len(rows), CHUNK)
+    ]  # fmt: skip
 
 
 def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
