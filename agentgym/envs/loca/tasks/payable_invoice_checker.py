@@ -224,6 +224,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ]
         everything = [_row(invoice) for invoice in invoices]
         seen = yield from _look_at_tables(ids)
+        plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
         if seen is None:
             new = [row for row in everything if row["INVOICE_ID"] not in entered]
             plans = [([], new) for _ in TABLES]

@@ -132,12 +132,10 @@ EQUIVALENTS: dict[str, tuple[str, Change]] = {
         "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
     ),
     "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
-    "a byte order mark": ("A", lambda world: file_of(RECORD, b"\xef\xbb\xbf" + world.office.context.files.read(RECORD))(world)),
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
     "a table written to as it was": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = owner WHERE TRUE")),
-    "a scratch file": ("B", lambda world: world.office.context.files.write("notes.md", "x")),
 }  # fmt: skip
 
 

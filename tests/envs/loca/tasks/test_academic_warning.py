@@ -125,12 +125,10 @@ EQUIVALENTS: dict[str, Change] = {
             *([b["student_id"], b["name"], repr(b["drop_percent"])] for b in world.truth["bad"]),
         ]
     )(world),
-    "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "entries as objects": fresh_log(
         lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})
     ),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
-    "a scratch file": file_of("notes.md", "x"),
 }
 
 

@@ -28,7 +28,6 @@ from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import (
     Change,
     call,
-    file_of,
     final_state_tests,
     folder_at,
     fresh,
@@ -202,7 +201,6 @@ EQUIVALENTS: dict[str, Change] = {
         body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"
     ),
     "the name in two lines": again(body=lambda body, _: body.replace(" ", "\n")),
-    "with HTML too": again(html_body=lambda _, world: in_html(world)),
     "as HTML alone": again(body="", html_body=lambda _, world: in_html(world)),
     "the name and ID in the HTML": again(
         body="Please read the HTML.", html_body=lambda _, world: in_html(world)
@@ -212,15 +210,6 @@ EQUIVALENTS: dict[str, Change] = {
             *world.truth["missing"][next(iter(world.truth["missing"]))]
         )
     ),
-    "the address in capitals": again(to=lambda to, _: f"Student <{to.upper()}>"),
-    "the copy in Sent is removed": (
-        lambda world: world.office.call(
-            "delete_email", {"email_id": world.office.get(Email).messages(ME, "Sent")[0].id}
-        )
-    ),
-    "reading on": call("read_email", email_id="1"),
-    "logged out": call("logout"),
-    "a scratch file": file_of("missing.txt", "x"),
 }
 
 

@@ -207,14 +207,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 }
 
 EQUIVALENTS: dict[str, Change] = {
-    "quotes, CRLF and a byte-order mark": lambda world: file_of(TABLE, in_quotes(world))(world),
     "numbers in other forms": rewrite(each_cell(3, lambda cell: f"{float(cell):.3f}")),
     "percents without the sign, blanks around": rewrite(
         each_cell(5, lambda cell: f" {cell[:-1]} ")
     ),
-    "empty lines at the end": lambda world: file_of(
-        TABLE, csv_text(table_of(world, TABLE)) + "\n\n"
-    )(world),
     "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(
         world
     ),
@@ -229,7 +225,6 @@ EQUIVALENTS: dict[str, Change] = {
     "a product was moved twice": lambda world: update(
         world, moves(world), categories=[{"id": outlet(world)}]
     ),
-    "a scratch file": file_of("scratch.csv", "x"),
 }
 
 

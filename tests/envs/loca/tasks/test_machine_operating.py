@@ -173,14 +173,10 @@ EQUIVALENTS: dict[str, Change] = {
     "Windows line ends and quotation marks": rewrite(
         lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL
     ),
-    "a byte order mark": lambda world: file_of(
-        b"\xef\xbb\xbf" + world.office.context.files.read(REPORT)
-    )(world),
     "a table written to as it was": call(
         "bigquery_run_query",
         query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'",
     ),
-    "a scratch file": lambda world: world.office.context.files.write("notes.md", "x"),
 }
 
 

@@ -92,7 +92,6 @@ EQUIVALENTS: dict[str, Change] = {
     "with a point": rewrite(
         lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]
     ),
-    "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "the spreadsheet in another order": again_in_a_new_book,
     "sums as formulas": lambda world: entered(
         "F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)]
@@ -105,8 +104,6 @@ EQUIVALENTS: dict[str, Change] = {
     "a second sheet": lambda world: world.office.call(
         "create_sheet", {"spreadsheet_id": book(world), "title": "notes"}
     ),
-    "a scratch file": file_of("games.json", "[]"),
-    "reading on": call("list_spreadsheets"),
 }
 
 

@@ -221,10 +221,6 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         lambda told: [told | {"html_body": "".join(f"<td>{name}</td>" for name in names(told))}],
         every=True,
     ),
-    "with a name before the address": mails(
-        lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True
-    ),
-    "a scratch file": lambda world: world.office.context.files.write("notes.csv", "x"),
     "a deletion that was not committed": lambda world: [
         world.office.call("write_query", {"query": query})
         for query in ("BEGIN", f"DELETE FROM {INVOICES}")

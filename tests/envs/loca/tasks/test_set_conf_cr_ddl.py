@@ -132,7 +132,6 @@ EQUIVALENTS: dict[str, Change] = {
     "notes of its own": lambda world: change(
         world, description="Do not forget the sources; no extension is possible."
     ),
-    "a scratch file": file_of("notes/scratch.txt", "x"),
 }
 
 

@@ -166,7 +166,6 @@ EQUIVALENTS: dict[str, Change] = {
     "commas between thousands": cell("C", lambda value: f"'{value:,.2f}"),
     "a name with blanks around": cell("B", lambda value: f" {value} "),
     "the stock was set twice": stock(0),
-    "a scratch file": file_of("work/orders.json", "[]"),
 }
 
 

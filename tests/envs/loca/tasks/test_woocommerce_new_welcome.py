@@ -245,8 +245,6 @@ EQUIVALENTS: dict[str, Change] = {
     "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
     "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
     "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
-    "a scratch file": file_of("notes.md", "x"),
-    "logged out in the end": call("logout"),
 }
 
 

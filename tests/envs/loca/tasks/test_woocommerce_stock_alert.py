@@ -185,7 +185,6 @@ EQUIVALENTS: dict[str, Change] = {
     "a mail with the address in full": lambda world: mail(
         world, to=f"The Manager <{world.truth['manager'].upper()}>"
     ),
-    "a scratch file": file_of("scratch/alerts.json", "[]"),
 }
 
 
