@@ -287,6 +287,9 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
         return  # only queries ran, so no table can differ
+    # Options such as labels and expiration are accepted, but no record shows them.
+    if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
+        yield "a table or dataset was altered"
     for name, state in before.items():
         dataset, _, table = name.partition(".")
         if (
