@@ -440,8 +440,10 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
     A name with more after .pdf belongs to another file.
     """
     listed = set()
-    for name in re.findall(r"[\w-][\w.-]*\.pdf[\w.-]*", text, re.IGNORECASE):
-        listed.add(re.sub(r"\.pdf$", "", name.strip("-_."), flags=re.IGNORECASE))
+    for token in re.findall(r"[\w.-]+", text):
+        name = token.strip("-_.")
+        if ".pdf" in name.lower():
+            listed.add(re.sub(r"\.pdf$", "", name, flags=re.IGNORECASE))
     words = re.findall(r"[\w-]+", text)
     return listed | {word.strip("-_") for word in words} & set(files)
 
