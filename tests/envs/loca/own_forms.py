@@ -74,14 +74,14 @@ def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _excel(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    rows = arguments["data"]
-    if "start_cell" in arguments:
-        return [
-            ToolCall(
-                "write_data_to_excel", {**arguments, "data": with_gaps(rows, draw, len(rows[0]))}
-            )
-        ]
-    table = [rows[0], *with_gaps(rows[1:], draw, len(rows[0]))]
+    """Write rows with gaps, or insert a blank row afterwards."""
+    rows, top = arguments["data"], int(arguments.get("start_cell", "A1")[1:])
+    width, heads = len(rows[0]), 0 if "start_cell" in arguments else 1
+    if draw.random() < 0.3:
+        where = {name: arguments[name] for name in ("filepath", "sheet_name")}
+        gap = ToolCall("insert_rows", {**where, "start_row": top + heads})
+        return [ToolCall("write_data_to_excel", arguments), gap]
+    table = [*rows[:heads], *with_gaps(rows[heads:], draw, width)]
     table = [[None if cell == "" else cell for cell in row] for row in table]
     return [ToolCall("write_data_to_excel", {**arguments, "data": table})]
 
