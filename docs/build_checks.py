@@ -23,9 +23,32 @@ nothing else has changed, except for the differences on this page. Each differen
 one. A file's name begins with its path. `output:` marks a file that the task requires, and `own:` a
 record or file that the agent created; a pattern without `own:` covers both.
 
-For an HTML mail, the checks read the HTML, as mail programs do. The plain text part must not
-contradict it, HTML must not hide text, and attachments count. Hidden rows, columns and sheets of an
-output count too.
+## What counts as right
+
+The check, the plan's hints, the progress and the step labels compare outputs with the same functions.
+
+| question | decision |
+|---|---|
+| blank rows | ignored anywhere in a CSV file, sheet or workbook; the header is the first row |
+| numbers | compared by value: notation, further decimals and a % sign are free; a task may ask for real numbers |
+| order of rows | free unless the task asks for an order |
+| blanks around values | ignored in cells of files and sheets; a difference in a database, a title or a category |
+| letter case | counts in subjects and values; free in mail addresses and in the exam schedule |
+| white space in subjects and letters | free |
+| names of files | whole names count: `X.pdf.exe` is not `X.pdf` |
+| HTML mails | the HTML is read, with blanks between table cells; hidden or struck-out text fails |
+| plain text beside HTML | must not contradict it |
+| attachments | count |
+| hidden rows, columns and sheets, formulas | fail in an output |
+| titles of sheets | fail if changed, except in a new spreadsheet |
+| columns of tables | type, nullability, key, default and comment count |
+| `ALTER` in BigQuery | fails, even if its effect shows nowhere (labels, expiration) |
+| dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
+| short names of conferences | may be followed by the year: `ECIR2025` |
+
+Hints follow an agent's own form of the work. A call whose arguments show the plan's effects counts at
+once. After any other change to an output the next hint is to look at it. Then the plan continues with
+the missing parts: it corrects wrong rows, events and files, and repeats no mail.
 
 Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
 a run samples the first, `--sample 1` runs all of it). The first starts from the right final state and calls every tool of
@@ -33,7 +56,7 @@ every server, except those that run programs, with arguments drawn from its sche
 an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
 one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
 The second applies at least 20 other forms of each right state that a careful person would accept
-(names before addresses, HTML beside the text, other line endings and quotes, workbook formats, drafts,
+(names before addresses, HTML and text, other line endings and quotes, workbook formats, drafts,
 reading without need), one by one and together: the score stays.
 
 The checks do not understand free text. Where a task asks for a name, a number or a file in a mail or

@@ -20,11 +20,11 @@ NEXT_STEPS = 10
 _NEWEST = 5
 # A fact up to this many characters is not split; a record of a dozen fields fits.
 _SMALL = 300
-# Maximum characters of one record, so that none takes the room of all others.
+# Maximum characters of one record, so none takes the room of all others.
 _LONGEST = 1_500
-# A word in more records than this, such as a year, says little about what is needed.
+# A word in more records than this, such as a year, says little about a need.
 _COMMON = 500
-# Maximum positions to rank, rarest words first; several times what the room can take.
+# Maximum positions to rank, rarest words first; several times the room.
 _LOOKED_AT = 1_000
 # Plans have at most eight kinds of reads; further kinds are counted as one.
 _KINDS = 12
@@ -92,8 +92,8 @@ class _Reads:
 
 
 class OfficeBelief:
-    """Facts of an episode, indexed by word, so that the cost of a brief text depends only on what
-    it contains.
+    """Facts of an episode, indexed by word, so the cost of a brief text depends only on
+    its length.
     """
 
     def __init__(self) -> None:

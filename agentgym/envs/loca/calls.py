@@ -2,7 +2,7 @@
 
 Calls that differ only in notation, such as a path with or without /workspace, share a canonical
 form. The effects of a call, read from its arguments, are the things that it sets and their values.
-A plan step is done once its effects exist, whichever calls caused them: one batch update of a
+A plan step is done once its effects exist, from any calls: one batch update of a
 hundred products equals a hundred single updates.
 """
 
@@ -12,7 +12,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -98,10 +98,6 @@ Effects: TypeAlias = Mapping[str, str]
 """New value of each changed thing, by the thing's name; both are text."""
 
 NO_EFFECTS: Effects = {}
-MAKERS = frozenset({"create_spreadsheet", "woo_products_categories_create"})
-"""Tools whose result contains the id of a new record, which later steps need."""
-# The value of a removed thing.
-_GONE = "gone"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
 
@@ -134,15 +130,6 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
     return {f"product {number} {name}": _text(value) for name, value in data.items()}
 
 
-def _category(arguments: Mapping[str, Any]) -> Effects:
-    data = arguments["categoryData"]
-    return {f"category {data.get('parent') or 0} {data['name'].strip()}": ""}
-
-
-def _spreadsheet(arguments: Mapping[str, Any]) -> Effects:
-    return {f"spreadsheet {arguments['title'].strip()}": ""}
-
-
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
     """Return the effects of writing a row of values.
 
@@ -155,89 +142,19 @@ def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> 
     return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
 
 
-def _cells(place: str, area: str, data: Any) -> Effects:
-    first = parse_area(area)
-    effects: dict[str, str] = {}
-    for number, row in enumerate(data, first.top):
-        effects |= cell_effects(place, number, row, first.left)
-    return effects
-
-
-def _sheet_cells(arguments: Mapping[str, Any]) -> Effects:
+def _cells(arguments: Mapping[str, Any]) -> Effects:
     place = f"{arguments['spreadsheet_id']} {arguments['sheet']}"
     areas = arguments.get("ranges") or {arguments["range"]: arguments["data"]}
     effects: dict[str, str] = {}
     for area, data in areas.items():
-        effects |= _cells(place, area, data)
+        first = parse_area(area)
+        for number, row in enumerate(data, first.top):
+            effects |= cell_effects(place, number, row, first.left)
     return effects
-
-
-def _event(arguments: Mapping[str, Any]) -> Effects:
-    return {f"event {json.dumps(arguments, sort_keys=True)}": ""}
-
-
-def _book(arguments: Mapping[str, Any]) -> str:
-    return str(arguments["filepath"]).removeprefix("/workspace/").removeprefix("./")
-
-
-def _workbook(arguments: Mapping[str, Any]) -> Effects:
-    # The first sheet is left out: a later step may rename it.
-    return {f"book {_book(arguments)}": ""}
-
-
-def _workbook_cells(arguments: Mapping[str, Any]) -> Effects:
-    place = f"{_book(arguments)} {arguments['sheet_name']}"
-    area = arguments.get("start_cell") or "A1"
-    return {f"sheet {place}": "", **_cells(place, area, arguments["data"])}
-
-
-def _renamed(arguments: Mapping[str, Any]) -> Effects:
-    book = _book(arguments)
-    return {
-        f"sheet {book} {arguments['old_name']}": _GONE,
-        f"sheet {book} {arguments['new_name']}": "",
-    }
-
-
-def _sheet(value: str) -> Callable[[Mapping[str, Any]], Effects]:
-    return lambda arguments: {f"sheet {_book(arguments)} {arguments['sheet_name']}": value}
-
-
-def _rows(arguments: Mapping[str, Any]) -> Effects:
-    query = arguments["query"]
-    if "insert" not in query[:_HEAD].lower():
-        return NO_EFFECTS
-    from agentgym.office.warehouse.canonical_sql import inserted_rows  # noqa: PLC0415 - it loads sqlglot
-
-    return {
-        f"row {table} {_text(sorted(values))}": ""
-        for table, values in inserted_rows(query, "bigquery")
-    }
 
 
 # Text compared as a number; no office contains longer numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
-# The verb of a statement, after comments, is within this many characters; reads are not parsed.
-_HEAD = 1_000
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
-    "woo_products_batch_update": _products,
-    "woo_products_update": lambda arguments: _product(
-        arguments["productId"], arguments["productData"]
-    ),
-    "woo_products_categories_create": _category,
-    "create_spreadsheet": _spreadsheet,
-    "create_event": _event,
-    "storage_create_bucket": lambda arguments: {f"bucket {arguments['bucket_name']}": ""},
-    "update_cells": _sheet_cells,
-    "batch_update_cells": _sheet_cells,
-    "create_workbook": _workbook,
-    "write_data_to_excel": _workbook_cells,
-    "rename_worksheet": _renamed,
-    "create_worksheet": _sheet(""),
-    "delete_worksheet": _sheet(_GONE),
-    "bigquery_run_query": _rows,
-}
 
 
 def _text(value: Any) -> str:
@@ -246,3 +163,62 @@ def _text(value: Any) -> str:
     if _NUMBER.fullmatch(text):
         return str(Decimal(text).normalize())
     return text
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
+    "woo_products_batch_update": _products,
+    "woo_products_update": lambda arguments: _product(
+        arguments["productId"], arguments["productData"]
+    ),
+    "storage_create_bucket": lambda arguments: {f"bucket {arguments['bucket_name']}": ""},
+    "update_cells": _cells,
+    "batch_update_cells": _cells,
+}
+
+# Tool names by the kind of record that they change. Other tools change the files they name.
+_THINGS = {
+    "categories": re.compile("woo_products_categories_create"),
+    "events": re.compile("(create|update|delete)_event"),
+    "spreadsheets": re.compile(
+        "(batch_)?update_cells|add_(rows|columns)|(copy|rename|create|share)_(spread)?sheet"
+    ),
+    "storage": re.compile("storage_(create|upload|delete|copy|move|enable|set)_.*"),
+    "tables": re.compile("(bigquery_load|snowflake_create)_.*"),
+}
+_PROGRAMS = frozenset({"python_execute", "run_command"})
+_READS = re.compile("(read|list|directory|search|get|validate)_.*")
+# Arguments with the path of a file that a call may write.
+_PATHS = (
+    "path",
+    "filepath",
+    "source",
+    "destination",
+    "output_path",
+    "destination_file_path",
+    "export_path",
+)
+_CHANGES = re.compile(
+    r"\b(insert|update|delete|merge|create|alter|drop|truncate|comment|call|execute)\b",
+    re.IGNORECASE,
+)
+
+
+def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
+    """Return the kinds of records, and the `file <path>` of the files, that an executed call may
+    have changed.
+
+    Programs may change every file whose name they contain.
+    """
+    if call.name in _DIALECTS:
+        is_change = _CHANGES.search(str(call.arguments.get("query")))
+        return frozenset({"tables"} if is_change else ())
+    for thing, tools in _THINGS.items():
+        if tools.fullmatch(call.name):
+            return frozenset({thing})
+    if call.name in _PROGRAMS:
+        text = json.dumps(call.arguments, ensure_ascii=False)
+        return frozenset(f"file {path}" for path in files if path in text)
+    if _READS.fullmatch(call.name):
+        return frozenset()
+    named = [_canonical_value(call.arguments.get(key)) for key in _PATHS]
+    return frozenset(f"file {path}" for path in files if path in named)

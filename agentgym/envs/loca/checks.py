@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
-from functools import partial
 from typing import Any, TypeAlias
 
 from agentgym.office.email.messages import Mail
@@ -18,6 +19,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
@@ -46,6 +48,11 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 def exact(actual: Any, expected: Any) -> bool:
     """Return whether the texts are equal up to surrounding whitespace."""
     return as_text(actual) == as_text(expected)
+
+
+def identical(actual: Any, expected: Any) -> bool:
+    """Return whether two database values are equal, surrounding blanks included."""
+    return type(actual) is type(expected) and bool(actual == expected)
 
 
 def loose(actual: Any, expected: Any) -> bool:
@@ -141,8 +148,10 @@ def row_failures(
         rows = candidates.get(name)
         if not rows:
             continue
-        # Rows may share a key: the most similar one is compared, so that one failure is reported.
-        best = rows[0] if len(rows) == 1 else min(rows, key=partial(differences, wanted=row))
+        # Rows may share a key: the most similar one is compared, so it causes a single failure.
+        best = (
+            rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
+        )
         rows.remove(best)
         for column, same in columns.items():
             if not same(best.get(column), row[column]):
@@ -153,48 +162,70 @@ def row_failures(
         yield f"{what}: the rows are not in the required order"
 
 
-def csv_rows(
-    files: Workspace, path: str, columns: Sequence[str]
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the rows of a CSV file, and the failures of the file itself.
+@dataclass(frozen=True)
+class CsvTable:
+    """CSV file that a task asks for. Check and plan read and compare it alike.
 
-    Args:
-        files: The workspace.
+    Attributes:
         path: The path of the file.
-        columns: The expected columns, in order.
+        columns: The columns, in order.
+        cells: The comparison of each column; key columns may be left out.
+        key: The columns that identify rows.
+        ordered: Whether the order of the rows counts.
+        forms: Functions that return one form for all accepted notations of a key, by column.
     """
+
+    path: str
+    columns: Sequence[str]
+    cells: Mapping[str, Same]
+    key: Sequence[str]
+    ordered: bool = False
+    forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+
+    def failures(self, files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Yield the failures of the file in a workspace; see `row_failures`."""
+        try:
+            text = files.read_text(self.path)
+        except ToolError as error:
+            yield f"{self.path}: {error}"
+            text = ",".join(self.columns)  # every row is missing
+        yield from self.text_failures(text, expected)
+
+    def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Yield the failures of the content of the file."""
+        rows, format_failures = csv_rows(text, self.path, self.columns)
+        yield from format_failures
+        actual, wanted = map(self._in_one_form, (rows, expected))
+        yield from row_failures(self.path, actual, wanted, self.cells, self.key, self.ordered)
+
+    def _in_one_form(self, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        if not self.forms:
+            return rows
+        return [
+            {**row, **{name: form(row[name]) for name, form in self.forms.items()}} for row in rows
+        ]
+
+    def matches(self, text: str, expected: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether the content of the file has no failures."""
+        return not any(self.text_failures(text, expected))
+
+
+def csv_rows(
+    text: str, path: str, columns: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows of a CSV text that are not blank, and the failures of its form."""
     try:
-        text = files.read_text(path).removeprefix("\ufeff")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        records = [record for record in reader if record]
-    except ToolError as error:
-        return [], [f"{path}: {error}"]
+        reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+        records = [record for record in reader if not is_blank(record)]
     except csv.Error as error:
         return [], [f"{path} is not valid CSV: {error}"]
-    header = []
-    if records:
-        header = [name.strip() for name in records[0]]
+    header = [name.strip() for name in records[0]] if records else []
     if header != list(columns):
         return [], [f"{path} has the columns {echo(header)}, expected {echo(list(columns))}"]
     for k, record in enumerate(records, 1):
         if len(record) != len(header):
             return [], [f"{path} has {len(record)} cells in row {k}, expected {len(header)}"]
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
-
-
-def csv_failures(
-    files: Workspace,
-    path: str,
-    columns: Sequence[str],
-    expected: Sequence[Mapping[str, Any]],
-    cells: Mapping[str, Same],
-    key: Sequence[str],
-    ordered: bool = False,
-) -> Iterator[str]:
-    """Yield the failures of a CSV file and its rows; see `csv_rows` and `row_failures`."""
-    rows, format_failures = csv_rows(files, path, columns)
-    yield from format_failures
-    yield from row_failures(path, rows, expected, cells, key, ordered)
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
@@ -256,6 +287,9 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
         return  # only queries ran, so no table can differ
+    # Options such as labels and expiration are accepted, but no record shows them.
+    if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
+        yield "a table or dataset was altered"
     for name, state in before.items():
         dataset, _, table = name.partition(".")
         if (
@@ -265,19 +299,38 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
             yield f"the table {name} was changed"
 
 
-def sheet_rows(
-    sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the non-empty rows of a sheet, and the failures of the sheet itself."""
-    titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
-    table = sheets.values(spreadsheet, sheet) if sheet in titles else []
+def table_failures(
+    what: str,
+    table: Sequence[Sequence[Any]],
+    expected: Sequence[Mapping[str, Any]],
+    cells: Mapping[str, Same],
+    key: Sequence[str],
+    ordered: bool = False,
+) -> Iterator[str]:
+    """Yield the failures of a sheet whose first row has the columns of `cells`.
+
+    Args:
+        what: The name of the table.
+        table: The cells, row by row.
+        expected: The expected rows.
+        cells: The comparison of each column, in the order of the columns.
+        key: See `row_failures`.
+        ordered: See `row_failures`.
+    """
+    columns = list(cells)
     names, rows = named_rows(table, columns)
-    if names != list(columns):
-        return [], [
-            f"the sheet {sheet} has the columns {echo(names)}, expected {echo(list(columns))}"
-        ]
-    wide = any(as_text(cell) for row in table[1:] for cell in row[len(columns) :])
-    return rows, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
+    if names != columns:
+        yield f"{what} has the columns {echo(names)}, expected {echo(columns)}"
+        rows = []
+    if not all(is_blank(row[len(columns) :]) for row in table):
+        yield f"{what} has cells to the right of its columns"
+    yield from row_failures(what, rows, expected, cells, key, ordered)
+
+
+def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
+    """Return the values of a sheet, row by row; none if it is missing."""
+    titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
+    return sheets.values(spreadsheet, sheet) if sheet in titles else []
 
 
 def named_rows(
@@ -286,9 +339,37 @@ def named_rows(
     """Return the header and the non-empty rows of a table, dropping cells beyond `columns`."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends at its last non-empty cell
-    return [as_text(cell) for cell in header], [
-        dict(zip(columns, [*row, *padding], strict=False)) for row in rows if any(map(as_text, row))
-    ]
+    names = [as_text(cell) for cell in header]
+    while names and not names[-1]:
+        names.pop()
+    rows = [row for row in rows if not is_blank(row)]
+    return names, [dict(zip(columns, [*row, *padding], strict=False)) for row in rows]
+
+
+@functools.lru_cache(maxsize=4)  # a workbook is checked after each call, and few calls change it
+def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequence[str]]:
+    return read_workbook(data), hidden_parts(data)
+
+
+def open_output(
+    files: Workspace, path: str, title: str
+) -> tuple[Sequence[Sequence[Any]], list[str]]:
+    """Return the rows of the only sheet of a workbook, and the failures of the workbook itself."""
+    try:
+        sheets, hidden = _sheets_of(files.read(path))
+    except ToolError as error:
+        return [], [f"{path}: {error}"]
+    failures = []
+    if hidden:
+        failures.append(f"{path} has hidden parts or formulas: {', '.join(hidden)}")
+    if list(sheets) != [title]:
+        failures.append(f"{path} has the sheets {echo(list(sheets))}, expected only {title}")
+    return sheets.get(title, []), failures
+
+
+def is_blank(row: Iterable[Any]) -> bool:
+    """Return whether a row has only blank cells; such rows do not count in any table."""
+    return not any(map(as_text, row))
 
 
 def other_sheet_failures(
@@ -383,15 +464,29 @@ def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 _HIDING = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|<[^<>]*\shidden\b", re.IGNORECASE
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|<[^<>]*\shidden\b"
+    r"|line-through|<(s|del|strike)\b",
+    re.IGNORECASE,
 )
+# The mail server joins the cells of a row when it turns HTML into text.
+_CELL_END = re.compile(r"</t[dh]\s*>", re.IGNORECASE)
 
 
 def hides_text(mail: Mail) -> bool:
-    """Return whether the HTML of a mail contains text that mail programs do not show."""
+    """Return whether the HTML of a mail contains text that is not shown or is struck out."""
     return bool(_HIDING.search(mail.html or ""))
+
+
+def parts_of(mail: Mail) -> list[str]:
+    """Return the texts of a mail, HTML first, with blanks between the cells of HTML tables."""
+    return replace(mail, html=_CELL_END.sub(r"\g<0> ", mail.html or "")).parts
 
 
 def says(mail: Mail, text: str) -> bool:
     """Return whether every part of a mail, plain or HTML, has exactly these words."""
-    return not hides_text(mail) and all(part.split() == text.split() for part in mail.parts)
+    return not hides_text(mail) and all(part.split() == text.split() for part in parts_of(mail))
+
+
+def same_subject(mail: Mail, subject: str) -> bool:
+    """Return whether a mail has a subject, up to white space; letter case counts."""
+    return mail.subject.split() == subject.split()

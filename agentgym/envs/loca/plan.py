@@ -11,20 +11,23 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.calls import Effects, cell_effects, effects_of
-from agentgym.envs.loca.checks import write_csv
-from agentgym.office.email.messages import text_of
+from agentgym.envs.loca.checks import CsvTable, same_subject, says, write_csv
+from agentgym.office.context import START
+from agentgym.office.email.messages import Mail
+from agentgym.office.spreadsheet.cells import parse_area
+from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 """Function that maps calls with the same effect to one form."""
 
 
-# RuntimeError is what a StopIteration inside a generator becomes.
+# A StopIteration inside a generator becomes a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """Exceptions from code that receives a result or facts it cannot interpret."""
 
@@ -41,10 +44,11 @@ class PlanStep:
         same: The arguments that another call must share to count as this step; empty means all.
         accepts: Further condition on the canonical arguments of a call that counts; it refuses, for
             example, a mail to the right address with another text.
-        equivalent: A call with the same effects, visible in its arguments, for a `call` whose
-            arguments do not show them.
-        mark_own: Marks in the fact what off-plan calls have written, given their effects, so that
-            the plan can tell the initial state from work done early.
+        mark_own: Marks in the fact what off-plan calls have written, given their effects, to
+            distinguish the initial state from early work.
+        thing: What a change writes or a look shows, as in `things_changed`.
+        is_look: Whether the step only runs, and otherwise has the fact None, if an off-plan call
+            has changed the thing.
     """
 
     label: str
@@ -53,13 +57,14 @@ class PlanStep:
     output: str = ""
     same: tuple[str, ...] = ()
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
-    equivalent: ToolCall | None = None
     mark_own: Callable[[Any, Effects], Any] | None = None
+    thing: str = ""
+    is_look: bool = False
 
     @property
     def effects(self) -> Effects:
         """The effects of the step; empty for a reading step or if the arguments do not show them."""
-        return effects_of(self.equivalent or self.call) if self.changes else {}
+        return effects_of(self.call) if self.changes else {}
 
     @property
     def changes(self) -> bool:
@@ -95,15 +100,29 @@ def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
     return PlanStep(label, ToolCall(tool, arguments), learn)
 
 
+def look(
+    thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
+) -> PlanStep:
+    """Return a step that looks at a thing once an off-plan call has changed it."""
+    return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing, is_look=True)
+
+
+def look_on(
+    thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
+) -> PlanStep:
+    """Return a further step of a look."""
+    return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing)
+
+
 def write(
     label: str,
     output: str,
     tool: str,
     /,
     *,
+    thing: str = "",
     same: Sequence[str] = (),
     accepts: Callable[[Mapping[str, Any]], bool] | None = None,
-    equivalent: ToolCall | None = None,
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> PlanStep:
@@ -113,14 +132,20 @@ def write(
         label: See `PlanStep`.
         output: The output that the step contributes to.
         tool: The tool name.
-        same: The arguments in which another call must agree; empty means all.
+        thing: See `PlanStep`.
+        same: The arguments that another call must share; empty means all.
         accepts: See `PlanStep`.
-        equivalent: See `PlanStep`.
         learn: Extracts a fact from the result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
     return PlanStep(
-        label, ToolCall(tool, arguments), learn, output, tuple(same), accepts, equivalent
+        label,
+        ToolCall(tool, arguments),
+        learn,
+        output,
+        tuple(same),
+        accepts,
+        thing=thing,
     )
 
 
@@ -137,7 +162,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     Pages have the default size, or the larger one that the agent chose for the first page.
 
     Args:
-        keep: Extracts the fact from a mail as listed by `get_emails`; None if there is none.
+        keep: Extracts the fact from a mail as listed by `get_emails`, or returns None.
         folder: The folder.
 
     Returns:
@@ -179,7 +204,7 @@ def read_shop(
     Args:
         what: The name of the listing, for the labels.
         tool: The tool that lists it.
-        keep: Extracts the fact from an item; None if there is none.
+        keep: Extracts the fact from an item, or returns None.
         **arguments: Further arguments of the tool.
 
     Returns:
@@ -239,6 +264,12 @@ def cell_rows(text: str) -> list[list[Any]]:
     return list(rows.values())
 
 
+def sheet_values(text: str) -> list[list[Any]]:
+    """Return the values in a `get_sheet_data` result, row by row."""
+    [area] = json.loads(text)["valueRanges"]
+    return list(area["values"])
+
+
 def find_spreadsheet(title: str) -> PlanStep:
     """Return the step that finds the id of the first spreadsheet with a title."""
 
@@ -281,31 +312,145 @@ def read_metadata(text: str) -> dict[str, Any]:
     return dict(facts)
 
 
-def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> PlanStep:
-    """Return the step that writes a CSV file."""
-    return write(
+def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
+    """Look at a CSV file that an off-plan call has changed; return the step that writes it unless
+    the file has the rows.
+    """
+    path = table.path
+
+    def is_right(text: str) -> bool:
+        return table.matches(text.removeprefix(f"{path}:\n").removesuffix("\n"), rows)
+
+    # This tool reports a missing file as a result, which the plan can read.
+    if (yield look(f"file {path}", f"Look at {path}.", is_right, "read_multiple_files", paths=[path])):  # fmt: skip
+        return []
+    step = write(
         f"Write {path}.",
         path,
         "write_file",
+        thing=f"file {path}",
         same=("path",),
+        accepts=lambda arguments: table.matches(arguments["content"], rows),
         path=path,
-        content=write_csv(columns, rows),
+        content=write_csv(table.columns, rows),
+    )
+    return [step]
+
+
+def look_at_workbook(
+    path: str, title: str
+) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
+    """Look at a workbook that an off-plan call has changed.
+
+    Returns:
+        The sheets by title, with the rows of the sheet `title`; no sheets if the file is missing;
+        None if no look was needed.
+    """
+    thing = f"file {path}"
+    label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
+    is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
+    if is_there is None:
+        return None
+    if not is_there:
+        return {}
+    titles = yield look_on(
+        thing,
+        f"Look at the sheets of {path}.",
+        lambda text: read_metadata(text)["sheets"],
+        "get_workbook_metadata",
+        filepath=path,
+    )
+    sheets: dict[str, list[list[Any]]] = {name: [] for name in titles}
+    if title not in sheets:
+        return sheets
+    sheets[title] = yield look_on(
+        thing,
+        f"Look at {path}.",
+        cell_rows,
+        "read_data_from_excel",
+        filepath=path,
+        sheet_name=title,
+    )
+    return sheets
+
+
+def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanStep]:
+    """Yield the steps that remove the other sheets of a workbook."""
+    for title in sheets:
+        if title != kept:
+            yield write(
+                f"Remove the sheet {title}.",
+                path,
+                "delete_worksheet",
+                thing=f"file {path}",
+                filepath=path,
+                sheet_name=title,
+            )
+
+
+def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return rows as data that replaces a table: blanks clear the remaining cells."""
+    width = max(map(len, [*table, *rows]))
+    height = max(len(table), len(rows))
+    data = [[*row, *[""] * (width - len(row))] for row in rows]
+    return data + [[""] * width] * (height - len(rows))
+
+
+def settle_sheet(
+    write_step: Callable[..., PlanStep],
+    where: Mapping[str, str],
+    table: Sequence[Sequence[Any]],
+    area: str,
+    is_right: Callable[[Sequence[Sequence[Any]]], bool],
+) -> Piece:
+    """Look at a sheet that an off-plan call has changed; return the step that corrects it.
+
+    Args:
+        write_step: Returns the step that writes `data` into `range`.
+        where: The spreadsheet and the sheet.
+        table: All rows that the sheet should have, header included.
+        area: The part of the initial sheet to write, as in `A5:C9`.
+        is_right: Whether the values of the sheet need no change.
+    """
+    label = f"Look at the entries of {where['sheet']}."
+    seen = yield look("spreadsheets", label, sheet_values, "get_sheet_data", **where)
+    if seen is not None and is_right(seen):
+        return []
+    if seen is not None:
+        data = over(seen, table)
+        corner = spot_name(len(data), len(data[0]))
+        return [write_step(range=f"A1:{corner}", data=data)]
+    part = parse_area(area)
+    rows = table[part.top - 1 : part.bottom]
+    return [write_step(range=area, data=[list(row[part.left - 1 : part.right]) for row in rows])]
+
+
+def mail_of(arguments: Mapping[str, Any]) -> Mail:
+    """Return the mail that a `send_email` call sends, with empty attachments."""
+    names = [path.rpartition("/")[2] for path in arguments.get("attachments") or ()]
+    return Mail(
+        sender="",
+        to=arguments["to"],
+        subject=arguments["subject"],
+        body=arguments.get("body") or "",
+        date=START,
+        html=arguments.get("html_body"),
+        attachments=dict.fromkeys(names, b""),
     )
 
 
-def mail_text(arguments: Mapping[str, Any]) -> str:
-    """Return the text of the mail that a `send_email` call sends."""
-    return text_of(arguments.get("body") or "", arguments.get("html_body"))
-
-
-def same_words(body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a condition for `PlanStep.accepts`: the mail has these words and these attachment
-    names.
+def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a condition for `PlanStep.accepts`: the mail has this subject, these words and these
+    attachment names.
     """
 
-    def accepts(mail: Mapping[str, Any]) -> bool:
-        names = [path.rpartition("/")[2] for path in mail.get("attachments") or ()]
-        return mail_text(mail).split() == body.split() and names == list(attachments)
+    def accepts(arguments: Mapping[str, Any]) -> bool:
+        mail = mail_of(arguments)
+        return (
+            same_subject(mail, subject)
+            and says(mail, body)
+            and list(mail.attachments) == list(attachments)
+        )
 
     return accepts
 
@@ -332,7 +477,7 @@ def send_letter(
         label,
         output,
         "send_email",
-        same=("to", "subject"),
-        accepts=same_words(body, *attachments),
+        same=("to",),
+        accepts=same_letter(subject, body, *attachments),
         **message,
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import MAKERS, Effects, effects_of
+from agentgym.envs.loca.calls import Effects, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -23,39 +23,10 @@ MAX_PREFETCHED = 1_000
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
+# Prefix of a line about a thing that off-plan calls have changed in an unknown way.
+_UNSEEN = "to look at"
 # Escaped arrow in the JSON of a fact: a bare one separates label and fact.
 _ARROW = "\\u003d>"
-
-
-class OtherChanges:
-    """Changes by off-plan calls, as far as their arguments show them.
-
-    Attributes:
-        calls: The calls, with the result if it contains the id of a new record.
-        effects: The newest value of each thing.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[ToolCall, str]] = []
-        self.effects: dict[str, str] = {}
-
-    def add(self, call: ToolCall, result: str) -> str:
-        """Add an executed call; return the part of the result that is kept."""
-        kept = result if call.name in MAKERS else ""
-        self.calls.append((call, kept))
-        self.effects |= effects_of(call)
-        return kept
-
-    def have(self, effects: Effects) -> bool:
-        """Return whether the effects are not empty and all present."""
-        return bool(effects) and effects.items() <= self.effects.items()
-
-    def result_of(self, effects: Effects) -> str:
-        """Return the result of the call that had all these effects; empty if it took several."""
-        for call, result in self.calls:
-            if effects.items() <= effects_of(call).items():
-                return result
-        return ""
 
 
 def _identity(call: ToolCall) -> ToolCall:
@@ -68,6 +39,7 @@ class Progress:
     Args:
         plan: Starts the plan.
         canonicalize: See `PlanStep.counts`; the default compares calls unchanged.
+        files: The files that the plan writes.
 
     Attributes:
         facts: The facts by step label; None for a change without a fact.
@@ -76,9 +48,15 @@ class Progress:
             state of the task gives these facts. Empty otherwise.
     """
 
-    def __init__(self, plan: Callable[[], Plan], canonicalize: Canonicalizer = _identity) -> None:
+    def __init__(
+        self,
+        plan: Callable[[], Plan],
+        canonicalize: Canonicalizer = _identity,
+        files: Collection[str] = (),
+    ) -> None:
         self._plan = plan
         self._canonicalize = canonicalize
+        self._files = files
         self._reset()
 
     def _reset(self) -> None:
@@ -92,11 +70,15 @@ class Progress:
         self._completed: list[PlanStep] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
-        self._other = OtherChanges()
+        self._others: list[ToolCall] = []  # off-plan calls whose effects show
+        self._effects: dict[str, str] = {}  # the newest value of each thing that they have set
+        self._unseen: dict[str, None] = {}  # things to look at, in order
+        # Effects of off-plan calls since the last look, by thing.
+        self._touched: dict[str, list[Effects]] = {}
+        self._things: dict[str, str] = {}  # what each step with a fact writes or shows
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
-        self._unexplained_calls: list[tuple[ToolCall, str]] | None = None  # None: outdated
+        self._unexplained_calls: list[ToolCall] | None = None  # None: outdated
         self._other_lines: list[str] | None = None  # None: outdated
-        self._unread: list[PlanStep] = []  # completed steps whose effects are not read yet
         self._open: Counter[str] = Counter()  # pending steps by output; empty for reads
         self._outputs: set[str] = set()  # outputs of completed steps
         self._chars = 0  # total length of the fact lines
@@ -136,16 +118,47 @@ class Progress:
         elif lasting:
             self.off_plan_calls.append(call)
             self._outdate_others()
-        elif effects := effects_of(call):
-            result = self._other.add(call, result)
-            self._outdate_others()
-            self._reopen(effects)
-            self._advance()
-            self._credit(call, result)
-            self._credit_effects(effects)
-            self._advance()
+        elif (effects := effects_of(call)) or self._changed(call):
+            self._record_change(call, effects)
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may make the same call
+
+    def _record_change(self, call: ToolCall, effects: Effects) -> None:
+        if effects:
+            self._add_other(call)
+            self._reopen(effects)
+            self._advance()
+            self._credit_effects(effects)
+        for thing in sorted(self._changed(call)):
+            if not effects:
+                self._hide(thing)
+            elif thing not in self._unseen:
+                self._touched.setdefault(thing, []).append(effects)
+        self._explain()
+        self._advance()
+
+    def _changed(self, call: ToolCall) -> frozenset[str]:
+        return things_changed(call, self._files)
+
+    def _explain(self) -> None:
+        """Hide the things that off-plan calls have changed in another way than the plan."""
+        for thing, touches in list(self._touched.items()):
+            wanted: dict[str, str] = {}
+            steps = [step for step in (*self._completed, *self._steps()) if step.thing == thing]
+            for step in steps:
+                wanted |= step.effects
+            is_known = any(step.changes for step in steps)
+            if is_known and not all(each.items() <= wanted.items() for each in touches):
+                self._hide(thing)
+
+    def _hide(self, thing: str) -> None:
+        """Forget the steps of a thing: the plan must look at it first."""
+        self._touched.pop(thing, None)
+        self._unseen[thing] = None
+        for label in [label for label in self.facts if self._things.get(label) == thing]:
+            self._forget(label)
+        self._outdate_others()
+        self._script = None
 
     def _match(self, call: ToolCall) -> PlanStep | None:
         """Return the pending step that the call achieves alone."""
@@ -158,6 +171,11 @@ class Progress:
         canonical = self._canonicalize(call)
         return _dump([canonical.name, sorted(canonical.arguments.items())])
 
+    def is_spoiled(self) -> bool:
+        """Return whether an off-plan call has made something that no call can take back."""
+        made = [call for call in self._unexplained() if call.name == "storage_create_bucket"]
+        return bool(self.off_plan_calls or made)
+
     def lines(self) -> list[str]:
         """Return the facts as lines that `restore` can read."""
         self._advance()
@@ -168,13 +186,12 @@ class Progress:
             self._other_lines = [
                 f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
             ]
-            for call, result in self._unexplained():
-                off_plan = _dump([call.name, call.arguments, result])
-                self._other_lines.append(f"{_OTHER}: {off_plan}")
+            for call in self._unexplained():
+                self._other_lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
+            self._other_lines += [f"{_UNSEEN}: {thing}" for thing in self._unseen]
         return self._other_lines
 
     def _outdate_others(self) -> None:
-        """Invalidate what is cached about off-plan calls."""
         self._unexplained_calls = self._other_lines = None
 
     def chars(self) -> int:
@@ -190,7 +207,7 @@ class Progress:
     def finished(self) -> set[str]:
         """Return the outputs whose steps are all done.
 
-        While the plan still reads there are none: the facts may change any output.
+        A plan that still reads has finished none: the facts may change any output.
         """
         self._advance()
         if self._open[""]:
@@ -206,7 +223,7 @@ class Progress:
             else:
                 self._belief.learn(label, self.facts[label])
         self._unindexed = {}
-        off_plan = self.off_plan_calls + [call for call, _ in self._unexplained()]
+        off_plan = [*self.off_plan_calls, *self._unexplained()]
         return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
@@ -219,11 +236,14 @@ class Progress:
         for line in lines:
             kind, _, rest = line.partition(": ")
             if kind == "also done":
-                name, _, arguments = rest.partition(" ")
-                self.off_plan_calls.append(ToolCall(name, json.loads(arguments)))
+                self.off_plan_calls.append(_read_call(rest))
             elif kind == _OTHER:
-                name, arguments, result = json.loads(rest)
-                self._other.add(ToolCall(name, arguments), result)
+                call = _read_call(rest)
+                self._add_other(call)
+                for thing in self._changed(call):
+                    self._touched.setdefault(thing, []).append(effects_of(call))
+            elif kind == _UNSEEN:
+                self._unseen[rest] = None
             elif kind == "done":
                 self._learn(rest, None, change=True)
             else:
@@ -240,9 +260,13 @@ class Progress:
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
             if step.mark_own is not None:
-                fact = step.mark_own(fact, self._other.effects)
+                fact = step.mark_own(fact, self._effects)
         except SENSELESS:
             return
+        if step.is_look:
+            self._unseen.pop(step.thing, None)
+            self._touched.pop(step.thing, None)
+            self._drop_others(step.thing)
         self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
@@ -265,21 +289,13 @@ class Progress:
 
     def _note_done(self, step: PlanStep) -> None:
         self._outdate_others()
-        self._unread.append(step)
+        self._things[step.label] = step.thing
+        for thing, value in step.effects.items():
+            self._done_effects[thing] = (value, step.label)
         self._outputs.add(step.output)
-
-    def _read_effects(self) -> None:
-        """Read the effects of newly completed steps. Only off-plan calls need them, and parsing SQL
-        is slow.
-        """
-        for step in self._unread:
-            for thing, value in step.effects.items():
-                self._done_effects[thing] = (value, step.label)
-        self._unread = []
 
     def _reopen(self, effects: Effects) -> None:
         """Reopen the changes that an off-plan call has undone."""
-        self._read_effects()
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
@@ -290,56 +306,61 @@ class Progress:
                 self._forget(label)
                 self._script = None
 
-    def _credit(self, call: ToolCall, result: str) -> None:
-        """Count an off-plan call as the pending step that it achieves alone, if any."""
-        step = self._match(call)
-        if step is not None and self._other.have(effects_of(call)):
-            self._learn_from(step, result)
-            if step.label in self.facts:
-                self._other.calls.remove((call, result))
-                self._outdate_others()
+    def _add_other(self, call: ToolCall) -> None:
+        self._others.append(call)
+        self._effects |= effects_of(call)
+        self._outdate_others()
+
+    def _drop_others(self, thing: str) -> None:
+        """Remove the calls that have changed a thing, now that a look has shown it."""
+        calls = [call for call in self._others if thing not in self._changed(call)]
+        self._others, self._effects = [], {}
+        for call in calls:
+            self._add_other(call)
+        self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
         """Complete the pending steps whose effects are now all present."""
         for step in list(self._pending.values()):
             needed = step.effects
-            if not needed.keys().isdisjoint(effects) and self._other.have(needed):
-                self._learn_from(step, self._other.result_of(needed))
+            is_new = not needed.keys().isdisjoint(effects)
+            if is_new and needed.items() <= self._effects.items():
+                self._learn_from(step, "")
 
-    def _unexplained(self) -> list[tuple[ToolCall, str]]:
+    def _unexplained(self) -> list[ToolCall]:
         """Return the off-plan calls with effects that no completed step has."""
         if self._unexplained_calls is None:
-            if self._other.calls:
-                self._read_effects()
+            done = {thing: value for thing, (value, _) in self._done_effects.items()}
             self._unexplained_calls = []
-            for call, result in self._other.calls:
-                effects = effects_of(call).items()
-                if any(
-                    self._done_effects.get(thing, (None,))[0] != value for thing, value in effects
-                ):
-                    self._unexplained_calls.append((call, result))
+            for call in self._others:
+                if not effects_of(call).items() <= done.items():
+                    self._unexplained_calls.append(call)
         return self._unexplained_calls
 
     def _advance(self) -> None:
-        """Advance the plan past all steps whose facts are known."""
-        if self._script is None:
-            self._script = self._with_claim()
-            self._completed, self._pending, self._exhausted = [], {}, False
-            self._done_effects, self._unread, self._outputs = {}, [], set()
-            self._outdate_others()
-            self._enter(next(self._script))
-        while not (self._pending or self._exhausted):
-            self._completed += self._steps()
+        while self._script is None or not (self._pending or self._exhausted):
             try:
-                facts = [self.facts[step.label] for step in self._steps()]
-                self._enter(
-                    self._script.send(facts[0] if isinstance(self._batch, PlanStep) else facts)
-                )
+                if self._script is None:
+                    self._restart()
+                    continue
+                self._completed += [step for step in self._steps() if step.label in self.facts]
+                # A look that was not needed has no fact.
+                facts = [self.facts.get(step.label) for step in self._steps()]
+                is_single = isinstance(self._batch, PlanStep)
+                self._enter(self._script.send(facts[0] if is_single else facts))
             except StopIteration:
                 self._batch, self._exhausted = (), True
             except SENSELESS as error:
                 self._batch, self._exhausted = (), True
                 self.lost = f"{type(error).__name__}: {error}"
+
+    def _restart(self) -> None:
+        self._script = self._with_claim()
+        self._completed, self._pending, self._exhausted = [], {}, False
+        self._done_effects, self._outputs = {}, set()
+        self.lost = ""
+        self._outdate_others()
+        self._enter(next(self._script))
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
         """Start a batch of steps, crediting earlier calls."""
@@ -348,9 +369,13 @@ class Progress:
         for step in self._steps():
             if step.label in self.facts:
                 self._note_done(step)
-            else:
+            elif not step.is_look or step.thing in self._unseen:
                 self._pending[step.label] = step
                 self._open[step.output] += 1
+        self._credit_earlier_calls()
+        self._explain()
+
+    def _credit_earlier_calls(self) -> None:
         for step in list(self._pending.values()) if self._prefetched else ():
             if not step.changes:
                 result = self._prefetched.pop(self._key(step.call), None)
@@ -362,10 +387,8 @@ class Progress:
                 self.off_plan_calls.remove(call)
                 self._outdate_others()
                 self._learn(match.label, None, change=True)
-        for call, result in list(self._other.calls):
-            self._credit(call, result)
-        if self._other.effects:
-            self._credit_effects(self._other.effects)
+        if self._effects:
+            self._credit_effects(self._effects)
 
     def _with_claim(self) -> Plan:
         yield from self._plan()
@@ -382,12 +405,16 @@ class Progress:
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
-            "_unread": [],
             "_unexplained_calls": None,
             "_other_lines": None,
             "_open": Counter(),
             "_outputs": set(),
         }
+
+
+def _read_call(text: str) -> ToolCall:
+    name, _, arguments = text.partition(" ")
+    return ToolCall(name, json.loads(arguments))
 
 
 def _dump(value: Any) -> str:

@@ -95,7 +95,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     Attributes:
         servers: The servers of the task (table 7 of the paper).
-        start: The time at which the episode begins.
+        start: The start time of the episode.
         outputs: The required outputs; files by path.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.
@@ -129,7 +129,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.opening = self.text
         self.tokens = 0
         self._protected_hashes: Mapping[str, str] = {}
-        self.progress = Progress(self.plan, functools.partial(canonical_call, self.servers))
+        canonicalize = functools.partial(canonical_call, self.servers)
+        self.progress = Progress(self.plan, canonicalize, self.outputs)
         self._failures = _FailureCount()
 
     @functools.cached_property
@@ -206,11 +207,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         free = " and ".join(["new files of your own in /workspace", *named])
         return (
             "You work in an office through the tools of its services. Files are in /workspace. Do "
-            "the task of the user completely "
-            f"and change nothing else; only {free} do not matter. Only "
-            "the state of the files and "
-            "services at the end counts. Nobody answers questions; when all is done, call "
-            "claim_done."
+            f"the task of the user completely and change nothing else; only {free} do not matter. "
+            "Only the state of the files and services at the end counts. Unless the task says "
+            "otherwise, numbers count by their value, whatever their notation and further "
+            "decimals, and blank rows of tables and blanks around the cells of files and sheets "
+            "do not matter; subjects, titles and database values must be exact. Nobody answers "
+            "questions; when all is done, call claim_done."
         )
 
     def task(self) -> str:
@@ -341,7 +343,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         plan.
         """
         pending = self.progress.pending()
-        if pending == [CLAIM] and self.progress.off_plan_calls:
+        if pending == [CLAIM] and self.progress.is_spoiled():
             return []
         return [step.call for step in pending]
 

@@ -6,8 +6,10 @@ import csv
 import functools
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pytest
 
 import agentgym
 from agentgym import worlds
@@ -62,8 +64,39 @@ def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> 
     return list(world.all_failures())
 
 
+def final_state_tests(
+    task: str,
+    near_misses: Mapping[str, tuple[Change, str]],
+    equivalents: Mapping[str, Change],
+    **options: Any,
+) -> tuple[Change, Change]:
+    """Return two tests of changes to the final state.
+
+    Args:
+        task: The task.
+        near_misses: Changes that must fail, with words of the failures.
+        equivalents: Changes that must pass.
+        **options: The options of the state.
+    """
+
+    @pytest.mark.parametrize("name", near_misses)
+    def near_misses_fail(name: str) -> None:
+        change, words = near_misses[name]
+        assert words in " ".join(faults_after(task, change, **options))
+
+    @pytest.mark.parametrize("name", equivalents)
+    def equivalents_pass(name: str) -> None:
+        assert faults_after(task, equivalents[name], **options) == []
+
+    return near_misses_fail, equivalents_pass
+
+
 def call(tool: str, **arguments: Any) -> Change:
     return lambda world: world.office.call(tool, arguments)
+
+
+def sql(query: str) -> Change:
+    return call("bigquery_run_query", query=query)
 
 
 def file_of(path: str, data: bytes | str) -> Change:
@@ -75,7 +108,7 @@ def no_file(path: str) -> Change:
 
 
 def folder_at(path: str) -> Change:
-    """Put a directory in place of a file."""
+    """Replace a file with a directory."""
     return lambda world: (
         world.office.context.files.remove(path),
         world.office.context.files.mkdir(path),

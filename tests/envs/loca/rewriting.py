@@ -1,4 +1,4 @@
-"""Alternative calls with the same effect as those of a plan."""
+"""Alternative calls with the same effect as the calls of a plan."""
 
 from __future__ import annotations
 
@@ -18,14 +18,23 @@ Rewriter = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
     """Return calls that do the same as a step."""
-    call = step.equivalent or step.call
+    call = plain(step)
     rewriter = REWRITERS.get(call.name)
     return rewriter(dict(call.arguments), draw) if rewriter else [call]
 
 
+def plain(step: PlanStep) -> ToolCall:
+    """Return the call of a step; an INSERT of missing rows as one of literal rows."""
+    query = str(step.call.arguments.get("query"))
+    parts = re.fullmatch(r"(INSERT .*?\)) SELECT .*?>>\[(.*)\]\) WHERE .*", query, re.DOTALL)
+    if step.call.name != "bigquery_run_query" or parts is None:
+        return step.call
+    return ToolCall(step.call.name, {"query": f"{parts[1]} VALUES {parts[2]}"})
+
+
 def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
     """Return one call that does the same as several steps of a tool, if there is one."""
-    calls = [step.equivalent or step.call for step in steps]
+    calls = [plain(step) for step in steps]
     [tool] = {call.name for call in calls} if len({call.name for call in calls}) == 1 else [""]
     if tool == "woo_products_update":
         update = [

@@ -1,4 +1,4 @@
-"""Random choices and values: what they draw, and how often."""
+"""Distributions of random choices and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of calls: equal results have equal effects."""
+"""Effects of calls, and the things that they change."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall
-from agentgym.envs.loca.calls import effects_of
-from agentgym.envs.loca.progress import OtherChanges
+from agentgym.envs.loca.calls import effects_of, things_changed
 
 SHEET = {"spreadsheet_id": "s", "sheet": "A"}
-BOOK = {"filepath": "/workspace/b.xlsx", "sheet_name": "A"}
 PARTS = {
     "products": (
         [("woo_products_batch_update", {"update": [{"id": 1, "x": 2}, {"id": 3, "x": 4.0}]})],
@@ -29,39 +27,19 @@ PARTS = {
             )
         ],
     ),
-    "a workbook": (
-        [("write_data_to_excel", {**BOOK, "data": [["a", "b"], [1, 2]]})],
-        [
-            (
-                "write_data_to_excel",
-                {**BOOK, "filepath": "b.xlsx", "data": [[1, 2]], "start_cell": "A2"},
-            ),
-            ("write_data_to_excel", {**BOOK, "data": [["a", "b"]], "start_cell": "A1"}),
-        ],
-    ),
-    "rows": (
-        [("bigquery_run_query", {"query": "INSERT INTO d.t (a, b) VALUES (1, 'x'), (2, NULL)"})],
-        [
-            ("bigquery_run_query", {"query": "insert `d.t` (B, a) values (null, 2)"}),
-            ("bigquery_run_query", {"query": '/* new */ INSERT d.t (a, b) VALUES (1, "x");'}),
-        ],
-    ),
 }
 OTHERS = [
-    ("bigquery_run_query", {"query": "INSERT INTO d.t (a, b) VALUES (1, 'x')"},
-     {"query": "INSERT INTO d.t (a, b) VALUES (1, 'X')"}),
-    ("bigquery_run_query", {"query": "INSERT INTO d.t (a, b) VALUES (1, 2)"}, {"query": "INSERT INTO d.t (b, a) VALUES (1, 2)"}),
-    ("bigquery_run_query", {"query": "INSERT INTO d.t (a) VALUES (1)"}, {"query": "INSERT INTO d.u (a) VALUES (1)"}),
     ("update_cells", {**SHEET, "range": "A1", "data": [[1]]}, {**SHEET, "range": "A2", "data": [[1]]}),
-    ("create_spreadsheet", {"title": "A"}, {"title": "B"}),
+    ("woo_products_update", {"productId": 1, "productData": {"x": 1}}, {"productId": 2, "productData": {"x": 1}}),
+    ("storage_create_bucket", {"bucket_name": "a"}, {"bucket_name": "b"}),
 ]  # fmt: skip
 
 
 def effects(*calls: tuple[str, dict[str, Any]]) -> dict[str, str]:
-    changes = OtherChanges()
+    found: dict[str, str] = {}
     for call in calls:
-        changes.add(ToolCall(*call), "")
-    return changes.effects
+        found |= effects_of(ToolCall(*call))
+    return found
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -79,18 +57,38 @@ def test_other_changes_have_other_effects(tool: str, one: Any, other: Any) -> No
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("bigquery_run_query", {"query": "SELECT 'insert' FROM d.t"}),
-        ("bigquery_run_query", {"query": "INSERT INTO d.t (a) SELECT 1"}),
-        ("bigquery_run_query", {"query": "INSERT INTO d.t (a, b) VALUES (1)"}),
-        ("bigquery_run_query", {"query": f"INSERT INTO d.t (a) VALUES {'(' * 10_000}"}),
-        ("bigquery_run_query", {"query": 5}),
         ("update_cells", {**SHEET, "range": "nowhere", "data": [[1]]}),
         ("update_cells", {**SHEET, "range": "A1", "data": 7}),
-        ("write_data_to_excel", {"data": []}),
         ("woo_products_batch_update", {"update": [{"x": 1}]}),
-        ("woo_products_categories_create", {"categoryData": []}),
         ("read_file", {"path": "a"}),
     ],
 )
 def test_what_is_no_change_has_no_effects(tool: str, arguments: Any) -> None:
     assert effects_of(ToolCall(tool, arguments)) == {}
+
+
+FILES = ("a.csv", "b.xlsx")
+CHANGED = {
+    "a program that names a file": ("python_execute", {"code": "open('a.csv', 'w')"}, {"file a.csv"}),
+    "a program that names none": ("run_command", {"command": "ls"}, set()),
+    "a file by its path": ("write_file", {"path": "/workspace/a.csv", "content": ""}, {"file a.csv"}),
+    "another file": ("write_file", {"path": "d/a.csv", "content": ""}, set()),
+    "a file that is moved": ("move_file", {"source": "a.csv", "destination": "b.xlsx"}, {"file a.csv", "file b.xlsx"}),
+    "a look at a file": ("read_text_file", {"path": "a.csv"}, set()),
+    "a workbook": ("insert_rows", {"filepath": "./b.xlsx", "sheet_name": "A", "start_row": 1}, {"file b.xlsx"}),
+    "cells": ("batch_update_cells", {**SHEET, "ranges": {}}, {"spreadsheets"}),
+    "a new sheet": ("create_sheet", {"spreadsheet_id": "s", "title": "B"}, {"spreadsheets"}),
+    "a look at cells": ("get_sheet_data", SHEET, set()),
+    "a statement": ("write_query", {"query": "/* x */ merge into T"}, {"tables"}),
+    "a query": ("bigquery_run_query", {"query": "SELECT updated FROM t"}, set()),
+    "an object": ("storage_move_object", {}, {"storage"}),
+    "a list of objects": ("storage_list_objects", {}, set()),
+    "an event": ("update_event", {"eventId": "1"}, {"events"}),
+    "a list of events": ("list_events", {}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_calls_change_things(name: str) -> None:
+    tool, arguments, things = CHANGED[name]
+    assert things_changed(ToolCall(tool, arguments), FILES) == things

@@ -12,6 +12,7 @@ import pytest
 
 from agentgym import ToolCall
 from agentgym.envs.loca.checks import (
+    CsvTable,
     as_number,
     csv_rows,
     exact,
@@ -181,18 +182,22 @@ def test_cells() -> None:
     ],
 )
 def test_a_csv_file_that_is_none(text: str, fault: str) -> None:
-    files = Workspace()
-    assert "there is no file" in csv_rows(files, "t.csv", ["a", "b"])[1][0]
-    files.write("t.csv", text)
-    rows, found = csv_rows(files, "t.csv", ["a", "b"])
+    rows, found = csv_rows(text, "t.csv", ["a", "b"])
     assert rows == []
     assert fault in found[0]
 
 
 def test_a_csv_file_is_read_as_programs_write_it() -> None:
-    files = Workspace()
-    files.write("t.csv", '\ufeffa, b\r\n1,"x, ""y""\n"\r\n\r\n'.encode())
-    assert csv_rows(files, "t.csv", ["a", "b"]) == ([{"a": "1", "b": 'x, "y"\n'}], [])
+    text = '\ufeffa, b\r\n , \r\n\r\n1,"x, ""y""\n"\r\n\r\n,,,\r\n'
+    assert csv_rows(text, "t.csv", ["a", "b"]) == ([{"a": "1", "b": 'x, "y"\n'}], [])
+
+
+def test_every_row_of_a_missing_file_is_missing() -> None:
+    table = CsvTable("t.csv", ["a", "b"], {"b": number()}, key=["a"])
+    found = list(table.failures(Workspace(), [{"a": "1", "b": 2}]))
+    assert "there is no file" in found[0]
+    assert found[1:] == ['t.csv: "1" is missing']
+    assert table.matches("a,b\n1,2.0\n", [{"a": "1", "b": 2}])
 
 
 def test_files_that_were_not_to_be_changed() -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
+    CsvTable,
     bigquery_failures,
     bigquery_state,
-    csv_failures,
     file_state,
     log_state,
     number,
@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     storage_state,
     write_csv,
 )
-from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
+from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
@@ -36,6 +36,8 @@ from agentgym.world.config import Share
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
+# Conversions are rounded to two decimals.
+TABLE = CsvTable(RECORD, COLUMNS, dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
 TYPES = {
     "time_window": "STRING",
@@ -169,9 +171,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Draw clicks and store views per row. A few scenarios have most of the clicks and favour
-        the other version, so the mean of the rates misleads.
-        """
+        """Draw clicks and store views so that the mean of the rates misleads."""
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(
@@ -216,9 +216,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             _spread(self.rng, views[version], clicks[version], target - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """Return the rows of a scenario in random order; some hours have a second row from another
-        shop.
-        """
+        """Return rows in random order; some hours have a second row from another shop."""
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
         counts = [
@@ -229,7 +227,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return rows
 
     def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        """Add unrelated tables, and buckets and log entries of earlier tests."""
         cloud.bigquery.load(
             DATASET,
             "scenario_owners",
@@ -274,12 +271,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def plan(self) -> Plan:
-        """Read format and tables, sum a few scenarios at a time, write the record and act on the
-        result.
-        """
-        columns, label = yield read(
-            "Read the format of the record.", _read_record, "read_text_file", path=RECORD
-        )
+        """Sum a few scenarios at a time, write the record and act on the result."""
+        yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
         )
@@ -297,16 +290,16 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             for chunk in chunks
         ]
         sums = {name: counts for fact in facts for name, counts in fact.items()}
-        sums[label] = [sum(column) for column in zip(*sums.values(), strict=True)]
+        sums[OVERALL] = [sum(column) for column in zip(*sums.values(), strict=True)]
         rates = {
             name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
             for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
         }
         rows = [
-            dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
+            dict(zip(COLUMNS, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
             for name, both in rates.items()
         ]
-        if rates[label][1] > rates[label][0]:
+        if rates[OVERALL][1] > rates[OVERALL][0]:
             conclusion = write(
                 f"B has won: create the bucket {BUCKET}.",
                 self.outputs[1],
@@ -324,10 +317,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 log_name=LOG,
                 message=PAYLOAD,
             )
-        yield [
-            write_table(RECORD, columns, rows),
-            conclusion,
-        ]
+        record = yield from settle_file(TABLE, rows)
+        yield [*record, conclusion]
 
     def describe(self) -> Iterable[ToolCall]:
         """Return the calls that read the format and all rows of all scenarios."""
@@ -343,8 +334,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def task_failures(self) -> Iterator[str]:
         """Check the rows of the record, the bucket or entry, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
-        cells = dict.fromkeys(COLUMNS[1:], number(0.00501, "%"))  # rounded to two decimals
-        yield from csv_failures(self.files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
+        yield from TABLE.failures(self.files, self.truth["rows"])
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, although B won"
@@ -395,7 +385,6 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    """Return the conversion rates of both versions."""
     return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
 
 
@@ -404,7 +393,7 @@ def _rate(clicks: int, views: int) -> Fraction:
 
 
 def _payload(content: str) -> Any:
-    """Return the JSON of an entry, which may be in its text; None if there is none."""
+    """Return the JSON of an entry, which may be in its text, or None."""
     entry = json.loads(content)
     try:
         return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
@@ -425,7 +414,7 @@ def _query(scenarios: Sequence[str]) -> str:
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
-    rows = list(csv.reader(text.splitlines()))
+    rows = [row for row in csv.reader(text.splitlines()) if row] or [[""]]
     return rows[0], rows[-1][0]
 
 

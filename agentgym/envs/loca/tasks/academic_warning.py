@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
+    CsvTable,
     bigquery_failures,
     bigquery_state,
-    csv_failures,
     exact,
     file_state,
     log_state,
@@ -25,7 +26,7 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import people
-from agentgym.envs.loca.plan import Plan, query_rows, read, write, write_table
+from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
@@ -40,6 +41,13 @@ DATASET, LATEST, RESULT, LOG = (
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
+TABLE = CsvTable(
+    RESULT,
+    COLUMNS,
+    # The drop is rounded to one decimal.
+    {"name": exact, "drop_percent": number(0.0501, "%")},
+    key=("student_id",),
+)
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
 MARGIN = 0.004
 """Minimum distance of random drops from both limits, so rounding never decides; students at a limit
@@ -143,9 +151,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop exactly at a
-        limit.
-        """
+        """Draw `fine`, `warning`, `critical` or a limit for each student."""
         drop, critical, limit = (
             self.config.drop_rate,
             self.config.critical_rate,
@@ -225,9 +231,10 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             {"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"}
             for s, drop in bad.items()
         ]
+        table = yield from settle_file(TABLE, rows)
         yield [
-            write_table(RESULT, COLUMNS, rows),
-            *(write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"),
+            *table,
+            *(write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("severity",),
                     accepts=functools.partial(_reports, name=quiz[s][0], student=s), log_name=LOG,
                     severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
               for s, drop in bad.items() if drop > CRITICAL),
@@ -246,10 +253,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     def task_failures(self) -> Iterator[str]:
         """Check the students in the file, the log entries, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
-        cells = {"name": exact, "drop_percent": number(0.0501, "%")}  # rounded to one decimal
-        yield from csv_failures(
-            self.files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",)
-        )
+        yield from TABLE.failures(self.files, self.truth["bad"])
         yield from self._entry_failures(cloud)
         yield from bigquery_failures(cloud, self.truth["tables"])
 
@@ -260,13 +264,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             return
         missing = dict(self.truth["critical"])
         for name, severity, text in entries[len(self.truth["entries"]) :]:
-            ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
-            matches = [student for student in ids if student in missing]
-            correct = len(ids) == len(matches) == 1 and re.search(
-                rf"(?<!\w){re.escape(missing[matches[0]])}(?!\w)", text
-            )
-            if name == LOG and severity == "CRITICAL" and correct:
-                del missing[matches[0]]
+            student = next((s for s in missing if _is_entry(name, text, missing[s], s)), None)
+            if student is not None and severity == "CRITICAL":
+                del missing[student]
             else:
                 yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or a duplicate"
         for student, name in missing.items():
@@ -274,10 +274,15 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
 
 def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
-    """Return whether a call logs text with the student's name and ID and no other ID."""
-    text = arguments["message"]
+    text = json.dumps(arguments["message"], ensure_ascii=False)
+    return _is_entry(arguments["log_name"].rsplit("/", 1)[-1], text, name, student)
+
+
+def _is_entry(log: str, text: str, name: str, student: str) -> bool:
+    """Return whether an entry has the student's name and ID and no other ID."""
     ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
-    return ids == {student} and bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
+    has_name = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return log == LOG and ids == {student} and has_name is not None
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:

@@ -18,10 +18,11 @@ from agentgym.envs.loca.checks import (
     file_state,
     mail_failures,
     mail_places,
+    same_subject,
     set_failures,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, PlanStep, mail_of, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.applications import (
@@ -175,7 +176,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
     def _negative(self) -> list[str]:
-        """Draw the mails of a professor without a request."""
         kind, write = self.rng.random(), self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
@@ -205,9 +205,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
 
     def plan(self) -> Plan:
-        """Read memory, papers and mails, merge the awards, make all archives with one command and
-        send them.
-        """
+        """Merge the awards, make all archives with one command and send them."""
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
@@ -254,16 +252,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
-            write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
-                  accepts=lambda mail: [path.rpartition("/")[2] for path in mail["attachments"]] == [f"{root}.zip"],
+            write(f"Send the archive to {box}.", "mails", "send_email", same=("to",), to=box, subject=SUBJECT, body=body,
+                  accepts=lambda mail: _is_application(mail_of(mail), root),
                   attachments=[archive])
             for box, archive in zip(members_by_recipient, archives, strict=True)
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one mail with the right archive per request, no other mail, and that nothing else
-        has changed.
-        """
+        """Check one mail with the right archive per request, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
         for mail in email.sent():
@@ -278,15 +274,11 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield from mail_failures(email.store, self.truth["mails"])
 
     def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
-        """Yield the failures of a mail to a professor who requested papers."""
-        if mail.subject != SUBJECT:
-            yield f"the subject is {echo(mail.subject)}"
         name = f"{self.truth['root']}.zip"
-        if list(mail.attachments) != [name]:
-            yield f"the attachments are {echo(', '.join(mail.attachments))}, expected only {name}"
-            return
+        if not _is_application(mail, self.truth["root"]):
+            yield f"the subject is {echo(mail.subject)}, the attachments are {echo(list(mail.attachments))}"
         try:
-            files = read_archive(mail.attachments[name])
+            files = read_archive(mail.attachments.get(name, b""))
         except ToolError as error:
             yield str(error)
             return
@@ -315,6 +307,10 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             ]
         except ToolError:
             return False
+
+
+def _is_application(mail: Mail, root: str) -> bool:
+    return same_subject(mail, SUBJECT) and list(mail.attachments) == [f"{root}.zip"]
 
 
 def _pages(data: bytes) -> list[str]:
@@ -357,7 +353,6 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the workspace file for each path of an archive."""
     sources = {}
     for path, paper in files.items():
         place = path.replace(ROOT, root)
@@ -378,7 +373,6 @@ def _merged(paper: str) -> str:
 
 
 def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
-    """Return the steps that merge the awards in the requested orders."""
     return [
         write(
             f"Merge the {order}.",

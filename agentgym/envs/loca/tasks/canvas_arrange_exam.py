@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from agentgym.envs.loca.checks import (
@@ -16,13 +16,13 @@ from agentgym.envs.loca.checks import (
     as_text,
     file_state,
     loose,
-    named_rows,
     number,
-    row_failures,
+    open_output,
     sent_failures,
+    table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
-from agentgym.envs.loca.plan import Plan, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, look_at_workbook, read, read_folder, remove_sheets, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
 from agentgym.envs.loca.writing.exam_notices import (
@@ -47,20 +47,19 @@ from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.office.spreadsheet.workbooks import (
-    hidden_parts,
-    read_workbook,
     write_workbook,
 )
-from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
+_ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})([ T]00:00:00)?")
 FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
 COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
+THING = f"file {FILE}"
 POSTS = 3
 """Announcements of a course other than exam notices and the welcome."""
 
@@ -154,7 +153,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
     ) -> tuple[dict[str, Any] | None, list[Mail]]:
-        """Draw a course, its row in the schedule if any, and the mails about it."""
         (teacher, person, box), (_, other, other_box) = shuffled(self.rng, self._staff, 2)
         listed = {
             "code": f"{course.code}-{section}",
@@ -201,7 +199,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return row if row and _ahead(row) else None, letters
 
     def _notices(self, exam: Exam, setting: Setting, sure: bool) -> tuple[Exam, list[list[str]]]:
-        """Draw the notices about an exam, and the exam after the last one."""
         story = ExamStory(
             self.rng,
             setting,
@@ -218,9 +215,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return exam, [first, *changes]
 
     def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
-        """Draw unrelated announcements (title and text), and the facts that exam notices may refer
-        to.
-        """
+        """Draw unrelated announcements, and facts for exam notices."""
         midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
         project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
@@ -301,7 +296,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return f"{greeting}\n\n{text}\n\n{self._filler('closing')}\n{course['teacher']}"
 
     def _news(self) -> Mail:
-        """Draw an unrelated mail."""
         sender, subject, text = inbox_news().draw(self.rng, self._idle)
         return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
 
@@ -332,51 +326,55 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             if row is not None and _ahead(row):
                 rows.append(row)
         rows.sort(key=_order)
-        yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", filepath=FILE, sheet_name=SHEET,
-                    data=[[row[name] for name in COLUMNS] for row in rows], start_cell="A2")  # fmt: skip
+        sheets = yield from look_at_workbook(FILE, SHEET)
+        if sheets is not None and not any(_table_failures(sheets.get(SHEET, []), rows)):
+            yield from remove_sheets(FILE, sheets, SHEET)
+            return
+        data, start = [[row[name] for name in COLUMNS] for row in rows], "A2"
+        if sheets is not None:
+            data, start = [list(COLUMNS), *data], "A1"
+            yield write(f"Make {FILE} anew.", FILE, "create_workbook", thing=THING, filepath=FILE)
+        yield write(
+            f"Fill {FILE}.",
+            FILE,
+            "write_data_to_excel",
+            thing=THING,
+            filepath=FILE,
+            sheet_name=SHEET,
+            data=data,
+            start_cell=start,
+        )
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows and their order, that nothing else has changed and that no mail was sent."""
-        try:
-            data = self.files.read(FILE)
-            sheets = read_workbook(data)
-            if len(sheets) != 1:
-                yield f"{FILE} has the sheets {list(sheets)}, expected one"
-            if hidden := hidden_parts(data):
-                yield f"{FILE} has hidden parts or formulas: {', '.join(hidden)}"
-            sheet = next(iter(sheets.values()), [])
-        except ToolError as error:
-            yield f"{FILE}: {error}"
-            sheet = []
-        header, rows = named_rows(sheet, COLUMNS)
-        if header != list(COLUMNS):
-            yield f"{FILE} has the headers {header}, expected {list(COLUMNS)}"
-        else:
-            yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
-            for row in sheet:
-                if len(row) > len(COLUMNS):
-                    yield f"{FILE} has cells beside the table: {row[len(COLUMNS) :]}"
+        table, failures = open_output(self.files, FILE, SHEET)
+        yield from failures
+        yield from _table_failures(table, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
+
+
+def _table_failures(
+    table: Sequence[Sequence[Any]], exams: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    yield from table_failures(FILE, table, exams, CELLS, (CODE,), ordered=True)
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
     """Compare dates: MM/DD/YYYY text, leading zeros optional, or an Excel date."""
-    if isinstance(actual, date):
-        return loose(f"{actual:%m/%d/%Y}", expected)
+    iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
+    if iso:
+        return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))
     return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else actual, expected)
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
     """Compare times: HH:MM text, optionally with zero seconds, or an Excel time."""
-    if isinstance(actual, (time, datetime)):
-        return loose(f"{actual:%H:%M:%S}", f"{expected}:00")
-    parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
+    parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 
 
 def _same_person(actual: Any, expected: Any) -> bool:
-    """Compare names, ignoring titles before them."""
     return loose(_TITLES.sub("", as_text(actual)), _TITLES.sub("", as_text(expected)))
 
 
@@ -384,14 +382,14 @@ def _same_number(actual: Any, expected: Any) -> bool:
     return loose(actual, expected) if expected == TBD else number()(actual, expected)
 
 
-CELLS: Mapping[str, Same] = {
-    **dict.fromkeys((CODE, NAME, PROCTOR_EMAIL, BOOKS, PLACE, SOURCE), loose),
+_COMPARISONS: Mapping[str, Same] = {
     PROCTOR: _same_person,
     DATE: _same_date,
     TIME: _same_time,
     DURATION: _same_number,
     CREDIT: _same_number,
 }
+CELLS = {column: _COMPARISONS.get(column, loose) for column in COLUMNS}
 
 
 def _begin(exam: Mapping[str, Any]) -> datetime:
@@ -427,7 +425,6 @@ def _read_posts(text: str) -> list[Said]:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the course and the statements of a mail; None for other subjects."""
     said = read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None

@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 from agentgym.envs.loca.checks import (
-    csv_failures,
+    CsvTable,
     exact,
     file_state,
     number,
     write_csv,
 )
 from agentgym.envs.loca.draws import people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, read, write_table
+from agentgym.envs.loca.plan import Plan, PlanStep, read, settle_file
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
@@ -70,6 +70,17 @@ EXAMPLE = {
 """The example row of each file, which shows the columns."""
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
+
+
+def _table(path: str, columns: Sequence[str], title: str) -> CsvTable:
+    cells = {column: number() if column in NUMBERS else exact for column in columns}
+    return CsvTable(path, columns, cells, ("course_code", title), ordered=True)
+
+
+TABLES = {
+    "quizzes": _table(QUIZ_FILE, QUIZ, TITLES["quizzes"]),
+    "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
+}
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 
 
@@ -122,9 +133,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw courses with quizzes, assignments and announcements, the notes, and the files to
-        fill in.
-        """
+        """Draw courses and announcements, the notes, and the files to fill in."""
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)
@@ -173,9 +182,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
-        """Draw a course's announcements and the student's assessment; return them and the titles
-        not required.
-        """
+        """Draw announcements and the assessment; return the titles not required, too."""
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
         if self.rng.random() < self.config.exemption_rate:
@@ -191,7 +198,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return posts, set(titles) if need is not None and score >= need else closed
 
     def _news(self) -> Iterator[Post]:
-        """Yield unrelated announcements endlessly."""
         news = course_news()
         topics = [topic for topic in news.topics if topic not in ANCHORS]
         values = idle_values(self.rng, START, self._names)
@@ -280,9 +286,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary and not submitted else None
 
     def plan(self) -> Plan:
-        """Read notes, courses, announcements, quizzes, assignments and submissions, then write both
-        files.
-        """
+        """Read notes, courses and submissions, then write both files."""
         scores = yield read(
             "Read the memory.",
             lambda text: {code: int(score) for code, score in _SCORE.findall(text)},
@@ -308,27 +312,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         quizzes.sort(key=lambda row: _order(row, "quiz_title"))
         assignments.sort(key=lambda row: _order(row, "assignment_title"))
-        yield [
-            write_table(QUIZ_FILE, QUIZ, quizzes),
-            write_table(ASSIGNMENT_FILE, ASSIGNMENT, assignments),
-        ]
+        steps = yield from settle_file(TABLES["quizzes"], quizzes)
+        more = yield from settle_file(TABLES["assignments"], assignments)
+        yield [*steps, *more]
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows of both files and their order, and that the other files are unchanged."""
-        for name, columns, title, kind in (
-            (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
-            (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
-        ):
-            cells = {column: number() if column in NUMBERS else exact for column in columns}
-            yield from csv_failures(
-                self.files,
-                name,
-                columns,
-                self.truth[kind],
-                cells,
-                ("course_code", title),
-                ordered=True,
-            )
+        for kind, table in TABLES.items():
+            yield from table.failures(self.files, self.truth[kind])
 
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
@@ -353,7 +344,6 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
-    """Return the steps that read a course's announcements, quizzes and assignments."""
     tools = {
         "announcements": _read_rules,
         "quizzes": _read_quizzes,
@@ -371,9 +361,7 @@ def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
 
 
 def _read_rules(text: str) -> dict[str, Any]:
-    """Return the points that exempt and the dropped titles; the newest announcement, listed first,
-    decides.
-    """
+    """Return the limit and the dropped titles; the newest post, listed first, decides."""
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     return {"exempt_from": need, "dropped": dropped}
 
@@ -404,7 +392,6 @@ def _read_assignments(text: str) -> list[dict[str, Any]]:
 
 
 def _required(text: str) -> list[dict[str, Any]]:
-    """Return the listed items that are due in the future and not voluntary."""
     return [
         item
         for item in json.loads(text)

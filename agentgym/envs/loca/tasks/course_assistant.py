@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, NamedTuple
@@ -18,9 +18,11 @@ from agentgym.envs.loca.checks import (
     hides_text,
     mail_failures,
     mail_places,
+    parts_of,
+    same_subject,
 )
 from agentgym.envs.loca.draws import LAST, address, load_texts, people
-from agentgym.envs.loca.plan import Plan, cell_rows, mail_text, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, cell_rows, mail_of, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
@@ -167,9 +169,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw students with unique, often similar IDs; some names are equal or a prefix of
-        another.
-        """
+        """Draw unique, often similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[int(self.rng.integers(k))]
@@ -261,13 +261,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         )
         submitted = set((yield from read_folder(_read_submission)))
         right = functools.partial(
-            _names_only,
+            _is_reminder,
             ids={number for _, number, _ in students},
             names={each[0] for each in students},
         )
         yield [
             write(
-                f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to", "subject"), to=email, subject=SUBJECT,
+                f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to",), to=email, subject=SUBJECT,
                 accepts=functools.partial(right, student=(name, number)),
                 body=f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now.",
             )
@@ -275,9 +275,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one right mail per student without a submission, no other mail, and no other
-        change.
-        """
+        """Check one right mail per student without a submission, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():
@@ -295,32 +293,36 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             yield "the users of the mail server were changed"
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
-        """Return the failure of a mail to a student; empty if there is none."""
-        if mail.subject != SUBJECT:
-            return "it has another subject"
         if addresses(mail.sender)[0][1].casefold() != ME:
             return "it is not from the mailbox of the course"
-        if mail.attachments or hides_text(mail):
-            return "it has attachments, or text that is not shown"
-        shown, *rest = mail.parts
-        if _ids(shown) & self.truth["ids"] != {student[1]}:
-            return f"the text should have the ID {student[1]} and no other"
-        if _named(shown, self.truth["names"]) != {student[0]}:
-            return f"the text should have the name {student[0]} and no other"
-        if any(_DENIAL.search(_CONDITION.sub("", part)) for part in mail.parts):
-            return "it says that nothing is missing"
-        plain = "\n".join(rest)
-        others = _ids(plain) & self.truth["ids"] - {student[1]}
-        others |= _named(plain, self.truth["names"]) - {student[0]}
-        return "the plain text beside the HTML names other students" if others else ""
+        return _text_fault(mail, student, self.truth["ids"], self.truth["names"])
 
 
-def _names_only(
+def _text_fault(
+    mail: Mail, student: Sequence[str], ids: Collection[str], names: Collection[str]
+) -> str:
+    """Return the fault of a mail to a student (name, ID); empty if nothing is."""
+    if not same_subject(mail, SUBJECT):
+        return "it has another subject"
+    if mail.attachments or hides_text(mail):
+        return "it has attachments, or text that is not shown"
+    parts = parts_of(mail)
+    if _ids(parts[0]) & set(ids) != {student[1]}:
+        return f"the text should have the ID {student[1]} and no other"
+    if _named(parts[0], names) != {student[0]}:
+        return f"the text should have the name {student[0]} and no other"
+    if any(_DENIAL.search(_CONDITION.sub("", part)) for part in parts):
+        return "it says that nothing is missing"
+    plain = "\n".join(parts[1:])
+    others = (_ids(plain) & set(ids)) - {student[1]}
+    others |= _named(plain, names) - {student[0]}
+    return "the plain text beside the HTML names other students" if others else ""
+
+
+def _is_reminder(
     arguments: Mapping[str, Any], ids: set[str], names: set[str], student: Sequence[str]
 ) -> bool:
-    """Return whether a call sends a mail that names this student, with ID, and no other."""
-    text = mail_text(arguments)
-    return _ids(text) & ids == {student[1]} and _named(text, names) == {student[0]}
+    return not _text_fault(mail_of(arguments), student, ids, names)
 
 
 def _ids(text: str) -> set[str]:
@@ -347,12 +349,10 @@ def _read_account(text: str) -> dict[str, str]:
 
 
 def _read_roster(text: str) -> list[list[str]]:
-    """Return name, ID and address of the enrolled students."""
     return [row[:3] for row in cell_rows(text) if row[3] == ENROLLED]
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
-    """Return the student's ID if the mail is a submission."""
     match = _SUBJECT.match(mail["subject"])
     counts = (
         match

@@ -14,18 +14,24 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, exact, file_state, row_failures
+from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
 from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, cell_rows, read, read_metadata, write
+from agentgym.envs.loca.plan import (
+    Plan,
+    PlanStep,
+    cell_rows,
+    look_at_workbook,
+    read,
+    read_metadata,
+    remove_sheets,
+    write,
+)
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import (
-    hidden_parts,
-    read_workbook,
     write_workbook,
 )
-from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Share
 
 DATA, FORMAT, REQUEST, RESULT = (
@@ -160,9 +166,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """Return numbers of years, raw and internal categories for about `cells` cells, with some
-        spread.
-        """
+        """Return numbers of years, raw and internal categories for about `cells` cells."""
         config, side = self.config, cells**0.5
         years = config.num_years or max(
             3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
@@ -290,43 +294,33 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 float(round((new - old) / old * 100, 2)) for old, new in pairs
             ] or [NONE] * len(data[year])
             table.append([year, *growth])
-        yield from _report_steps(form, table)
+        sheets = yield from look_at_workbook(RESULT, form)
+        rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
+        if sheets is None or any(_table_failures(sheets.get(form, []), table[0], rows)):
+            yield from _report_steps(form, table)
+        else:
+            yield from remove_sheets(RESULT, sheets, form)
 
     def task_failures(self) -> Iterator[str]:
         """Check the sheet, headers and rows of the report, and that no other file has changed."""
-        columns = self.truth["columns"]
-        try:
-            rows, format_failures = _report(self.files.read(RESULT), columns)
-        except ToolError as error:
-            rows, format_failures = [], [f"{RESULT}: {error}"]
-        yield from format_failures
-        yield from row_failures(
-            RESULT,
-            [dict(zip(columns, row, strict=False)) for row in rows],
-            self.truth["rows"],
-            dict.fromkeys(columns, _same),
-            (YEAR,),
-            ordered=True,
-        )
+        table, failures = open_output(self.files, RESULT, SHEET)
+        yield from failures
+        yield from _table_failures(table, self.truth["columns"], self.truth["rows"])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    """Yield the steps that write the report; the empty sheet is deleted last, since a workbook
-    needs one.
-    """
-    yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
+    """Yield the steps of the report; a workbook needs a sheet, so the empty one goes last."""
+    step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
+    yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."
-    yield write(label, RESULT, "write_data_to_excel", filepath=RESULT, sheet_name=sheet, data=table)
-    label = "Remove its empty sheet."
-    yield write(label, RESULT, "delete_worksheet", filepath=RESULT, sheet_name="Sheet1")
+    yield step(label, RESULT, "write_data_to_excel", sheet_name=sheet, data=table)
+    yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
 
 
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Draw three-decimal weights that sum to about 1; `mixed` ensures two non-zero ones and a 0
-    where possible.
-    """
+    """Draw weights that sum to about 1; `mixed` ensures two non-zero ones and a 0."""
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)
@@ -367,7 +361,6 @@ def _read_request(text: str) -> dict[str, Any]:
 
 
 def _read_sizes(text: str) -> dict[str, list[int]]:
-    """Return the numbers of rows and columns of each sheet."""
     areas = {title: parse_area(area) for title, area in read_metadata(text)["used_ranges"].items()}
     return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
 
@@ -375,9 +368,7 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
 ) -> list[PlanStep]:
-    """Return the steps that read a sheet from row `first`, a few rows at a time; `keep` extracts
-    the facts.
-    """
+    """Return the steps that read a sheet from row `first`, a few rows at a time."""
     bottom, right = size
     at_once = max(1, _CHUNK // right)
     pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
@@ -396,7 +387,6 @@ def _pieces(
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
-    """Return the names and weights of the target if these rows contain it."""
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
@@ -406,36 +396,17 @@ def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal
     return [*values, total]
 
 
-def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:
-    """Return the non-empty rows of a report and the failures of the report itself."""
-    sheets = _sheets(data)
-    if list(sheets) != [SHEET]:
-        return [], [f"{RESULT} has the sheets {echo(list(sheets))}, expected only {SHEET}"]
-    if hidden := hidden_parts(data):
-        return [], [f"{RESULT} has hidden parts or formulas: {echo(list(hidden))}"]
-    heads = [as_text(cell) for cell in sheets[SHEET][0]] if sheets[SHEET] else []
-    if heads != list(columns):
-        return [], [f"{RESULT} has the heads {echo(heads)}, expected {echo(list(columns))}"]
-    rows = [row for row in sheets[SHEET][1:] if row]
-    return rows, [
-        f"{RESULT}: the row of {echo(as_text(row[0]))} has too many cells"
-        for row in rows
-        if len(row) > len(columns)
-    ]
-
-
-@functools.lru_cache(maxsize=4)
-def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """Read a workbook, cached: the report is checked after each call, and nobody changes the
-    result.
-    """
-    return read_workbook(data)
+def _table_failures(
+    table: Sequence[Sequence[Any]],
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    cells = dict.fromkeys(columns, _same)
+    yield from table_failures(RESULT, table, rows, cells, (YEAR,), ordered=True)
 
 
 def _same(actual: Any, expected: Any) -> bool:
-    """Return whether a cell has the expected number within 0.01 (years exactly) or the 'none'
-    marker.
-    """
+    """Compare a number within 0.01 (years exactly) or the `NA` marker."""
     if expected == NONE:
         return exact(actual, NONE)
     allowed = 0.0 if isinstance(expected, int) else 0.01

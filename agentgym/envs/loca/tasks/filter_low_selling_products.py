@@ -13,11 +13,12 @@ from pydantic import Field
 
 from agentgym.envs.loca.catalog import add_note, has_note, make_products
 from agentgym.envs.loca.checks import (
-    csv_failures,
+    CsvTable,
     digest,
     exact,
     file_state,
     number,
+    same_subject,
     says,
     set_failures,
     write_csv,
@@ -26,11 +27,12 @@ from agentgym.envs.loca.draws import address, people, pick, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
+    look,
     read,
     read_shop,
     send_letter,
+    settle_file,
     write,
-    write_table,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.context import START
@@ -53,6 +55,24 @@ COLUMNS = (
     "Discount Ratio",
 )
 DAYS, SALES = 90, 10  # the limits in the task prompt
+
+
+def _same_percent(actual: Any, expected: str) -> bool:
+    return number(unit="%")(actual, expected.removesuffix("%"))
+
+
+OFFERS = CsvTable(
+    TABLE,
+    COLUMNS,
+    {
+        **dict.fromkeys(COLUMNS, number()),
+        "Product Name": exact,
+        "In Stock Since": exact,
+        "Discount Ratio": _same_percent,
+    },
+    key=("Product ID",),
+    ordered=True,
+)
 LETTER = """Subject: Outlet prices for you, {name}
 
 Dear {name},
@@ -132,7 +152,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
         "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
         "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
-        "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
+        "original price. Sort by In Stock Since, earliest first; rows of one date by Discount "
         "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
         f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
         "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
@@ -180,7 +200,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        """Insert whether the product may move to the outlet, or nothing about it."""
         if product["excluded"] or self.rng.random() < self.config.note_rate:
             # Some products that stay anyway mention it too.
             stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
@@ -195,7 +214,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Draw a product that moves to the outlet."""
         days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
         sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
         product = {
@@ -246,7 +264,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a product in the shop's format."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
@@ -258,7 +275,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the subscriber list; return subject and text of the mail to each active address."""
+        """Write the subscriber list; return the mail to each active address."""
         entries: list[dict[str, Any]] = []
         letters = {}
         email = self.office.get(Email)
@@ -287,9 +304,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return letters
 
     def plan(self) -> Plan:
-        """Read files and products, create the category, move products, write the table, send the
-        mails.
-        """
+        """Create the category, move products, write the table, send the mails."""
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         subscribers = yield read(
             "Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS
@@ -298,14 +313,24 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
         rows = sorted((_row(*fact) for fact in slow), key=_order)
-        outlet = yield write(
-            f"Create the category {OUTLET}.",
-            self.outputs[0],
-            "woo_products_categories_create",
-            learn=lambda text: json.loads(text)["id"],
-            categoryData={"name": OUTLET},
+        outlet = yield look(
+            "categories",
+            f"Look for the category {OUTLET}.",
+            _find_outlet,
+            "woo_products_categories_list",
+            search=OUTLET,
+            perPage=100,
         )
-        steps = [write_table(TABLE, COLUMNS, rows)]
+        if not outlet:
+            outlet = yield write(
+                f"Create the category {OUTLET}.",
+                self.outputs[0],
+                "woo_products_categories_create",
+                thing="categories",
+                learn=lambda text: json.loads(text)["id"],
+                categoryData={"name": OUTLET},
+            )
+        steps = yield from settle_file(OFFERS, rows)
         for k in range(0, len(slow), 100):
             update = [{"id": fact[0], "categories": [{"id": outlet}]} for fact in slow[k : k + 100]]
             label = f"Move the products {slow[k][0]} to {update[-1]['id']} that hardly sell."
@@ -323,7 +348,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def task_failures(self) -> Iterator[str]:
         """Check the outlet, the table on disk and in each mail, and that nothing else has changed."""
         yield from self._shop_failures()
-        yield from _table_failures(self.files, self.truth["rows"])
+        yield from OFFERS.failures(self.files, self.truth["rows"])
         yield from self._mail_failures()
 
     def _shop_failures(self) -> Iterator[str]:
@@ -332,9 +357,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         for category in truth["categories"]:
             if {**added.pop(category["id"], {}), "count": category["count"]} != category:
                 yield f"the category {category['name']!r} was changed"
-        outlet = next(
-            (key for key, category in added.items() if category["name"].strip() == OUTLET), None
-        )
+        outlet = next((key for key, category in added.items() if category["name"] == OUTLET), None)
         if outlet is None:
             yield f"there is no category {OUTLET}"
         elif added[outlet]["parent"]:
@@ -365,7 +388,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         self, to: str, mail: Mail, checked: dict[bytes, list[str]]
     ) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
-        if mail.subject != subject or not says(mail, body):
+        if not same_subject(mail, subject) or not says(mail, body):
             yield f"the mail to {to} does not match the template"
         if list(mail.attachments) != [TABLE]:
             yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, expected {echo([TABLE])}"
@@ -374,7 +397,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if data not in checked:
             copy = Workspace()
             copy.write(TABLE, data)
-            checked[data] = list(_table_failures(copy, self.truth["rows"]))
+            checked[data] = list(OFFERS.failures(copy, self.truth["rows"]))
         if checked[data]:
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
@@ -398,21 +421,7 @@ def _day(days: int) -> str:
     return (START.date() - timedelta(days=days)).isoformat()
 
 
-def _table_failures(files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    cells = dict.fromkeys(COLUMNS, number()) | {
-        "Product Name": exact,
-        "In Stock Since": exact,
-        "Discount Ratio": _same_percent,
-    }
-    return csv_failures(files, TABLE, COLUMNS, expected, cells, ("Product ID",), ordered=True)
-
-
-def _same_percent(actual: Any, expected: str) -> bool:
-    return number(unit="%")(actual, expected.removesuffix("%"))
-
-
 def _terms(shop: WooCommerce) -> dict[int, list[int]]:
-    """Return the categories of each product."""
     terms: dict[int, list[int]] = {}
     for row in shop.store.rows(
         "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
@@ -426,8 +435,13 @@ def _shop(shop: WooCommerce) -> str:
     return digest(shop.store, "products", *PROTECTED, without=("date_modified",))
 
 
+def _find_outlet(text: str) -> int:
+    """Return the id of the outlet among listed categories, 0 if it is missing."""
+    found = [each["id"] for each in json.loads(text) if each["name"] == OUTLET]
+    return int(found[0]) if found else 0
+
+
 def _read_subscribers(text: str) -> dict[str, str]:
-    """Return the names of active subscribers, by address."""
     return {
         each["email"].lower(): each["name"]
         for each in json.loads(text)["subscribers"]
@@ -436,7 +450,6 @@ def _read_subscribers(text: str) -> dict[str, str]:
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:
-    """Return id, name, date and prices of a slow product."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar, TypeAlias
@@ -13,26 +13,28 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
+    CsvTable,
     as_text,
     bigquery_failures,
     bigquery_state,
-    csv_rows,
     file_state,
     number,
-    row_failures,
     storage_failures,
     storage_state,
 )
 from agentgym.envs.loca.draws import pick, shuffled
 from agentgym.envs.loca.plan import (
     Plan,
+    PlanStep,
     cell_rows,
     listed_items,
+    look,
+    look_on,
     query_rows,
     read,
     read_metadata,
+    settle_file,
     write,
-    write_table,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.files.workspace import Workspace
@@ -181,7 +183,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
-        """Draw machines with two to six sensor types each."""
         sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
@@ -200,7 +201,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return least, most
 
     def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
-        """Draw the timed readings of a sensor."""
         low, high = limits
         interval = self.config.interval_minutes
         steps = 30 * (self.config.hours or hours) // interval
@@ -267,7 +267,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
     ) -> bytes:
-        """Return the workbook: current ranges, last year's ranges and the machines."""
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:
@@ -348,36 +347,32 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             "storage_list_buckets",
         )
         rows = [dict(zip(COLUMNS, row, strict=True)) for page in anomalies for row in page]
+        report = yield from settle_file(ANOMALIES, rows)
         yield [
-            write_table(REPORT, COLUMNS, rows),
+            *report,
             *([] if bucket_exists else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
                                       same=("bucket_name",), bucket_name=BUCKET)]),
         ]  # fmt: skip
-        yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", bucket_name=BUCKET,
-                    source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
+        if not (yield from _look_at_upload(rows)):
+            yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", thing="storage",
+                        bucket_name=BUCKET, source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
         """Check the rows of the file and the object, and that nothing else has changed."""
         cloud = self.office.get(GoogleCloud)
-        yield from self._report_failures(self.files, REPORT)
+        yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
             # An exact copy has the same failures, which are already reported.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
-                uploaded.write(self.outputs[1][5:], data)
-                yield from self._report_failures(uploaded, self.outputs[1][5:])
+                uploaded.write(REPORT, data)
+                for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):
+                    yield f"gs://{BUCKET}: {failure}"
         except ToolError as error:
             yield f"{self.outputs[1]}: {error}"
         new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
         yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
         yield from bigquery_failures(cloud, self.truth["tables"])
-
-    def _report_failures(self, files: Workspace, path: str) -> Iterator[str]:
-        rows, format_failures = csv_rows(files, path, COLUMNS)
-        yield from format_failures
-        records = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
-        cells = {"reading": number(), "normal_range": _same_range}
-        yield from row_failures(path, records, self.truth["anomalies"], cells, COLUMNS[:3])
 
 
 def _is_out(value: float, limits: Range) -> bool:
@@ -408,12 +403,52 @@ def _same_range(actual: Any, expected: Any) -> bool:
     return all(number()(*pair) for pair in zip(*limits, strict=True))
 
 
+ANOMALIES = CsvTable(
+    REPORT,
+    COLUMNS,
+    {"reading": number(), "normal_range": _same_range},
+    key=COLUMNS[:3],
+    forms={"timestamp": _moment},
+)
+
+
+def _look_at_upload(rows: Sequence[Mapping[str, Any]]) -> Generator[PlanStep, Any, bool]:
+    """Look at the bucket if an off-plan call has changed it; return whether the report is there."""
+    bucket, copy = {"bucket_name": BUCKET}, "uploaded_report.csv"
+    is_listed = yield look(
+        "storage",
+        f"Look for the report in {BUCKET}.",
+        lambda text: f"\n- {REPORT}:" in text,
+        "storage_list_objects",
+        **bucket,
+        max_results=1_000,
+    )
+    if not is_listed:
+        return False
+    yield look_on(
+        "storage",
+        "Download the report.",
+        lambda _: True,
+        "storage_download_file",
+        **bucket,
+        source_blob_name=REPORT,
+        destination_file_path=copy,
+    )
+    is_right: bool = yield look_on(
+        "storage",
+        "Look at the downloaded report.",
+        lambda text: ANOMALIES.matches(text.removeprefix(f"{copy}:\n"), rows),
+        "read_multiple_files",
+        paths=[copy],
+    )
+    return is_right
+
+
 def _read_ranges(text: str) -> dict[str, list[float]]:
     return {f"{row[0]} {row[2]}": row[4:] for row in cell_rows(text)}
 
 
 def _read_anomalies(text: str, ranges: Mapping[str, Sequence[float]]) -> list[list[Any]]:
-    """Return the anomalies on a page of readings, with their ranges."""
     anomalies = []
     for row in query_rows(text):
         low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))

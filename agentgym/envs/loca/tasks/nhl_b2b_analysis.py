@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -15,16 +15,26 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
-    as_text,
-    csv_failures,
+    CsvTable,
+    exact,
     hash_of,
-    named_rows,
     number,
-    row_failures,
+    table_failures,
 )
 from agentgym.envs.loca.draws import shuffled
-from agentgym.envs.loca.plan import Plan, read, write, write_table
+from agentgym.envs.loca.plan import (
+    Plan,
+    PlanStep,
+    look,
+    look_on,
+    over,
+    read,
+    settle_file,
+    sheet_values,
+    write,
+)
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
@@ -40,7 +50,8 @@ HEADER = (
     "Status",
 )
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
-CELLS = dict.fromkeys(COLUMNS[1:], number())
+CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
+TABLE = CsvTable(FILE, COLUMNS, CELLS, key=("Team",))
 KINDS = COLUMNS[1:5]
 CHUNK = 300  # rows per step; plans grow with the schedule
 TEAMS = (
@@ -117,7 +128,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         }
 
     def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
-        """Draw times and results of games."""
         hours = self.rng.integers(12, 22, len(games)).tolist()
         scores = self.rng.integers(0, 8, (len(games), 2)).tolist()
         for (day, visitor, home, played), hour, (away, own) in zip(
@@ -159,37 +169,50 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
         rows = _count_texts(tuple(chain.from_iterable(lists)))
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
-        spreadsheet = yield write(
-            f"Make the spreadsheet {RESULT}.",
-            self.outputs[0],
-            "create_spreadsheet",
-            title=RESULT,
-            learn=lambda text: json.loads(text)["spreadsheetId"],
-        )
+        file = yield from settle_file(TABLE, rows)
+        seen = yield from _look_at_result()
+        if seen and not any(_sheet_failures(seen["table"], rows)):
+            yield file
+            return
+        if not seen:
+            spreadsheet = yield write(
+                f"Make the spreadsheet {RESULT}.",
+                self.outputs[0],
+                "create_spreadsheet",
+                thing="spreadsheets",
+                title=RESULT,
+                learn=lambda text: json.loads(text)["spreadsheetId"],
+            )
+            seen = {"id": spreadsheet, "sheet": "Sheet1", "table": []}
+        data = over(seen["table"], table)
         yield [
             write(
                 "Write the counts into it.",
                 self.outputs[0],
                 "update_cells",
-                spreadsheet_id=spreadsheet,
-                sheet="Sheet1",
-                range=f"A1:F{len(table)}",
-                data=table,
+                thing="spreadsheets",
+                spreadsheet_id=seen["id"],
+                sheet=seen["sheet"],
+                range=f"A1:{spot_name(len(data), len(data[0]))}",
+                data=data,
             ),
-            write_table(FILE, COLUMNS, rows),
+            *file,
         ]
 
     def task_failures(self) -> Iterator[str]:
         """Check the counts in file and spreadsheet, and that earlier spreadsheets are unchanged."""
-        yield from csv_failures(self.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",))
+        yield from TABLE.failures(self.files, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
-        result_books = [book for book in new if titles[book].strip() == RESULT][:1]
+        result_books = [book for book in new if titles[book] == RESULT][:1]
         for book in new:
             if book not in result_books:
                 yield f"the spreadsheet {titles[book]!r} should not be there"
-        yield from self._sheet_failures(sheets.values(result_books[0]) if result_books else None)
+        if not result_books:
+            yield f"there is no spreadsheet titled {RESULT}"
+        table = sheets.values(result_books[0]) if result_books else [COLUMNS]
+        yield from _sheet_failures(table, self.truth["rows"])
         for book in result_books:
             for name in sheets.sheet_titles(book)[1:]:
                 if sheets.values(book, name):
@@ -198,26 +221,41 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             if _state(sheets, book) != before[book]:
                 yield f"the spreadsheet {titles[book]!r} was changed"
 
-    def _sheet_failures(self, table: list[list[Any]] | None) -> Iterator[str]:
-        if table is None:
-            yield f"there is no spreadsheet titled {RESULT}"
-            table = []
-        header, rows = named_rows(table, COLUMNS)
-        if header != list(COLUMNS):
-            yield f"the spreadsheet {RESULT} has the headers {header}, expected {list(COLUMNS)}"
-        if any(as_text(cell) for row in table[1:] for cell in row[len(COLUMNS) :]):
-            yield f"the spreadsheet {RESULT} has cells to the right of its columns"
-        yield from row_failures(
-            f"the spreadsheet {RESULT}", rows, self.truth["rows"], CELLS, ("Team",)
-        )
+
+def _sheet_failures(
+    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    yield from table_failures(f"the spreadsheet {RESULT}", table, rows, CELLS, ("Team",))
+
+
+def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
+    """Look at the new spreadsheet if an off-plan call has changed it; None if there is nothing."""
+    ids = yield look(
+        "spreadsheets",
+        f"Look for the spreadsheet {RESULT}.",
+        lambda text: [book["id"] for book in json.loads(text) if book["title"] == RESULT],
+        "list_spreadsheets",
+    )
+    if not ids:
+        return None
+    book = {"spreadsheet_id": ids[0]}
+    sheet = yield look_on(
+        "spreadsheets",
+        "Look for its first sheet.",
+        lambda text: json.loads(text)[0],
+        "list_sheets",
+        **book,
+    )
+    table = yield look_on(
+        "spreadsheets", "Look at its counts.", sheet_values, "get_sheet_data", **book, sheet=sheet
+    )
+    return {"id": ids[0], "sheet": sheet, "table": table}
 
 
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Draw games by day, at most one per team and day; teams that played the day before play less
-    often.
-    """
+    """Draw games by day; teams that played the day before play less often."""
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
@@ -235,7 +273,6 @@ def _season(
 
 
 def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
-    """Return the row of each team."""
     playing = {team for game in games for team in game[1:3]}
     venues: dict[str, dict[date, str]] = {team: {} for team in teams if team in playing}
     for day, visitor, home, was_played in games:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -14,16 +14,19 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
-    exact,
+    Same,
     file_state,
     hides_text,
+    identical,
     loose,
     number,
+    parts_of,
     row_failures,
+    same_subject,
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, data_rows, mail_text, read, write
+from agentgym.envs.loca.plan import Plan, PlanStep, data_rows, look, look_on, mail_of, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.office.email.messages import Mail
@@ -166,9 +169,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
-        """Draw file names, some equal to the invoice number; return the invoice index by sorted
-        file name.
-        """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
         names = {}
@@ -178,7 +178,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return dict(sorted(names.items()))
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        """Draw an invoice that is in the tables only."""
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
@@ -186,9 +185,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
-        """Read all files, look up known invoices, enter the others, set the comment and send the
-        mails.
-        """
+        """Read all files, enter new invoices, set the comment and send the mails."""
         names = yield read(
             f"List the folder {FOLDER}.",
             lambda text: [
@@ -227,42 +224,43 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
             ),
         ]
-        rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
+        everything = [_row(invoice) for invoice in invoices]
+        seen = yield from _look_at_tables(ids)
+        plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
+        if seen is None:
+            new = [row for row in everything if row["INVOICE_ID"] not in entered]
+            plans = [([], new) for _ in TABLES]
+        else:
+            plans = [_compare(table, seen[table], everything) for table in TABLES]
+        # Wrong rows have to go before right ones are merged.
+        yield [
+            _remove(table, wrong, output)
+            for table, output, (wrong, _) in zip(TABLES, self.outputs, plans, strict=False)
+            if wrong
+        ]
         entries = [
             write(
                 f"Enter the invoices into {table}.",
                 output,
                 "write_query",
+                thing="tables",
                 query=_merge(table, labels, rows),
             )
-            for table, labels, output in zip(
-                TABLES, columns, self.outputs if rows else (), strict=False
+            for table, labels, output, (_, rows) in zip(
+                TABLES, columns, self.outputs, plans, strict=False
             )
+            if rows
         ]
-        comment = write(
-            f"Set the comment of {FLAG}.",
-            self.outputs[2],
-            "write_query",
-            query=f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}",
-        )
+        if seen is None or seen[FLAG] != COMMENT:
+            entries.append(_comment(self.outputs[2]))
         unpaid: dict[str, list[str]] = {}
         for name, invoice in zip(names, invoices, strict=True):
             if invoice["paid"] < invoice["cents"]:
                 unpaid.setdefault(invoice["mail"], []).append(name)
         mails = [
-            write(
-                f"Write to {mail}.",
-                self.outputs[3],
-                "send_email",
-                same=("to",),
-                accepts=functools.partial(_lists, files=files),
-                to=mail,
-                subject=SUBJECT,
-                body="These invoices are not paid in full:\n\n" + "\n".join(files),
-            )
-            for mail, files in sorted(unpaid.items())
+            _mail(self.outputs[3], mail, files, names) for mail, files in sorted(unpaid.items())
         ]
-        yield [*entries, comment, *mails]
+        yield [*entries, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
         """Return the calls that read the folder, all files and both tables."""
@@ -302,6 +300,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         if _form(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(_form(actual_table))}"
             return
+        for column in actual_table.columns:
+            if column.default is not None:
+                yield f"the column {column.name} of {table} has a default"
         comments = {column.name: column.comment for column in actual_table.columns}
         expected_comments = self.truth["comments"][table] | (
             {FLAG: COMMENT} if table == PAYMENTS else {}
@@ -317,56 +318,140 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             (tuple(row[name] for name in columns) for row in self.truth["rows"]),
         )
         new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
-        same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
-        same |= {name: loose for name in same if name == "PURCHASER_EMAIL"}
-        yield from row_failures(table, new_rows, new, same, ("INVOICE_ID",))
+        yield from row_failures(table, new_rows, new, CELLS[table], ("INVOICE_ID",))
 
     def _mail_failures(self) -> Iterator[str]:
-        """Check one right mail per purchaser with open invoices, and no other mail."""
         missing: dict[str, set[str]] = {}
+        files = {invoice["file"] for invoice in self.truth["invoices"]}
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
-                missing.setdefault(invoice["mail"].lower(), set()).add(
-                    invoice["file"].removesuffix(".pdf")
-                )
+                missing.setdefault(invoice["mail"].lower(), set()).add(invoice["file"])
         for mail in self.office.get(Email).sent():
             expected = missing.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
             if expected is None:
                 yield f"the mail to {echo(', '.join(mail.recipients))} is unexpected or a duplicate"
                 continue
-            if mail.subject.strip().casefold() != SUBJECT.casefold():
-                yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
-            yield from self._content_failures(mail, expected)
+            yield from _mail_faults(mail, expected, files)
+            yield from self._attachment_failures(mail, expected)
         for buyer in missing:
             yield f"there is no mail to {buyer}"
 
-    def _content_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
-        """Check that a mail lists the files of these invoices and no other."""
-        files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
-        where = f"files in the mail to {mail.recipients[0]}"
-        shown, *rest = mail.parts
-        yield from set_failures(where, _listed(shown, files - expected), expected)
-        yield from set_failures(where, _listed("\n".join(rest), files) - expected, [])
-        if hides_text(mail):
-            yield f"the mail to {mail.recipients[0]} has text that is not shown"
-        data = {
-            f"{stem}.pdf": self.truth["files"][f"/workspace/{FOLDER}/{stem}.pdf"]
-            for stem in expected
-        }
+    def _attachment_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
+        """Allow the files that the mail has to list, unchanged."""
+        files = self.truth["files"]
+        data = {name: files[f"/workspace/{FOLDER}/{name}"] for name in expected}
         for name, content in mail.attachments.items():
             if data.get(name) != content:
                 yield f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
 
 
+CELLS: Mapping[str, Mapping[str, Same]] = {
+    INVOICES: {
+        "INVOICE_ID": identical,
+        "SUPPLIER_NAME": identical,
+        "INVOICE_AMOUNT": number(0.001),
+        "PURCHASER_EMAIL": loose,
+        "INVOICE_DATE": identical,
+    },
+    PAYMENTS: {"INVOICE_ID": identical, "PAYMENT_AMOUNT": number(0.001), FLAG: number()},
+}
+
+
+def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
+    """Look at the rows of the invoices and at the comment after off-plan statements."""
+    first, second = TABLES
+    where = f"WHERE INVOICE_ID IN ({ids})"
+    rows = yield look(
+        "tables",
+        f"Look at {first}.",
+        data_rows,
+        "read_query",
+        query=f"SELECT * FROM {first} {where}",
+    )
+    if rows is None:
+        return None
+    query = f"SELECT * FROM {second} {where}"
+    payments = yield look_on("tables", f"Look at {second}.", data_rows, "read_query", query=query)
+    label = f"Look at the comment of {FLAG}."
+    comment = yield look_on("tables", label, _read_comment, "describe_table", table_name=second)
+    return {first: rows, second: payments, FLAG: comment}
+
+
+def _read_comment(text: str) -> str:
+    return next(row["COMMENT"] for row in data_rows(text) if row["COLUMN_NAME"] == FLAG)
+
+
+def _compare(
+    table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[Mapping[str, Any]]]:
+    """Return the ids with wrong rows, and the rows that are missing once these are removed."""
+    wrong, missing = [], []
+    for row in expected:
+        found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]
+        if any(row_failures(table, found, [row], CELLS[table], ("INVOICE_ID",))):
+            missing.append(row)
+            if found:
+                wrong.append(row["INVOICE_ID"])
+    return wrong, missing
+
+
+def _remove(table: str, ids: Sequence[str], output: str) -> PlanStep:
+    listed = ", ".join(map(_quoted, ids))
+    query = f"DELETE FROM {table} WHERE INVOICE_ID IN ({listed})"
+    label = f"Remove the wrong rows of {table}."
+    return write(label, output, "write_query", thing="tables", query=query)
+
+
+def _comment(output: str) -> PlanStep:
+    query = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
+    return write(f"Set the comment of {FLAG}.", output, "write_query", thing="tables", query=query)
+
+
+def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
+    """Return the step that writes to a purchaser about open invoices, among all file names."""
+    return write(
+        f"Write to {to}.",
+        output,
+        "send_email",
+        same=("to",),
+        accepts=functools.partial(_is_mail_about, files=files, others=set(names)),
+        to=to,
+        subject=SUBJECT,
+        body="These invoices are not paid in full:\n\n" + "\n".join(files),
+    )
+
+
+def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:
+    """Yield the faults of the subject and the list of a mail about the expected files."""
+    to = mail.recipients[0]
+    if not same_subject(mail, SUBJECT):
+        yield f"the mail to {to} has the subject {echo(mail.subject)}"
+    where = f"files in the mail to {to}"
+    shown, *rest = parts_of(mail)
+    wanted = {name.removesuffix(".pdf") for name in expected}
+    others = {name.removesuffix(".pdf") for name in files} - wanted
+    yield from set_failures(where, _listed(shown, others), wanted)
+    yield from set_failures(where, _listed("\n".join(rest), others | wanted) - wanted, [])
+    if hides_text(mail):
+        yield f"the mail to {to} has text that is not shown"
+
+
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    """Return the PDF names in a text, without suffix, and those of `files` that occur alone."""
-    names = re.findall(r"(?<![\w-])([\w-]+)\.pdf", text, re.IGNORECASE)
+    """Return the PDF names in a text, without suffix, and the names of `files` without a suffix.
+
+    A name with more after .pdf belongs to another file.
+    """
+    listed = set()
+    for token in re.findall(r"[\w.-]+", text):
+        name = token.strip("-_.")
+        if ".pdf" in name.lower():
+            listed.add(re.sub(r"\.pdf$", "", name, flags=re.IGNORECASE))
     words = re.findall(r"[\w-]+", text)
-    return {name.strip("-_") for name in names} | {word.strip("-_") for word in words} & set(files)
+    return listed | {word.strip("-_") for word in words} & set(files)
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Draw unique invoice numbers: those of the folder, then others, some closely similar."""
+    """Draw unique invoice numbers: first for the folder, then similar ones."""
     suppliers = list(SUPPLIERS)
     ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
     while len(ids) < size:
@@ -411,7 +496,6 @@ def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]
 
 
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an invoice, with the columns of both tables."""
     return {
         "INVOICE_ID": invoice["id"],
         "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
@@ -434,11 +518,12 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
     )
 
 
-def _lists(mail: Mapping[str, Any], files: Sequence[str]) -> bool:
-    """Return whether a call sends the mail about these files and no others."""
-    names = set(re.findall(r"(?<![\w-])([\w-]+)\.pdf", mail_text(mail)))
-    subject = mail["subject"].strip().casefold() == SUBJECT.casefold()
-    return subject and names == {name.removesuffix(".pdf") for name in files}
+def _is_mail_about(
+    arguments: Mapping[str, Any], files: Collection[str], others: Collection[str]
+) -> bool:
+    mail = mail_of(arguments)
+    is_attached = mail.attachments.keys() <= set(files)
+    return is_attached and not any(_mail_faults(mail, files, others))
 
 
 def _quoted(value: Any) -> str:

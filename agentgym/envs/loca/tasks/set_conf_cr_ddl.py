@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Annotated, Any, ClassVar
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import file_state, sent_failures
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
-from agentgym.envs.loca.plan import Plan, read, read_folder, write
+from agentgym.envs.loca.plan import Plan, look, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
@@ -25,8 +26,9 @@ from agentgym.office.email.server import Email
 from agentgym.world.config import Share
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
+EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))  # the last time zone in which a day ends
+AOE = timezone(timedelta(hours=-12))  # the last time zone to end a day
 BEFORE = timedelta(hours=3)  # as in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
@@ -148,13 +150,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
-        """Draw the final deadline of a track, and the mails about it in order.
-
-        Args:
-            key: The conference's short name.
-            track: The track.
-            alone: Whether no other mails follow, so that these may speak of all tracks.
-        """
+        """Draw the final deadline of a track and its mails; `alone` ones may speak of all tracks."""
         day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
         stories = [self._due(key, track, day, alone)]
         if self.rng.random() < self.config.extension_rate:
@@ -182,7 +178,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return _end_of(day), letters
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
-        """Draw a sentence on a deadline."""
         where = {"key": key, "track": track}
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
@@ -214,7 +209,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        """Draw the mails of a conference without a deadline."""
         mails, news, values = [], conference_news(), self._values(key, name)
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
             _, subject, text = news.draw(self.rng, values)
@@ -223,7 +217,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return mails
 
     def _values(self, key: str, name: str) -> DrawnValues:
-        """Return values for the slots of irrelevant sentences."""
         integers = self.rng.integers
         return DrawnValues(
             {
@@ -246,17 +239,33 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         )
         mails = yield from read_folder(_read_mail)
         said = [fact for mail in reversed(mails) for fact in mail]
-        events = []
-        for key, track in sorted(targets.items()):
-            day = _deadline(said, key, track)
+        days = {key: _deadline(said, key, track) for key, track in sorted(targets.items())}
+        begins = {key: _end_of(day) - BEFORE for key, day in days.items()}
+        seen = yield look(
+            "events", "Look at the calendar.", _read_events, "list_events", **EVER, maxResults=2_500
+        )
+        wrong, missing = _sort_events(seen or (), begins)
+        events = [
+            write(
+                f"Delete the event {seen[place]['id']}.",
+                self.outputs[0],
+                "delete_event",
+                thing="events",
+                eventId=seen[place]["id"],
+            )
+            for place in wrong
+        ]
+        for key in missing:
+            day = days[key]
             due = _end_of(day)
             events.append(
                 write(
                     f"Set the reminder of {key} to 3 hours before {day}, 23:59 AoE.",
                     self.outputs[0],
                     "create_event",
+                    thing="events",
                     same=("start",),
-                    accepts=functools.partial(_is_reminder, key=key),
+                    accepts=functools.partial(_creates_reminder, keys=list(targets), key=key),
                     summary=f"{key} camera-ready deadline",
                     start={"dateTime": (due - BEFORE).isoformat()},
                     end={"dateTime": due.isoformat()},
@@ -266,43 +275,72 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def task_failures(self) -> Iterator[str]:
         """Check one right event per target, no other event or mail, and that no file has changed."""
-        missing = dict(self.truth["reminders"])
-        for event in self.office.get(Calendar).events():
-            title = event.summary.casefold()
-            matches = [key for key in self.truth["reminders"] if _names(event.summary, key)]
-            correct = (
-                len(matches) == 1
-                and event.start == missing.get(matches[0])
-                and "camera" in title
-                and "ready" in title
-                and not _DENIAL.search(title)
-                and not _REVOCATION.search(f"{event.description}\n{event.location}".casefold())
-            )
-            if correct:
-                del missing[matches[0]]
-            else:
-                yield f"the event {event.summary!r} at {event.start} is not a requested reminder, or a duplicate"
-        for key, begin in sorted(missing.items()):
-            yield f"there is no right reminder of {key} at {begin}"
+        reminders = self.truth["reminders"]
+        events = [
+            {
+                "title": event.summary,
+                "begin": event.start.isoformat(),
+                "notes": f"{event.description}\n{event.location}",
+            }
+            for event in self.office.get(Calendar).events()
+        ]
+        wrong, missing = _sort_events(events, reminders)
+        for event in (events[place] for place in wrong):
+            yield f"the event {event['title']!r} at {event['begin']} is not a requested reminder, or a duplicate"
+        for key in missing:
+            yield f"there is no right reminder of {key} at {reminders[key]}"
         yield from sent_failures(self.office.get(Email))
 
 
 def _names(title: str, key: str) -> bool:
-    return bool(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", title, re.IGNORECASE))
+    """Return whether a title has a conference's short name, perhaps with the year behind it."""
+    pattern = rf"(?<!\w){re.escape(key)}(20\d\d)?(?!\w)"
+    return re.search(pattern, title, re.IGNORECASE) is not None
 
 
-def _is_reminder(arguments: Mapping[str, Any], key: str) -> bool:
-    """Return whether a call creates an event with the title of a conference's reminder."""
-    title = arguments["summary"]
-    return _names(title, key) and {"camera", "ready"} <= set(
-        re.findall("camera|ready", title.casefold())
-    )
+def _reminds_of(event: Mapping[str, str], keys: Iterable[str]) -> str:
+    """Return the short name of the only conference whose reminder an event is, or nothing."""
+    title = event["title"].casefold()
+    named = [key for key in keys if _names(title, key)]
+    is_reminder = "camera" in title and "ready" in title and not _DENIAL.search(title)
+    if len(named) != 1 or not is_reminder or _REVOCATION.search(event["notes"].casefold()):
+        return ""
+    return named[0]
+
+
+def _sort_events(
+    events: Sequence[Mapping[str, str]], begins: Mapping[str, datetime]
+) -> tuple[list[int], list[str]]:
+    """Return the positions of wrong or duplicate events, and the conferences without a reminder."""
+    missing, wrong = dict(begins), []
+    for place, event in enumerate(events):
+        key = _reminds_of(event, begins)
+        if key in missing and datetime.fromisoformat(event["begin"]) == missing[key]:
+            del missing[key]
+        else:
+            wrong.append(place)
+    return wrong, sorted(missing)
+
+
+def _read_events(text: str) -> list[dict[str, str]]:
+    return [
+        {
+            "id": event["id"],
+            "title": event["summary"],
+            "begin": event["start"].get("dateTime", "0001-01-01T00:00:00Z"),
+            "notes": f"{event.get('description', '')}\n{event.get('location', '')}",
+        }
+        for event in json.loads(text)["items"]
+    ]
+
+
+def _creates_reminder(arguments: Mapping[str, Any], keys: Sequence[str], key: str) -> bool:
+    notes = f"{arguments.get('description', '')}\n{arguments.get('location', '')}"
+    return _reminds_of({"title": arguments["summary"], "notes": notes}, keys) == key
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Draw full names by unique short name, in random order; some short names are prefixes of
-    others.
-    """
+    """Draw full names by short name; some short names are prefixes of others."""
     names: dict[str, str] = {}
     count_by_key: Counter[str] = Counter()
     while len(names) < count:
@@ -324,7 +362,6 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
-    """Return the statements on deadlines in a mail; None if there are none."""
     return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
 
 

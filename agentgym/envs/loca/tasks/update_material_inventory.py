@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +20,22 @@ from agentgym.envs.loca.checks import (
     digest,
     exact,
     file_state,
+    is_blank,
     number,
     other_sheet_failures,
     other_sheets,
-    row_failures,
-    sheet_rows,
+    table_failures,
+    values_of,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, find_spreadsheet, read_shop, read_table, write
+from agentgym.envs.loca.plan import (
+    Plan,
+    find_spreadsheet,
+    read_shop,
+    read_table,
+    settle_sheet,
+    write,
+)
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -201,7 +210,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
-        """Draw name, unit and supplier by id."""
         names = [
             (base + grade, unit)
             for unit, bases in MATERIALS.items()
@@ -246,9 +254,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         used: int,
     ) -> int:
-        """Draw the rest of a material in hundredths, often an exact multiple of a product's need or
-        slightly less.
-        """
+        """Draw a rest in hundredths, often a multiple of a need or slightly less."""
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
@@ -294,9 +300,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        """Draw an order's note and the pieces after it, by SKU; orders that do not count may be
-        withdrawn too.
-        """
+        """Draw an order note and the pieces after it, by SKU."""
         withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
         note, pieces = draw_order_note(
             self.rng,
@@ -314,7 +318,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return skus[int(self.rng.integers(len(skus) - 2))]
 
     def _dates(self, kind: str, first: bool) -> dict[str, Any]:
-        """Draw an order's status, creation time and payment time."""
         after = LAST_UPDATE + timedelta(
             seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
         )
@@ -350,7 +353,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
-        """Add the orders, each with a customer."""
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
@@ -368,9 +370,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> tuple[str, list[dict[str, Any]]]:
-        """Write the spreadsheet, with a discontinued product's recipe; return its id and the
-        material rows.
-        """
+        """Write the spreadsheet; return its id and the material rows."""
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
         }
@@ -420,8 +420,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
         recipes: dict[str, list[tuple[str, Decimal]]] = {}
         for sku, _, material, _, need, _ in table["rows"][1:]:
-            recipes.setdefault(sku, []).append((material, Decimal(need)))
-        left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
+            recipes.setdefault(sku, []).append((material, Decimal(str(need))))
+        materials = [row for row in stock["rows"] if not is_blank(row)]
+        # A sheet returns text or a number, which is only exact as text.
+        left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]
         }  # rows that the agent has already updated
@@ -434,17 +436,19 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             if sku in recipes:
                 amounts = [Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]]
                 counts.append((sku, product, floor(min(amounts))))
-        cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
+        where = {"spreadsheet_id": sheet, "sheet": STOCK}
+        updated = [[*row[:2], str(left[row[0]]), *row[3:]] for row in materials[1:]]
+        expected = [dict(zip(MATERIAL, row, strict=True)) for row in updated]
+        label, output = "Write the stock of the materials.", self.outputs[0]
+        entries = yield from settle_sheet(
+            functools.partial(write, label, output, "update_cells", thing="spreadsheets", **where),
+            where,
+            [materials[0], *updated],
+            f"C2:C{len(materials)}",
+            lambda table: not any(_stock_failures(table, expected)),
+        )
         yield [
-            write(
-                "Write the stock of the materials.",
-                self.outputs[0],
-                "update_cells",
-                spreadsheet_id=sheet,
-                sheet=STOCK,
-                range=f"C2:C{len(cells) + 1}",
-                data=cells,
-            ),
+            *entries,
             *(
                 write(
                     f"Set the stock of {sku} to {count}.",
@@ -461,9 +465,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         """Check the stock of each material and product, and that nothing else has changed."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
-        rows, format_failures = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
-        yield from format_failures
-        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",), ordered=True)
+        yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
         products = {
             row["id"]: row
             for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
@@ -477,8 +479,13 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             yield "something other than product stock was changed in the shop"
 
 
+def _stock_failures(
+    table: Sequence[Sequence[Any]], rows: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    yield from table_failures(STOCK, table, rows, CELLS, ("Material ID",), ordered=True)
+
+
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
-    """Return the number of pieces for which a stock in hundredths suffices."""
     return min(stock[material] // need for material, need in recipe.items())
 
 
@@ -487,9 +494,7 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and pieces of a new, paid order after its note, unless withdrawn; the site
-    uses UTC.
-    """
+    """Return product and pieces of an order that counts, after its note."""
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE

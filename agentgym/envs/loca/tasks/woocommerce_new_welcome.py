@@ -4,6 +4,7 @@ table 7).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,20 +20,24 @@ from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
     digest,
-    exact,
     file_state,
+    identical,
+    parts_of,
     row_failures,
+    same_subject,
     says,
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, shuffled
 from agentgym.envs.loca.plan import (
+    Piece,
     Plan,
     fill_letter,
+    look,
     query_rows,
     read,
     read_shop,
-    same_words,
+    same_letter,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -41,7 +46,6 @@ from agentgym.office.context import iso
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
-from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
@@ -252,7 +256,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }.get(story, inside[:1])
 
     def _customers(self, count: int) -> list[dict[str, Any]]:
-        """Draw customers in the shop's format."""
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
@@ -275,9 +278,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        """Add all orders in random order; return id, total and declined mails by customer and
-        completion time.
-        """
+        """Add all orders; return id, total and refusal by customer and time."""
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
@@ -304,9 +305,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
-        """Draw the completed orders and which notes decline mails; one new customer's note does
-        not.
-        """
+        """Draw the completed orders and which notes decline mails."""
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -325,7 +324,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def _incomplete(
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
-        """Draw the incomplete orders."""
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = int(self.rng.integers(len(owners)))
             created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
@@ -352,7 +350,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
-        """Write credentials and template; return the password."""
         password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
         self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         self.files.write(TEMPLATE, LETTER)
@@ -408,12 +405,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield [
-            write(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-                  self.outputs[0], "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]),
-                  equivalent=ToolCall("bigquery_run_query", {"query": _insert(rows[k : k + CHUNK])}))
-            for k in range(0, len(rows), CHUNK)
-        ]  # fmt: skip
+        yield (yield from _settle_rows(self.outputs[0], rows))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
@@ -423,7 +415,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 self.outputs[1],
                 "send_email",
                 same=("to",),
-                accepts=same_words(body),
+                accepts=same_letter(subject, body),
                 to=to,
                 subject=subject,
                 body=body,
@@ -432,9 +424,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check old and new table rows, the mail to each new customer, and that nothing else has
-        changed.
-        """
+        """Check old and new table rows, the mail to each new customer, and all else."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
@@ -443,9 +433,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from row_failures(
-            TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",)
-        )
+        yield from _row_failures(rows, truth["rows"])
         yield from self._mail_failures(email)
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -460,11 +448,53 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
         )
         for mail in mails:
-            subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.parts[0]))
-            if mail.subject.split() != subject.split() or not says(mail, body):
+            subject, body = letters.get(
+                ", ".join(mail.recipients), (mail.subject, parts_of(mail)[0])
+            )
+            if not same_subject(mail, subject) or not says(mail, body):
                 yield f"the mail to {mail.to} does not match the template"
             if mail.attachments:
                 yield f"the mail to {mail.to} has attachments"
+
+
+def _row_failures(
+    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    cells = dict.fromkeys(TYPES, identical)
+    yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
+
+
+def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
+    """Look at the new rows after off-plan statements; remove them if one is wrong, and return the
+    steps that add what is missing.
+    """
+    seen = yield look(
+        "tables",
+        "Look at the new rows.",
+        query_rows,
+        "bigquery_run_query",
+        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
+        max_results=10_000,
+    )
+    if seen is not None and not any(_row_failures(seen, rows)):
+        return []
+    change = functools.partial(write, thing="tables")
+    if seen:
+        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}"
+        label = "Remove the new rows, some of which are wrong."
+        yield change(label, output, "bigquery_run_query", query=query)
+    return [
+        change(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
+               output, "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]))
+        for k in range(0, len(rows), CHUNK)
+    ]  # fmt: skip
+
+
+def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the SQL condition for the rows of today or of new customers."""
+    owners = ", ".join(str(row["woocommerce_id"]) for row in rows)
+    known = f" OR woocommerce_id IN ({owners})" if owners else ""
+    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{known}"
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
@@ -491,7 +521,6 @@ def _row(
 def _letter(
     template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime
 ) -> tuple[str, str, str]:
-    """Return address, subject and text of the mail to a customer."""
     values = {
         **person["billing"],
         "order_id": order[0],
@@ -509,11 +538,6 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
         f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
         f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
     )
-
-
-def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the statement that adds rows."""
-    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {_values(rows)}"
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -536,5 +560,4 @@ def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read_offset(text: str) -> float:
-    """Return the hours by which the site's time is ahead of UTC."""
     return next(float(each["value"]) for each in json.loads(text) if each["id"] == "gmt_offset")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, ClassVar
@@ -16,13 +17,15 @@ from agentgym.envs.loca.checks import (
     digest,
     exact,
     file_state,
+    is_blank,
+    named_rows,
     number,
     other_sheet_failures,
     other_sheets,
-    row_failures,
     says,
     set_failures,
-    sheet_rows,
+    table_failures,
+    values_of,
 )
 from agentgym.envs.loca.draws import LAST, address, people, shuffled
 from agentgym.envs.loca.plan import (
@@ -33,6 +36,7 @@ from agentgym.envs.loca.plan import (
     read_shop,
     read_table,
     send_letter,
+    settle_sheet,
     write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -223,7 +227,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        """Draw stock, threshold and state of a product with or without an alert."""
         threshold, rates = int(self.rng.integers(8, 51)), self.config
         edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
         product = {
@@ -254,11 +257,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the row of an earlier alert, with the stock of that day."""
         return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
 
     def _write_files(self) -> str:
-        """Write contacts and template and add all mailboxes; return the manager's address."""
         names = people(self.rng, len(ROLES))
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
         email = self.office.get(Email)
@@ -295,7 +296,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         low = yield from read_shop(
             "the products", "woo_products_list", _read_low, orderby="id", order="asc"
         )
-        old = [row for k, row in enumerate(alerts["rows"]) if k not in alerts["own"]]
+        old = []
+        for k, row in enumerate(alerts["rows"]):
+            if k not in alerts["own"] and not is_blank(row):
+                old.append(row)
         reported = {row[COLUMNS.index("SKU")] for row in old[1:]}
         suppliers = {row[0]: row for row in contacts["rows"][1:]}
         rows = []
@@ -303,41 +307,39 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if product[2] not in reported:
                 supplier = suppliers[product[5]]
                 rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
-        first, where = len(old) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
-        missing = first + len(rows) - 1 - alerts["room"]
-        if missing > 0:
-            yield write(
-                "Make room in the sheet.",
-                self.outputs[0],
-                "add_rows",
-                **where,
-                count=missing,
-                start_row=alerts["room"],
+        where = {"spreadsheet_id": sheet, "sheet": ALERTS}
+        last = len(old) + len(rows)
+        earlier = [dict(zip(COLUMNS, row, strict=False)) for row in old[1:]]
+        new = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        step = functools.partial(write, thing="spreadsheets", **where)
+        entries = yield from settle_sheet(
+            functools.partial(step, "Add the rows.", self.outputs[0], "update_cells"),
+            where,
+            [*old, *rows],
+            f"A{len(old) + 1}:H{last}",
+            lambda table: not any(_alert_failures(table, earlier, new)),
+        )
+        missing = last - alerts["room"]
+        if entries and missing > 0:
+            label = "Make room in the sheet."
+            yield step(label, self.outputs[0], "add_rows", count=missing, start_row=alerts["room"])
+        letters = [
+            send_letter(
+                f"Write to the purchasing manager about {row[2]}.",
+                self.outputs[1],
+                manager,
+                _letter(letter, row),
             )
-        area = f"A{first}:H{first + len(rows) - 1}"
-        yield [
-            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows),
-            *(
-                send_letter(
-                    f"Write to the purchasing manager about {row[2]}.",
-                    self.outputs[1],
-                    manager,
-                    _letter(letter, row),
-                )
-                for row in rows
-            ),
+            for row in rows
         ]
+        yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
         """Check old and new rows, the mail for each alert, and that nothing else has changed."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
-        rows, format_failures = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
-        yield from format_failures
-        yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
-        earlier = [as_text(row["SKU"]) for row in truth["old"]]
-        if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
-            yield f"{ALERTS}: the initial rows must come first, in their original order"
+        table = values_of(sheets, truth["sheet"], ALERTS)
+        yield from _alert_failures(table, truth["old"], truth["new"])
         yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -346,12 +348,13 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         email = self.office.get(Email)
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
-        addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
+        addressed = [(", ".join(mail.recipients), " ".join(mail.subject.split())) for mail in mails]
         yield from set_failures(
             "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
         )
         for mail in mails:
-            if mail.subject in letters and not says(mail, letters[mail.subject]):
+            body = letters.get(" ".join(mail.subject.split()))
+            if body is not None and not says(mail, body):
                 yield f"the text of the mail {mail.subject!r} does not match the template"
             if mail.attachments:
                 yield f"the mail {mail.subject!r} has attachments"
@@ -359,8 +362,19 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             yield "a user was added to the mail server"
 
 
+def _alert_failures(
+    table: Sequence[Sequence[Any]],
+    old: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    yield from table_failures(ALERTS, table, [*old, *new], CELLS, ("SKU",))
+    _, rows = named_rows(table, COLUMNS)
+    earlier = [as_text(row["SKU"]) for row in old]
+    if [as_text(row["SKU"]) for row in rows[: len(earlier)]] != earlier:
+        yield f"{ALERTS}: the initial rows must come first, in their original order"
+
+
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a product in the shop's format."""
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
     if product["threshold"] % 3 == 0:  # an unrelated field of the shop
         record["low_stock_amount"] = product["threshold"] // 3
@@ -389,16 +403,13 @@ def _row(
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    """Return subject and text of the mail about a product."""
     return fill_letter(
         template, {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
     )
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """Return the alert facts of a product, supplier id last; None unless its stock is below the
-    threshold.
-    """
+    """Return the alert facts of a product, supplier id last; None if it has no alert."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
     is_low = product["status"] == "publish" and stock is not None and stock < threshold

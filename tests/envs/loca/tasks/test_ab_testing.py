@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import io
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -24,11 +23,21 @@ from agentgym.envs.loca.tasks.ab_testing import (
     RECORD,
 )
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from tests.envs.loca.office import TASKS, faults_after, fresh, solved
+from tests.envs.loca.office import (
+    TASKS,
+    Change,
+    Rows,
+    call,
+    faults_after,
+    file_of,
+    fresh,
+    in_csv,
+    solved,
+    sql,
+)
 
 TASK = "ABTesting"
-Rows = list[list[str]]
-Change = Callable[[Any], object]
+rewrite = functools.partial(in_csv, RECORD)
 
 
 @functools.cache
@@ -43,30 +52,12 @@ def after(verdict: str, change: Change) -> list[str]:
     return faults_after(TASK, change, size=40, seed=seed_of(verdict))
 
 
-def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
-    def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(RECORD))))
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(rows))
-        world.office.context.files.write(RECORD, text.getvalue())
-
-    return apply
-
-
 def cells(change: Callable[[str], str]) -> Change:
     return rewrite(lambda rows: [rows[0], *([row[0], *map(change, row[1:])] for row in rows[1:])])
 
 
-def call(tool: str, **arguments: Any) -> Change:
-    return lambda world: world.office.call(tool, arguments)
-
-
 def log(message: Any, name: str = LOG) -> Change:
     return call("logging_write_log", log_name=name, message=message)
-
-
-def sql(query: str) -> Change:
-    return call("bigquery_run_query", query=query)
 
 
 def both(*changes: Change) -> Change:
@@ -93,10 +84,6 @@ def mean_of_the_rates(rows: Rows) -> Rows:
 def folder(world: Any) -> None:
     world.office.context.files.remove(RECORD)
     world.office.context.files.mkdir(RECORD)
-
-
-def file_of(data: bytes | str) -> Change:
-    return lambda world: world.office.context.files.write(RECORD, data)
 
 
 NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
@@ -135,8 +122,8 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     ),
     "no file": ("A", lambda world: world.office.context.files.remove(RECORD), "there is no file"),
     "a directory in its place": ("A", folder, "is a directory"),
-    "no text": ("A", file_of(b"\xff\xfe\x00"), "not a text file"),
-    "very long": ("A", file_of("x," * 200_000), "has the columns"),
+    "no text": ("A", file_of(RECORD, b"\xff\xfe\x00"), "not a text file"),
+    "very long": ("A", file_of(RECORD, "x," * 200_000), "has the columns"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, tuple[str, Change]] = {
     "backwards": ("A", rewrite(lambda rows: [rows[0], *rows[:0:-1]])),
@@ -145,12 +132,10 @@ EQUIVALENTS: dict[str, tuple[str, Change]] = {
         "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
     ),
     "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
-    "a byte order mark": ("A", lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(RECORD))(world)),
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
     "a table written to as it was": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = owner WHERE TRUE")),
-    "a scratch file": ("B", lambda world: world.office.context.files.write("notes.md", "x")),
 }  # fmt: skip
 
 

@@ -18,13 +18,14 @@ from tests.envs.loca.office import (
     Change,
     call,
     each_cell,
-    faults_after,
     file_of,
+    final_state_tests,
     fresh,
     in_csv,
     no_file,
     one_cell,
     solved,
+    sql,
 )
 
 TASK = "AcademicWarning"
@@ -37,10 +38,6 @@ def cell(column: str, change: Callable[[str], str]) -> Change:
 
 def log(text: Any, name: str = LOG, severity: str = "CRITICAL") -> Change:
     return call("logging_write_log", log_name=name, message=text, severity=severity)
-
-
-def sql(query: str) -> Change:
-    return call("bigquery_run_query", query=query)
 
 
 def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
@@ -128,24 +125,16 @@ EQUIVALENTS: dict[str, Change] = {
             *([b["student_id"], b["name"], repr(b["drop_percent"])] for b in world.truth["bad"]),
         ]
     )(world),
-    "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "entries as objects": fresh_log(
         lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})
     ),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
-    "a scratch file": file_of("notes.md", "x"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, seed=1
+)
 
 
 @pytest.mark.parametrize("seed", range(3))

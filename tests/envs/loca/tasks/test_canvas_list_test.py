@@ -29,9 +29,8 @@ from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     Rows,
-    call,
-    faults_after,
     file_of,
+    final_state_tests,
     folder_at,
     fresh,
     in_csv,
@@ -120,29 +119,17 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "everything in quotation marks": rewrite(
         lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL
     ),
-    "a byte order mark": lambda world: file_of(
-        QUIZ_FILE, b"\xef\xbb\xbf" + world.office.context.files.read(QUIZ_FILE)
-    )(world),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
     "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
-    "a scratch file": file_of("notes.txt", "x"),
-    "reading on": call("canvas_list_assignments", course_id=1),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, **OPTIONS))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **OPTIONS
+)
 
 
 DECIDING = ("policy", "corrected", "revoked", "dropped", "restored", "kept", "voluntary", "counted")

@@ -28,8 +28,7 @@ from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import (
     Change,
     call,
-    faults_after,
-    file_of,
+    final_state_tests,
     folder_at,
     fresh,
     resend,
@@ -202,33 +201,21 @@ EQUIVALENTS: dict[str, Change] = {
         body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"
     ),
     "the name in two lines": again(body=lambda body, _: body.replace(" ", "\n")),
-    "with HTML too": again(html_body=lambda _, world: in_html(world)),
     "as HTML alone": again(body="", html_body=lambda _, world: in_html(world)),
     "the name and ID in the HTML": again(
         body="Please read the HTML.", html_body=lambda _, world: in_html(world)
     ),
-    "the address in capitals": again(to=lambda to, _: f"Student <{to.upper()}>"),
-    "the copy in Sent is removed": (
-        lambda world: world.office.call(
-            "delete_email", {"email_id": world.office.get(Email).messages(ME, "Sent")[0].id}
+    "name and ID in cells of a table": again(
+        html_body=lambda _, world: "<table><tr><td>{}</td><td>{}</td></tr></table>".format(
+            *world.truth["missing"][next(iter(world.truth["missing"]))]
         )
     ),
-    "reading on": call("read_email", email_id="1"),
-    "logged out": call("logout"),
-    "a scratch file": file_of("missing.txt", "x"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    found = faults_after(TASK, change, **OPTIONS)
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **OPTIONS
+)
 
 
 DRAFT = re.compile(

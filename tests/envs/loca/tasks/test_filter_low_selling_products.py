@@ -34,6 +34,7 @@ from tests.envs.loca.office import (
     each_cell,
     faults_after,
     file_of,
+    final_state_tests,
     folder_at,
     fresh,
     in_csv,
@@ -206,14 +207,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 }
 
 EQUIVALENTS: dict[str, Change] = {
-    "quotes, CRLF and a byte-order mark": lambda world: file_of(TABLE, in_quotes(world))(world),
     "numbers in other forms": rewrite(each_cell(3, lambda cell: f"{float(cell):.3f}")),
     "percents without the sign, blanks around": rewrite(
         each_cell(5, lambda cell: f" {cell[:-1]} ")
     ),
-    "empty lines at the end": lambda world: file_of(
-        TABLE, csv_text(table_of(world, TABLE)) + "\n\n"
-    )(world),
     "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(
         world
     ),
@@ -228,20 +225,12 @@ EQUIVALENTS: dict[str, Change] = {
     "a product was moved twice": lambda world: update(
         world, moves(world), categories=[{"id": outlet(world)}]
     ),
-    "a scratch file": file_of("scratch.csv", "x"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    mutate, words = NEAR_MISSES[name]
-    found = faults_after(TASK, mutate, **STATE)
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], **STATE) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, **STATE
+)
 
 
 def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:

@@ -5,7 +5,6 @@ result.
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,11 +24,19 @@ from agentgym.envs.loca.tasks.machine_operating import (
 )
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.workbooks import read_workbook
-from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    carry_out,
+    each_cell,
+    final_state_tests,
+    fresh,
+    in_csv,
+    solved,
+)
 
 TASK = "MachineOperating"
-Rows = list[list[str]]
-Change = Callable[[Any], object]
 
 
 def upload(world: Any) -> None:
@@ -40,25 +47,11 @@ def upload(world: Any) -> None:
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
     """Change the report and upload it again."""
-
-    def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(rows))
-        world.office.context.files.write(REPORT, text.getvalue())
-        upload(world)
-
-    return apply
+    return lambda world: (in_csv(REPORT, change, **form)(world), upload(world))
 
 
 def cells(column: str, change: Callable[[str], str]) -> Change:
-    place = COLUMNS.index(column)
-    return rewrite(
-        lambda rows: [
-            rows[0],
-            *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:]),
-        ]
-    )
+    return rewrite(each_cell(COLUMNS.index(column), change))
 
 
 def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
@@ -99,10 +92,6 @@ def file_of(data: bytes | str) -> Change:
 def folder(world: Any) -> None:
     world.office.context.files.remove(REPORT)
     world.office.context.files.mkdir(REPORT)
-
-
-def call(tool: str, **arguments: Any) -> Change:
-    return lambda world: world.office.call(tool, arguments)
 
 
 def drop(table: str, name: str) -> Change:
@@ -149,7 +138,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "other columns": (rewrite(lambda rows: [["time", *rows[0][1:]], *rows[1:]]), "has the columns"),
     "not uploaded": (drop("objects", REPORT), f"{FULL}: not found"),
     "an old report in the bucket": (
-        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"{FULL[5:]}: "
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"gs://{BUCKET}: "
     ),
     "under another name": (call("storage_move_object", source_bucket=BUCKET, source_blob=REPORT, dest_bucket=BUCKET,
                                 dest_blob="anomaly_report_2025.csv"), "should not be there"),
@@ -184,26 +173,16 @@ EQUIVALENTS: dict[str, Change] = {
     "Windows line ends and quotation marks": rewrite(
         lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL
     ),
-    "a byte order mark": lambda world: file_of(
-        b"\xef\xbb\xbf" + world.office.context.files.read(REPORT)
-    )(world),
     "a table written to as it was": call(
         "bigquery_run_query",
         query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'",
     ),
-    "a scratch file": lambda world: world.office.context.files.write("notes.md", "x"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=16_000, seed=1
+)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,8 +18,8 @@ from tests.envs.loca.office import (
     Rows,
     call,
     enter,
-    faults_after,
     file_of,
+    final_state_tests,
     fresh,
     in_csv,
     no_file,
@@ -69,8 +69,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "should not be there",
     ),
     "a note beside the table": (entered("J3", [["checked"]]), "to the right"),
-    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the headers"),
+    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the columns"),
     "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
+    "a blank behind the title": (
+        call("create_spreadsheet", title=f"{RESULT} "),
+        "should not be there",
+    ),
     "a spreadsheet with another title": (
         call("create_spreadsheet", title="scratch"),
         "should not be there",
@@ -88,28 +92,22 @@ EQUIVALENTS: dict[str, Change] = {
     "with a point": rewrite(
         lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]
     ),
-    "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "the spreadsheet in another order": again_in_a_new_book,
     "sums as formulas": lambda world: entered(
         "F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)]
     )(world),
+    "a row below a gap": lambda world: (
+        entered("A2", [[""] * 6])(world),
+        entered("A60", [list(world.truth["rows"][0].values())])(world),
+    ),
+    "blank lines": rewrite(lambda rows: [row for each in rows for row in (each, [""] * 6)]),
     "a second sheet": lambda world: world.office.call(
         "create_sheet", {"spreadsheet_id": book(world), "title": "notes"}
     ),
-    "a scratch file": file_of("games.json", "[]"),
-    "reading on": call("list_spreadsheets"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name]) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(TASK, NEAR_MISSES, EQUIVALENTS)
 
 
 @pytest.mark.parametrize("seed", range(3))

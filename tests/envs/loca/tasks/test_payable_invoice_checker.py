@@ -25,7 +25,7 @@ from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
-from tests.envs.loca.office import faults_after, fresh, solved
+from tests.envs.loca.office import final_state_tests, fresh, solved
 
 TASK = "PayableInvoiceChecker"
 LENGTH, SEED = 40_000, 2
@@ -157,6 +157,19 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a mail twice": (mails(lambda told: [told, told]), "a duplicate"),
     "a mail to another purchaser": (to_somebody_else, "is unexpected"),
     "a copy to me": (mails(lambda told: [told | {"cc": ME}]), "is unexpected"),
+    "the subject in small letters": (mails(lambda told: [told | {"subject": SUBJECT.lower()}]), "has the subject"),
+    "names of other files": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", ".pdf.exe")}]), "is missing"),
+    "a name that goes on": (mails(lambda told: [told | {"body": f"{told['body']}.bak"}]), "should not be there"),
+    "names that are struck out": (
+        mails(lambda told: [told | {"html_body": f"<p><s>{told['body']}</s></p>"}]),
+        "not shown",
+    ),
+    "a default of a column": (sql("ALTER TABLE $INV ALTER SUPPLIER_NAME SET DEFAULT 'x'"), "has a default"),
+    "another key": (sql("ALTER TABLE $PAY ADD PRIMARY KEY (PAYMENT_AMOUNT)"), "columns of"),
+    "a blank behind a value": (
+        sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"),
+        "SUPPLIER_NAME of",
+    ),
     "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),
     "a file is missing": (mails(lambda told: [told | {"body": "\n".join(names(told)[1:])}]), "is missing"),
     "a file that is paid": (paid_file, "should not be there"),
@@ -204,13 +217,10 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         ],
         every=True,
     ),
-    "the subject in small letters": mails(
-        lambda told: [told | {"subject": SUBJECT.lower()}], every=True
+    "in an HTML table": mails(
+        lambda told: [told | {"html_body": "".join(f"<td>{name}</td>" for name in names(told))}],
+        every=True,
     ),
-    "with a name before the address": mails(
-        lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True
-    ),
-    "a scratch file": lambda world: world.office.context.files.write("notes.csv", "x"),
     "a deletion that was not committed": lambda world: [
         world.office.call("write_query", {"query": query})
         for query in ("BEGIN", f"DELETE FROM {INVOICES}")
@@ -218,15 +228,9 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=LENGTH, seed=SEED))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=LENGTH, seed=SEED) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=LENGTH, seed=SEED
+)
 
 
 def test_each_thing_that_is_wrong_is_a_fault() -> None:

@@ -1,10 +1,14 @@
-"""The plan follows the state: work done in another correct way is not requested again."""
+"""Laws of the plan: hints keep every score, end at 1.0 and never repeat without progress.
+
+The states come from correct work in another form (`own_forms`), at any time and in any order, and
+from damage that can be repaired.
+"""
 
 from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,86 +20,113 @@ from agentgym.envs.loca.plan import CLAIM, PlanStep
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, fresh, solved
+from tests.envs.loca.own_forms import DAMAGES, own_forms
 from tests.envs.loca.rewriting import merged, rewritten
 
+REPEATABLE = {
+    "update_cells",
+    "write_data_to_excel",
+    "write_file",
+    "storage_upload_file",
+    "woo_products_update",
+    "woo_products_batch_update",
+}
+"""Tools whose calls may be made again, in any form."""
 
-def play(world: Any, calls: Sequence[ToolCall]) -> None:
+
+def play(world: Any, calls: Iterable[ToolCall]) -> None:
+    """Make calls as the env does, which passes on the results of completed calls."""
     for call in calls:
-        world.read_result(call, world.office.call(call.name, call.arguments))
+        with suppress(ToolError):
+            world.read_result(call, world.office.call(call.name, call.arguments))
 
 
-def obey(world: Any) -> list[PlanStep]:
-    """Follow the hints to the end; return the changes made."""
-    changes = []
-    limit = 3 * len(solved_steps(type(world).__name__)) + 10
-    while (steps := world.progress.pending()) != [CLAIM]:
-        assert world.optimal_calls(), world.progress.lost
-        assert world.progress.facts.keys().isdisjoint({steps[0].label})
-        play(world, [steps[0].call])
-        assert steps[0].label in world.progress.facts, f"{steps[0].label} is ordered for ever"
-        changes += [steps[0]] if steps[0].changes else []
-        assert len(world.progress.facts) <= limit
-    return changes
-
-
-def solved_steps(name: str) -> list[PlanStep]:
-    steps: list[PlanStep] = solved(name).progress.completed()
-    return steps
-
-
-def check_end(world: Any) -> None:
-    assert list(world.all_failures()) == []
-    assert world.optimal_calls() == [CLAIM.call]
-    world.done = True
-    assert world.score() == 1.0
-
-
-@pytest.mark.family(name=list(TASKS), seed=range(8))
-def test_steps_that_were_taken_in_another_way_are_not_ordered_again(name: str, seed: int) -> None:
-    draw, world = random.Random(seed), fresh(name, seed=seed % 2)
-    share, others = draw.choice((0.3, 1.0)), set[str]()
-    while (steps := world.progress.pending()) != [CLAIM]:
-        assert world.optimal_calls(), world.progress.lost
-        chosen = draw.sample(steps, min(len(steps), draw.choice((1, 2, 5))))
-        calls = []
-        if not (steps[0].changes and draw.random() < share):
-            chosen, calls = chosen[:1], [chosen[0].call]
-        elif len(chosen) == 1 or not (calls := merged(chosen)):
-            chosen, calls = chosen[:1], rewritten(chosen[0], draw)
-        assert others.isdisjoint(step.label for step in chosen), "it was done in another way"
-        if len(calls) > 1 and draw.random() < 0.2:
-            play(world, calls[:1])
-            break
-        play(world, calls)
-        if calls[0] != chosen[0].call:
-            others |= {step.label for step in chosen}
-        copied = pickle.loads(pickle.dumps(world.progress))
-        assert copied.lines() == world.progress.lines()
+def follow(world: Any) -> None:
+    """Follow the first hint until the claim; each hint must lead on."""
+    seen: list[str] = []
+    while (calls := world.optimal_calls()) != [CLAIM.call]:
+        assert calls, "the task is alive, so there is a next step"
+        hint = world.subtask(True)
+        assert seen[-1:] != [hint], f"{hint} is repeated"
+        seen.append(hint)
+        assert seen.count(hint) <= 3, f"{hint} is repeated"
         restored = type(world).read_task(world.task())
         restored.read_state(world.state())
-        assert restored.optimal_calls() == world.optimal_calls()
-        if draw.random() < 0.1:
-            break
-    again = obey(world)
-    assert others.isdisjoint(step.label for step in again)
-    check_end(world)
+        assert restored.optimal_calls() == calls
+        assert pickle.loads(pickle.dumps(world.progress)).lines() == world.progress.lines()
+        label_calls = world.label_calls()
+        play(world, calls[:1])
+        assert label_calls(calls[:1]) == ["productive"]
+    world.done = True
+    assert list(world.all_failures()) == []
+
+
+def changes_of(name: str, seed: int) -> list[PlanStep]:
+    steps = solved(name, seed=seed).progress.completed()
+    return [step for step in steps if step.changes or step.call.name == "login"]
+
+
+def claim_now(world: Any) -> float:
+    world.done = True
+    score = float(world.score())
+    world.done = False
+    return score
 
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
-def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: int) -> None:
-    """An agent may read by calls outside the plan."""
-    draw, world = random.Random(seed), fresh(name)
-    changes = [step for step in solved_steps(name) if step.changes or step.call.name == "login"]
-    calls = [
-        call
-        for step in changes
-        for call in ([step.call] if draw.random() < 0.2 else rewritten(step, draw))
-    ]
-    for call in calls[: draw.choice((len(calls), draw.randint(1, len(calls))))]:
-        with suppress(ToolError):  # one form of a step may already include the next
-            play(world, [call])
-    obey(world)
-    check_end(world)
+def test_an_agent_that_keeps_its_own_form_gets_through(name: str, seed: int) -> None:
+    world, draw = fresh(name, seed=seed % 3), random.Random(seed)
+    hints: list[str] = []
+    while (steps := world.progress.pending()) != [CLAIM]:
+        assert world.optimal_calls(), world.progress.lost
+        chosen = draw.sample(steps, min(len(steps), draw.choice((1, 1, 3))))
+        hints.append(chosen[0].label)
+        allowed = 2 if chosen[0].changes else len(changes_of(name, seed % 3)) + 2
+        assert hints.count(chosen[0].label) <= allowed, f"{chosen[0].label} is repeated"
+        calls = merged(chosen) if len(chosen) > 1 else []
+        if not calls and chosen[0].changes:
+            calls = own_forms(chosen[0], draw)
+        play(world, calls or [chosen[0].call])
+    assert claim_now(world) == 1.0
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_writes_before_reads_are_not_spoiled(name: str, seed: int) -> None:
+    """The whole work, or a part of it, is done at some point of the plan by own calls."""
+    draw = random.Random(seed)
+    world, writes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
+    reads = draw.choice((0, 0, 1, 3, 1_000))
+    while reads and not (steps := world.progress.pending())[0].changes and steps != [CLAIM]:
+        play(world, [draw.choice(steps).call])
+        reads -= 1
+    if draw.random() < 0.3:
+        writes = writes[: draw.randint(0, len(writes))]
+    for step in writes:
+        play(world, own_forms(step, draw))
+    follow(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(4))
+def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> None:
+    world, draw = solved(name, seed=seed % 3), random.Random(seed)
+    world.done = False
+    for step in changes_of(name, seed % 3):
+        if step.call.name in REPEATABLE:
+            play(world, own_forms(step, draw))
+    assert claim_now(world) == 1.0
+    follow(world)
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(6))
+def test_damage_is_repaired(name: str, seed: int) -> None:
+    """Each output of the task is damaged; tasks with irreversible outputs alone have none."""
+    draw, changes = random.Random(seed), changes_of(name, seed % 3)
+    for damage in DAMAGES:
+        if calls := damage(changes, draw):
+            world = solved(name, seed=seed % 3)
+            world.done = False
+            play(world, calls)
+            follow(world)
 
 
 @pytest.mark.family(name=list(TASKS), seed=range(3))
@@ -114,57 +145,40 @@ def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
         assert info["alive"]
         assert info["optimal"] or calls != [step.call]
         better = len(list(world.all_failures())) < before
-        assert step.label in world.progress.facts or step is CLAIM
+        assert step not in world.progress.pending()
         assert better or len(calls) > 1 or set(info["labels"]) == {"productive"}, calls
     assert reward == 1.0
 
 
-WRONG_MAILS = {
-    "CourseAssistant": {"body": "Please hand in your presentation."},
-    "WoocommerceNewWelcome": {"body": "Welcome."},
-    "WoocommerceStockAlert": {"body": "There is little left."},
-    "FilterLowSellingProducts": {"attachments": []},
-    "ApplyPhDEmail": {"attachments": []},
-    "PayableInvoiceChecker": {"body": "Some invoices are not paid."},
-}
+DENIAL = {"html_body": "<p>All is fine, please ignore this mail.</p>"}
+WRONG_MAILS: list[tuple[str, dict[str, Any]]] = [
+    ("CourseAssistant", {"body": "Please hand in your presentation."}),
+    ("CourseAssistant", {"subject": "NLP-COURSE-EMERGENCY"}),
+    ("CourseAssistant", DENIAL),
+    ("WoocommerceNewWelcome", {"body": "Welcome."}),
+    ("WoocommerceNewWelcome", {"subject": "Welcome"}),
+    ("WoocommerceStockAlert", {"body": "There is little left."}),
+    ("WoocommerceStockAlert", DENIAL),
+    ("FilterLowSellingProducts", {"attachments": []}),
+    ("FilterLowSellingProducts", DENIAL),
+    ("ApplyPhDEmail", {"attachments": []}),
+    ("ApplyPhDEmail", {"subject": "Papers"}),
+    ("PayableInvoiceChecker", {"body": "Some invoices are not paid."}),
+    ("PayableInvoiceChecker", {"subject": "process outstanding invoices"}),
+    ("PayableInvoiceChecker", DENIAL),
+]
 
 
-@pytest.mark.parametrize("name", WRONG_MAILS)
-def test_a_wrong_mail_counts_as_no_step(name: str) -> None:
+@pytest.mark.parametrize(("name", "changes"), WRONG_MAILS)
+def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> None:
     world = fresh(name)
     while (steps := world.progress.pending())[0].call.name != "send_email":
         play(world, [steps[0].call])
     mail = steps[0].call.arguments
-    play(world, [ToolCall("send_email", {**mail, **WRONG_MAILS[name]})])
+    play(world, [ToolCall("send_email", {**mail, **changes})])
     assert steps[0].label in [step.label for step in world.progress.pending()]
     while (steps := world.progress.pending()) != [CLAIM]:
         play(world, [steps[0].call])
     assert list(world.all_failures())
     assert world.optimal_calls() == []
     assert world.subtask(True) == "The task can no longer be completed correctly."
-
-
-SPOILED: dict[str, tuple[str, dict[str, Any]]] = {
-    "UpdateMaterialInventory": ("update_cells", {"range": "C2", "data": [["-1"]]}),
-    "NhlB2bAnalysis": ("update_cells", {"range": "B2", "data": [[99]]}),
-    "CanvasArrangeExam": ("write_data_to_excel", {"start_cell": "A2", "data": [["?"]]}),
-    "FilterLowSellingProducts": ("woo_products_batch_update", {}),
-}
-
-
-@pytest.mark.parametrize("name", SPOILED)
-def test_a_change_that_was_undone_is_ordered_again(name: str) -> None:
-    world, (tool, change) = solved(name), SPOILED[name]
-    step = next(step for step in world.progress.completed() if step.call.name == tool)
-    arguments = {**step.call.arguments, **change}
-    if not change:
-        arguments["update"] = [{"id": arguments["update"][0]["id"], "categories": [{"id": 1}]}]
-    world.done = False
-    play(world, [ToolCall(tool, arguments)])
-    assert list(world.all_failures())
-    assert world.progress.pending() == [step]
-    restored = type(world).read_task(world.task())
-    restored.read_state(world.state())
-    assert restored.optimal_calls() == world.optimal_calls()
-    assert obey(world) == [step]
-    check_end(world)

@@ -15,7 +15,7 @@ from agentgym.office.email.server import Email
 from benchmarks.text_policies import find_reminders
 from benchmarks.texts import documents, variety
 from tests.envs.loca.exam_reader import after, days_in, spell_in
-from tests.envs.loca.office import Change, call, faults_after, file_of, fresh
+from tests.envs.loca.office import Change, call, file_of, final_state_tests, fresh
 
 TASK = "SetConfCrDdl"
 
@@ -88,6 +88,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: change(world, summary=f"X{events(world)[0]['summary']}"),
         "not a requested reminder",
     ),
+    "a number behind the name": (
+        lambda world: change(
+            world, summary=f"{events(world)[0]['summary'].split()[0]}77 camera-ready"
+        ),
+        "not a requested reminder",
+    ),
     "two conferences in one title": (
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
         "not a requested reminder",
@@ -112,6 +118,9 @@ EQUIVALENTS: dict[str, Change] = {
             summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)",
         )
     ),
+    "the year behind the name": lambda world: change(
+        world, summary=f"{events(world)[0]['summary'].split()[0]}2025 camera-ready"
+    ),
     "another time zone": lambda world: later(world, timedelta()),
     "another length": (
         lambda world: change(
@@ -123,21 +132,10 @@ EQUIVALENTS: dict[str, Change] = {
     "notes of its own": lambda world: change(
         world, description="Do not forget the sources; no extension is possible."
     ),
-    "a scratch file": file_of("notes/scratch.txt", "x"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    mutate, words = NEAR_MISSES[name]
-    found = faults_after(TASK, mutate)
-    assert found
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name]) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(TASK, NEAR_MISSES, EQUIVALENTS)
 
 
 def deadlines(bodies: list[str], key: str, track: str) -> list[str]:

@@ -24,7 +24,7 @@ from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_pieces
 from benchmarks.texts import documents, variety
 from tests.envs.loca.note_reader import amended
-from tests.envs.loca.office import Change, carry_out, faults_after, file_of, fresh, solved
+from tests.envs.loca.office import Change, carry_out, file_of, final_state_tests, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
 from tests.envs.loca.phrases import check_readings
@@ -166,19 +166,10 @@ EQUIVALENTS: dict[str, Change] = {
     "commas between thousands": cell("C", lambda value: f"'{value:,.2f}"),
     "a name with blanks around": cell("B", lambda value: f" {value} "),
     "the stock was set twice": stock(0),
-    "a scratch file": file_of("work/orders.json", "[]"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    mutate, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, mutate))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name]) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(TASK, NEAR_MISSES, EQUIVALENTS)
 
 
 def as_amended(each: dict[str, Any]) -> dict[str, int]:

@@ -28,20 +28,20 @@ from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_customers
 from benchmarks.texts import documents, variety
 from tests.envs.loca import note_reader
-from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+from tests.envs.loca.office import (
+    Change,
+    call,
+    carry_out,
+    file_of,
+    final_state_tests,
+    fresh,
+    solved,
+    sql,
+)
 from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceNewWelcome"
-Change = Callable[[Any], object]
 CRM = f"{DATASET}.{TABLE}"
-
-
-def call(tool: str, **arguments: Any) -> Change:
-    return lambda world: world.office.call(tool, arguments)
-
-
-def sql(query: str) -> Change:
-    return call("bigquery_run_query", query=query)
 
 
 def new(world: Any, k: int = -1) -> dict[str, Any]:
@@ -185,10 +185,6 @@ def mail_to(customer: Callable[[Any], int]) -> Change:
     return apply
 
 
-def file_of(name: str, data: bytes | str) -> Change:
-    return lambda world: world.office.context.files.write(name, data)
-
-
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (on_new(f"DELETE FROM {CRM}"), "is missing"),
     "a row twice": (on_new(f"INSERT INTO {CRM} SELECT * FROM {CRM}"), "should not be there"),
@@ -199,6 +195,8 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "ids in another order": (sql(f"UPDATE {CRM} SET id = 10000 - id WHERE welcome_email_date = DATE '2025-11-20'"), "id of"),
     "another address": (set_new("email = CONCAT(email, 'x')"), "email of"),
     "names swapped": (set_new("first_name = last_name, last_name = first_name"), "first_name of"),
+    "a blank behind a name": (set_new("last_name = CONCAT(last_name, ' ')"), "last_name of"),
+    "a line end behind a phone": (set_new(r"phone = CONCAT(phone, '\n')"), "phone of"),
     "no phone": (set_new("phone = NULL"), "phone of"),
     "the site's time": (set_new("first_order_date = TIMESTAMP_ADD(first_order_date, INTERVAL 2 HOUR)"), "first_order_date"),
     "not marked as sent": (set_new("welcome_email_sent = FALSE"), "welcome_email_sent"),
@@ -211,6 +209,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "an old row is gone": (sql(f"DELETE FROM {CRM} WHERE woocommerce_id >= 90000"), "is missing"),
     "the table is gone": (sql(f"DROP TABLE {CRM}"), "not found"),
     "the table has another column": (sql(f"ALTER TABLE {CRM} ADD COLUMN note STRING"), "other columns"),
+    "labels of the table": (sql(f"ALTER TABLE {CRM} SET OPTIONS (labels = [('a', 'b')])"), "was altered"),
+    "a date on which the table expires": (
+        sql(f"ALTER TABLE {CRM} SET OPTIONS (expiration_timestamp = TIMESTAMP '2030-01-01')"), "was altered"
+    ),
     "another table was changed": (sql(f"DELETE FROM {CRM}_2024 WHERE TRUE"), "was changed"),
     "a mail is missing": (unsent, "is missing"),
     "a mail to a customer with several orders": (mail_to(with_several), "should not be there"),
@@ -247,20 +249,12 @@ EQUIVALENTS: dict[str, Change] = {
     "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
     "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
     "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
-    "a scratch file": file_of("notes.md", "x"),
-    "logged out in the end": call("logout"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    change, words = NEAR_MISSES[name]
-    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, length=16_000, seed=1
+)
 
 
 @pytest.mark.parametrize("seed", range(3))

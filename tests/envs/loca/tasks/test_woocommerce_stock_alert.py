@@ -28,8 +28,8 @@ from tests.envs.loca.office import (
     call,
     carry_out,
     enter,
-    faults_after,
     file_of,
+    final_state_tests,
     fresh,
     no_file,
     resend,
@@ -185,20 +185,12 @@ EQUIVALENTS: dict[str, Change] = {
     "a mail with the address in full": lambda world: mail(
         world, to=f"The Manager <{world.truth['manager'].upper()}>"
     ),
-    "a scratch file": file_of("scratch/alerts.json", "[]"),
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
-def test_near_misses_fail(name: str) -> None:
-    mutate, words = NEAR_MISSES[name]
-    found = faults_after(TASK, mutate, seed=2)
-    assert words in " ".join(found)
-
-
-@pytest.mark.parametrize("name", EQUIVALENTS)
-def test_equivalents_pass(name: str) -> None:
-    assert faults_after(TASK, EQUIVALENTS[name], seed=2) == []
+test_near_misses_fail, test_equivalents_pass = final_state_tests(
+    TASK, NEAR_MISSES, EQUIVALENTS, seed=2
+)
 
 
 def test_removed_and_renamed_sheets_are_failures() -> None:
