@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 from agentgym.text.messages import Chat
 from agentgym.text.token_ids import TokenIds
@@ -20,12 +20,15 @@ class Reply:
             prompts of an episode share memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
+        ended: Why the policy cannot go on, such as `over_window`: the episode ends with the world's
+            current score (`StepInfo.ended`) instead of a step. Empty for a step.
     """
 
     text: str
     prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    ended: str = field(default="", compare=False)  # recorded with the step's outcome
 
 
 class Policy(Protocol):
@@ -42,6 +45,8 @@ class PolicyError(RuntimeError):
     The agent is not to blame, so the episode gets no score.
     """
 
+    fatal: ClassVar[bool] = False
+    """Whether every later request would fail too, so that the run stops."""
     replies: Sequence[Reply | PolicyError] = ()
     """The reply or error for each chat of a batch, if only some failed; empty if the whole batch
     failed.

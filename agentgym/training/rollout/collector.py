@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import Policy, PolicyError, Reply
-from agentgym.text.messages import Chat
+from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines.base import (
@@ -33,6 +32,7 @@ from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
@@ -136,7 +136,7 @@ class Collector:
 
     def collect(
         self,
-        policy: Policy,
+        policy: PolicyLike,
         seeds: Iterable[int],
         log: TrajectoryLog | Path | str | None = None,
         labels: Mapping[str, Any] | None = None,
@@ -146,7 +146,7 @@ class Collector:
         """Play episodes.
 
         Args:
-            policy: Replies to chats.
+            policy: Replies to chats, in any form that `UserPolicy` takes.
             seeds: Each is played once. They are read on demand, so they may be endless.
             log: A file that receives each trajectory before it is yielded. Recorded episodes of
                 this env and these labels are yielded instead of played, unless they are failures.
@@ -160,21 +160,23 @@ class Collector:
             Trajectories.
 
         Raises:
-            CollectionError: More than twice as many consecutive episodes as slots failed.
+            CollectionError: More than twice as many consecutive episodes as slots failed, or the
+                policy itself failed in three consecutive ones.
             RunLockedError: Another process writes to the log.
             OSError: The log cannot be written.
             ValueError: An argument is invalid, the engine cannot use this policy, or the log
                 belongs to another run.
         """
-        _check_play(policy, seeds, ordered)
+        player = adapt(policy)
+        _check_play(seeds, ordered)
         labels, file = _read_labels(labels), _open_log(log)
-        shared = self._engine.share(policy) if self._replicate else None
-        played = self._logged(policy, shared, enumerate(_read_seeds(seeds)), file, labels)
+        shared = self._engine.share(player) if self._replicate else None
+        played = self._logged(player, shared, enumerate(_read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
         self,
-        policy: Policy,
+        policy: UserPolicy,
         shared: Any,
         seeds: Iterable[tuple[int, int]],
         file: TrajectoryLog | None,
@@ -203,13 +205,14 @@ class Collector:
 
     def _play(
         self,
-        policy: Policy,
+        policy: UserPolicy,
         shared: Any,
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
         dispatcher = self._dispatcher
         dispatcher.use(shared, labels)
+        dispatcher.room = 1 if policy.serial else self.num_envs
         RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
@@ -232,7 +235,7 @@ class Collector:
         while dispatcher.pending and (rest := until - time.monotonic()) > 0:
             dispatcher.advance(rest)
 
-    def _reply(self, policy: Policy) -> None:
+    def _reply(self, policy: UserPolicy) -> None:
         """Let ready slots play a reply: all of them, or a batch while others step."""
         dispatcher = self._dispatcher
         if self._replicate:
@@ -246,7 +249,7 @@ class Collector:
         overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
-            replies = _ask(policy, dispatcher.chats(slots))
+            replies = policy.ask(dispatcher.turns(slots))
             self._reply_time = time.monotonic() - began
         # the next batch need not wait for these replies to be sent
         if overlaps and dispatcher.ready:
@@ -255,13 +258,8 @@ class Collector:
             dispatcher.reply(slots, replies)
 
 
-def _check_play(policy: object, seeds: object, ordered: object) -> None:
-    """Raise `ValueError` unless there are a policy and seeds."""
-    if not callable(policy):
-        raise ValueError(
-            f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
-            f"got {policy!r}"
-        )
+def _check_play(seeds: object, ordered: object) -> None:
+    """Raise `ValueError` unless there are seeds."""
     if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
         raise ValueError(f"seeds must be integers, such as range(100), got {seeds!r}")
     check_bool("ordered", ordered)
@@ -342,16 +340,6 @@ def _engine(engine: str | Engine) -> Engine:
         "processes": Processes,
     }
     return engines[engine]()
-
-
-def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
-    """Return the reply to each chat, or the policy's error for it."""
-    try:
-        return policy(chats)
-    except PolicyError as error:
-        if len(error.replies) != len(chats):
-            raise
-        return error.replies
 
 
 def _missing(

@@ -24,6 +24,7 @@ from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout.user_policy import adapt, is_policy
 from agentgym.world.config import Config, Seed
 from agentgym.world.digests import digest
 
@@ -85,8 +86,10 @@ class PolicyConfig(Config):
     Attributes:
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),
             `thinking` (`p`) or `random`, each with an optional `seed`; the folder of a trained
-            model; `package.module:factory`, where `factory(env_id)` returns a policy and accepts
-            the options that follow, as in `package.module:factory:depth=3`; or `external:name` for
+            model; `package.module:factory`, where `factory(env_id)` returns a policy (any that
+            `UserPolicy` takes) and accepts the options that follow, as in
+            `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is
+            named `chat` or `chats`; or `external:name` for
             an agent connected by `agentgym serve`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default.
@@ -172,12 +175,14 @@ class PolicyConfig(Config):
             raise ValueError(
                 f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
             ) from error
+        if is_policy(factory) and not options:
+            return adapt(factory)
         given = read_arguments(name, factory, options)
         seeded = inspect.signature(factory).parameters.get("seed")
         if sample and seeded is not None:
             first = given.get("seed", seeded.default)
             given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
-        return factory(env_id, **given)
+        return adapt(factory(env_id, **given))
 
     def _split(self) -> tuple[str, dict[str, str]]:
         """Return the name and its options; folder names are not split."""

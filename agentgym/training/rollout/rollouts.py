@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import Policy
+from agentgym.play.policy import Reply
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines.base import EnvLike
 from agentgym.training.rollout.episode import Episode
-from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout.user_policy import PolicyLike, adapt
 
 
 def rollout(
-    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
+    env: gymnasium.Env[Any, Any],
+    policy: PolicyLike,
+    seed: int,
+    labels: Mapping[str, Any] | None = None,
 ) -> Trajectory:
     """Play one episode.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
-        policy: Replies to the chats.
+        policy: Replies to the chats, as in `UserPolicy`.
         seed: The seed of the reset.
         labels: The labels of the trajectory.
 
     Raises:
+        PolicyError: The policy raised an exception (its cause), or returned no reply.
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
-    episode = Episode(env, seed, labels)
-    while not episode.over:
-        (reply,) = policy([episode.chat])
-        episode.play(reply)
+    player = adapt(policy)
+    episode = Episode(env, seed, labels, f"{seed}")
+    episode.play_with(player)
     return episode.trajectory()
 
 
 def collect(
-    policy: Policy,
+    policy: PolicyLike,
     env: EnvLike,
     seeds: Iterable[int],
     num_envs: int = 32,
@@ -51,7 +56,7 @@ def collect(
     """Play many episodes at once; start another when one finishes.
 
     Args:
-        policy: Replies to all waiting chats together.
+        policy: Replies to all waiting chats together; other forms as in `UserPolicy`.
         env: An id, a spec or a function that makes an env, as in `Collector`.
         seeds: Each is played once.
         num_envs: The maximum number of simultaneous episodes.
@@ -81,7 +86,7 @@ def replay(trajectory: Trajectory) -> Trajectory:
         ValueError: The episode ends before or continues after the last reply, so the trajectory
             does not belong to this spec.
     """
-    replies = iter([step.reply for step in trajectory.steps])
+    replies = iter(map(_reply_of, trajectory.steps))
 
     def recorded_policy(chats: Any) -> list[Any]:
         reply = next(replies, None)
@@ -104,3 +109,9 @@ def replay(trajectory: Trajectory) -> Trajectory:
             "version"
         )
     return replayed
+
+
+def _reply_of(step: Step) -> Reply:
+    """Return a step's reply; the one that ended its episode is recognised by the outcome."""
+    ended = step.info.get("detail", {}).get("ended", "")
+    return replace(step.reply, ended=ended if ended in ("left", "over_window") else "")

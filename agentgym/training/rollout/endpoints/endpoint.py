@@ -90,7 +90,7 @@ class RequestConfig(Config):
     model: str
     base_url: str = ""
     api_key_env: str = ""
-    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 16
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
     timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
     retries: Annotated[int, Field(ge=0, le=1_000)] = 5
     backoff: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] = 0.5

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -22,15 +22,14 @@ from agentgym.training.rollout.engines.base import (
     Failure,
     MakeEnv,
     Slot,
-    describe,
+    failure_of,
     start_thread,
 )
 from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
-
-
-class CollectionError(RuntimeError):
-    """Error: many consecutive episodes fail, so the cause is not a single episode."""
+from agentgym.training.rollout.user_policy import Turn
+from agentgym.world.digests import digest
 
 
 @dataclass
@@ -62,6 +61,7 @@ class _Run:
 
     place: int
     seed: int
+    number: int  # in the order of start
     attempt: int = 1
     recording: Recording | None = None
     asked: int = 0  # the number of the slot's open request; 0 if there is none
@@ -83,6 +83,7 @@ class Dispatcher:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
         pending: The number of slots with open requests.
+        room: The maximum number of running episodes.
     """
 
     def __init__(
@@ -103,8 +104,11 @@ class Dispatcher:
         self._deadlines: list[tuple[float, int, Slot]] = []
         self._requests = count(1)
         self._broken = 0  # failures since the last complete episode
+        self._faults = FaultStreak()
+        self._run_id = ""
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
+        self.room = num_slots
         self.counts = Counts()
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
@@ -113,15 +117,16 @@ class Dispatcher:
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
         """From now on, give slots this policy (unless None) and trajectories these labels."""
         self._policy, self._labels = policy, labels
+        self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
         """Start episodes while there are seeds and room; report whether any is running."""
-        while len(self._runs) < self._num_slots and (following := next(seeds, None)) is not None:
+        while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
-            self._begin(slot, _Run(*following))
+            self._begin(slot, _Run(*following, self.counts.begun))
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
@@ -181,9 +186,14 @@ class Dispatcher:
         self.ready = ordered[most:]
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
-    def chats(self, slots: Sequence[Slot]) -> list[Chat]:
-        """Return the waiting chats of slots."""
-        return [run.recording.chat for slot in slots if (run := self._runs[slot]).recording]
+    def turns(self, slots: Sequence[Slot]) -> list[Turn]:
+        """Return the waiting chats of slots, with their episodes."""
+        runs = [self._runs[slot] for slot in slots]
+        return [
+            Turn(each.recording.chat, each.seed, self._id(each), not each.recording.steps)
+            for each in runs
+            if each.recording is not None
+        ]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
         """Play a reply in each slot (None for its own policy's); end the episodes without one."""
@@ -196,7 +206,7 @@ class Dispatcher:
                 slot.step(reply)
         for slot, error in silent:
             self._idle.append(slot)
-            self._break_off(self._runs.pop(slot), describe(error))
+            self._break_off(self._runs.pop(slot), failure_of(error))
 
     @property
     def under_way(self) -> int:
@@ -237,7 +247,10 @@ class Dispatcher:
     def _begin(self, slot: Slot, run: _Run) -> None:
         self._runs[slot] = run
         self._await_answer(slot)
-        slot.reset(run.seed)
+        slot.reset(run.seed, self._id(run))
+
+    def _id(self, run: _Run) -> str:
+        return f"{self._run_id}-{run.place}-{run.attempt}"
 
     def _await_answer(self, slot: Slot) -> None:
         self.pending += 1
@@ -288,24 +301,28 @@ class Dispatcher:
         """Restart a slot's episode in a new slot of the same number, or give it up."""
         run = self._runs[slot]
         self._give_up(slot)
-        if run.attempt > self._retries or failure.by_policy:
+        if run.attempt > self._retries or failure.error is not None or failure.fatal:
             self._free.append(slot.number)
-            self._break_off(run, failure.cause)
+            self._break_off(run, failure)
             return
         self.counts.retried += 1
-        self._begin(self._open(slot.number), _Run(run.place, run.seed, run.attempt + 1))
+        self._begin(self._open(slot.number), replace(run, attempt=run.attempt + 1, recording=None))
 
-    def _break_off(self, run: _Run, cause: str) -> None:
+    def _break_off(self, run: _Run, failure: Failure) -> None:
+        if failure.fatal:
+            raise CollectionError(failure.cause)
         self._broken += 1
         self.counts.broken += 1
+        if isinstance(failure.error, PolicyFault):
+            self._faults.add(run.number, failure.error)
         # Twice over, because all slots may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
-                f"{self._broken} consecutive episodes failed; the last one: {cause}"
+                f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"
             )
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""
-        self.ended.append((run.place, recording.trajectory(cause + attempts)))
+        self.ended.append((run.place, recording.trajectory(failure.cause + attempts)))
 
     def _give_up(self, slot: Slot) -> None:
         del self._runs[slot]

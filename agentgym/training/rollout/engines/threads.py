@@ -9,12 +9,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from typing_extensions import override
 
-from agentgym.play.policy import Policy, Reply
-from agentgym.text.messages import Chat
+from agentgym.play.policy import Reply
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines.base import (
     GRACE,
@@ -29,6 +28,7 @@ from agentgym.training.rollout.engines.base import (
     start_thread,
 )
 from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.user_policy import Turn, UserPolicy, event_loop
 
 THREADS = 512
 """Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
@@ -183,7 +183,7 @@ class ThreadSlot(Slot):
         self._make_env, self._answers, self._pool = make_env, answers, pool
         self._player: Player | None = None
         self._policy: Any = None
-        self._seed: int | None = None
+        self._episode: tuple[int, str] | None = None
         self._reply: Reply | None = None
 
     @override
@@ -191,8 +191,8 @@ class ThreadSlot(Slot):
         self._policy = policy
 
     @override
-    def reset(self, seed: int) -> None:
-        self._seed = seed
+    def reset(self, seed: int, episode_id: str) -> None:
+        self._episode = seed, episode_id
         self._pool.submit(self)
 
     @override
@@ -227,11 +227,11 @@ class ThreadSlot(Slot):
     def _answer(self) -> Answer:
         try:
             player = self._player = self._player or Player(self._make_env())
-            if self._seed is None:
+            if self._episode is None:
                 return player.step(self._reply)
-            seed, self._seed = self._seed, None
+            episode, self._episode = self._episode, None
             player.policy = self._policy
-            return player.reset(seed)
+            return player.reset(*episode)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             return failure_of(error)
 
@@ -259,18 +259,10 @@ class Threads(Engine):
         self._pool.close()
 
 
-@runtime_checkable
-class AsyncPolicy(Protocol):
-    """Policy that awaits its replies, such as `EndpointPolicy`."""
-
-    async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat."""
-
-
 class Asyncio(Threads):
-    """Engine with one event loop for replies and threads for env steps; for endpoints.
+    """Engine that awaits replies in one event loop and steps envs in threads; for endpoints.
 
-    The policy needs `areply(chat)`.
+    The policy is async, or has `async def areply(chat)`.
 
     Args:
         threads: Maximum number of threads, as in `Threads`.
@@ -282,27 +274,22 @@ class Asyncio(Threads):
         super().__init__(threads)
         self._loop = _Loop()
 
-    def share(self, policy: Policy) -> Any:
+    def share(self, policy: UserPolicy) -> Any:
         """Return the policy.
 
         Raises:
-            ValueError: The policy has no `areply`.
+            ValueError: The policy is not async.
         """
-        if not isinstance(policy, AsyncPolicy):
+        if not policy.awaitable:
             raise ValueError(
-                "the asyncio engine needs a policy with `async def areply(chat)`, and "
-                f"{type(policy).__name__} has none; use the threads engine"
+                "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "
+                f"and {policy.name} has none; use the threads engine"
             )
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
         return _AwaitingSlot(make_env, number, answers, self._pool, self._loop)
-
-    def close(self) -> None:
-        """Cancel pending replies, wait for closed slots, and end the threads and the loop."""
-        super().close()
-        self._loop.close()
 
 
 class _AwaitingSlot(ThreadSlot):
@@ -329,14 +316,14 @@ class _AwaitingSlot(ThreadSlot):
         """Start awaiting a reply in the event loop, or cancel it if the slot is closed."""
         player = self._player
         if player is not None and not self.dead:
-            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.chat))
+            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.turn))
         elif self._task is not None:
             self._task.cancel()
 
-    async def _await_reply(self, chat: Chat) -> None:
+    async def _await_reply(self, turn: Turn) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(chat)
+            reply = await self._policy.areply(turn)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
@@ -347,13 +334,12 @@ class _AwaitingSlot(ThreadSlot):
 
 
 class _Loop:
-    """Event loop in its own thread, woken once for all slots posted meanwhile."""
+    """The policies' event loop, woken once for all slots posted meanwhile."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = event_loop()
         self._posted: deque[_AwaitingSlot] = deque()
         self._woken = False
-        self._thread = start_thread(self._loop.run_forever, "agentgym-asyncio")
 
     def post(self, slot: _AwaitingSlot) -> None:
         """Start or cancel a slot's reply."""
@@ -362,23 +348,7 @@ class _Loop:
             self._woken = True
             self._loop.call_soon_threadsafe(self._take)
 
-    def close(self) -> None:
-        """Cancel pending replies and end the loop."""
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
-        self._thread.join(GRACE)
-        if not self._thread.is_alive():
-            self._loop.close()
-
     def _take(self) -> None:
         self._woken = False
         while self._posted:
             self._posted.popleft().await_reply()
-
-
-async def _cancel_all() -> None:
-    loop = asyncio.get_running_loop()
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.wait(rest, timeout=GRACE / 2) if rest else None
-    loop.call_soon(loop.stop)

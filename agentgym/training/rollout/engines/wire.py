@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 
-from agentgym.training.rollout.engines.base import describe
+from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.faults import describe
 
 SentChat = tuple[int, ChatDelta]
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
 """A reply of the worker's own policy, and the outcome of its step."""
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, with the answer, or the error and whether the policy caused it."""
+"""Whether a request succeeded, with the answer or the failure."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -49,7 +50,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
     try:
         return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
-        return _PICKLED + pickle.dumps((False, (f"cannot be sent: {describe(error)}", False)))
+        return _PICKLED + pickle.dumps((False, Failure(f"cannot be sent: {describe(error)}")))
 
 
 def decode_answer(data: bytes) -> FarAnswer:
@@ -60,7 +61,7 @@ def decode_answer(data: bytes) -> FarAnswer:
     try:
         return True, _DECODERS[form].decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
-        return False, (f"cannot be sent: {describe(error)}", False)
+        return False, Failure(f"cannot be sent: {describe(error)}")
 
 
 class Frames:

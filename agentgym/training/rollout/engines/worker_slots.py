@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -31,12 +32,12 @@ from agentgym.training.rollout.engines.base import (
     Failure,
     MakeEnv,
     Slot,
-    describe,
     start_thread,
 )
 from agentgym.training.rollout.engines.deltas import Border
 from agentgym.training.rollout.engines.wire import FarAnswer
 from agentgym.training.rollout.episode import StepOutcome
+from agentgym.training.rollout.faults import describe
 
 WORKERS = 16
 """Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots."""
@@ -52,7 +53,16 @@ Request = tuple[int, str, Any]
 
 
 class WorkerDied(RuntimeError):
-    """Error: a worker's process or actor is gone."""
+    """Error: a worker's process or actor is gone.
+
+    Args:
+        cause: How it ended.
+        fatal: Whether every other worker would end too.
+    """
+
+    def __init__(self, cause: str, *, fatal: bool = False) -> None:
+        super().__init__(cause)
+        self.fatal = fatal
 
 
 class FarEnd(ABC):
@@ -130,7 +140,7 @@ class WorkerSlot(Slot):
         self._worker = worker
         self._key = next(worker.keys)
         self._border = Border()
-        self._seed = 0
+        self._episode = 0, ""
         self._texts: list[str] = []
         self._chat: Chat | None = None
         self._asked: tuple[str, Any] = ("close", None)
@@ -143,16 +153,16 @@ class WorkerSlot(Slot):
         self._worker.use(policy)
 
     @override
-    def reset(self, seed: int) -> None:
-        self._seed, self._chat, self._reply = seed, None, None
+    def reset(self, seed: int, episode_id: str) -> None:
+        self._episode, self._chat, self._reply = (seed, episode_id), None, None
         self._texts.clear()
-        self._asked = "reset", seed
+        self._asked = "reset", self._episode
         self._worker.submit(self)
 
     @override
     def step(self, reply: Reply | None) -> None:
         self._reply = reply
-        self._asked = "step", None if reply is None else reply.text
+        self._asked = "step", None if reply is None else (reply.text, reply.ended)
         self._worker.submit(self)
 
     @override
@@ -175,13 +185,13 @@ class WorkerSlot(Slot):
         asked = (self._key, *self._asked)
         if not self.lost_in(far):
             return [asked]
-        return [(self._key, "restore", (self._seed, tuple(self._texts))), asked]
+        return [(self._key, "restore", (*self._episode, tuple(self._texts))), asked]
 
     def restored(self, far: FarEnd, answer: FarAnswer) -> Failure | None:
         """Record that the worker has the episode; return the failure if restoring failed."""
         succeeded, content = answer
         if not succeeded:
-            return Failure(f"in a worker: {content[0]} when the episode was replayed")
+            return Failure(f"in a worker: {content.cause} when the episode was replayed")
         if Border().receive_chat(*content) != self._chat:
             return Failure(
                 "the episode was replayed after its worker had died, and took another course"
@@ -196,8 +206,8 @@ class WorkerSlot(Slot):
         succeeded, content = answer
         self._home = far
         if not succeeded:
-            cause, by_policy = content
-            return Failure(f"in a worker: {cause}", by_policy)
+            failure: Failure = content
+            return replace(failure, cause=f"in a worker: {failure.cause}")
         if self._asked[0] == "reset":
             self._border = Border()
             self._chat = self._border.receive_chat(*content)
@@ -311,7 +321,7 @@ class Worker:
             try:
                 answer = self._play_one(slot, far, answers, closes=closes)
             except WorkerDied as error:
-                self._blame(slot, batch[place + 1 :], str(error))
+                self._blame(slot, batch[place + 1 :], error)
                 return
             if not slot.dead:
                 self._answers.put((slot, answer))
@@ -348,23 +358,24 @@ class Worker:
         if self._far is not None:
             self._far.kill()
 
-    def _blame(self, slot: WorkerSlot, rest: Sequence[WorkerSlot], cause: str) -> None:
+    def _blame(self, slot: WorkerSlot, rest: Sequence[WorkerSlot], death: WorkerDied) -> None:
         """Charge a worker's death to the episode it was stepping."""
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None
         lost = slot.lost_in(self._far)
+        failure = Failure(str(death), fatal=death.fatal)
         self._end_worker()
         self._barren = 0 if self._answered or killed_for else self._barren + 1
         slot.began = NEVER
         if self._barren >= BARREN:
-            self._fail([slot, *rest], Failure(cause))
+            self._fail([slot, *rest], failure)
             return
         slot.restores += lost
         if killed_for not in (None, slot) or (lost and slot.restores <= RESTORES):
             rest = [slot, *rest]
         else:
-            self._fail([slot], Failure(cause))
+            self._fail([slot], failure)
         self._again.extend(rest)
 
     def _fail(self, slots: Sequence[WorkerSlot], failure: Failure) -> None:

@@ -12,15 +12,15 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import current_process, get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
 from types import FrameType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from agentgym.play.policy import Policy, PolicyError, Reply
-from agentgym.training.rollout.engines.base import GRACE, MakeEnv, RareGarbageCollection, describe
+from agentgym.play.policy import Reply
+from agentgym.training.rollout.engines.base import GRACE, MakeEnv, RareGarbageCollection, failure_of
 from agentgym.training.rollout.engines.deltas import Border
 from agentgym.training.rollout.engines.wire import (
     FarAnswer,
@@ -38,9 +38,12 @@ from agentgym.training.rollout.engines.worker_slots import (
     WorkerEngine,
 )
 from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.user_policy import UserPolicy
 
 # Held while asking for a child's state: of two concurrent callers, one would miss the exit code.
 _CHILDREN = threading.Lock()
+UNGUARDED = 97
+"""Exit code of a worker whose script starts workers while it is imported."""
 # The kernel's signal when memory runs out; Windows has no name for it.
 _SIGKILL = 9
 
@@ -59,15 +62,15 @@ class PlayerServer:
         self.player = Player(make_env())
         self._border = Border()
 
-    def reset(self, seed: int) -> SentChat:
-        """Start an episode."""
+    def reset(self, episode: tuple[int, str]) -> SentChat:
+        """Start an episode with this seed and id."""
         self._border = Border()
-        return self._border.send_chat(self.player.reset(seed))
+        return self._border.send_chat(self.player.reset(*episode))
 
-    def step(self, text: str | None) -> SentStep:
-        """Play a text, or a reply of the own policy, which is sent back."""
-        reply, outcome = self.player.step(None if text is None else Reply(text))
-        played = self._border.send_reply(reply) if text is None else None
+    def step(self, sent: tuple[str, str] | None) -> SentStep:
+        """Play a reply, sent as `text` and `ended`, or one of the own policy, which is sent back."""
+        reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
+        played = self._border.send_reply(reply) if sent is None else None
         return (
             played,
             self._border.send_chat(outcome.chat),
@@ -77,10 +80,10 @@ class PlayerServer:
             outcome.info,
         )
 
-    def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
-        """Replay an episode's texts with this seed, and send the last chat in full."""
-        seed, texts = episode
-        chat = self.player.reset(seed)
+    def restore(self, episode: tuple[int, str, Sequence[str]]) -> SentChat:
+        """Replay an episode's texts with this seed and id, and send the last chat in full."""
+        seed, episode_id, texts = episode
+        chat = self.player.reset(seed, episode_id)
         for text in texts:
             chat = self.player.step(Reply(text))[1].chat
         self._border = Border()
@@ -100,9 +103,9 @@ class WorkerServer:
         self._players: dict[int, PlayerServer] = {}
         self._load: MakeEnv | None = None
         self._policy: Any = None
-        self._sent: bytes | Policy | None = None
+        self._sent: bytes | UserPolicy | None = None
 
-    def use(self, policy: bytes | Policy) -> None:
+    def use(self, policy: bytes | UserPolicy) -> None:
         """Play with a copy of this policy; a random policy draws differently in each worker."""
         self._sent = policy  # loaded on demand, so that an error becomes an answer
 
@@ -115,7 +118,7 @@ class WorkerServer:
                 return True, None
             return True, getattr(self._player(key), method)(argument)
         except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-            return False, (describe(error), isinstance(error, PolicyError))
+            return False, failure_of(error)
 
     def close(self, key: int) -> None:
         """Close a slot's env, if it is open."""
@@ -158,12 +161,13 @@ class Processes(WorkerEngine):
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
+        exit_while_importing()
         super().__init__(workers)
         self._context = get_context(method)
         if method == "forkserver":
             self._context.set_forkserver_preload([__name__])
 
-    def share(self, policy: Policy) -> bytes:
+    def share(self, policy: UserPolicy) -> bytes:
         """Return the policy as bytes, built once for all workers."""
         return bytes(cloudpickle.dumps(policy))
 
@@ -192,7 +196,8 @@ class _Process(FarEnd):
                 yield decode_answer(self._frames.receive())
         except (EOFError, OSError) as error:
             self._join()
-            raise WorkerDied(describe_exit(self._process.exitcode)) from error
+            code = self._process.exitcode
+            raise WorkerDied(describe_exit(code), fatal=code == UNGUARDED) from error
 
     @property
     def alive(self) -> bool:
@@ -216,8 +221,22 @@ class _Process(FarEnd):
         return ended
 
 
+def exit_while_importing() -> None:
+    """Exit quietly if this is a worker process that still imports the user's script.
+
+    The script then starts workers at its top level, which would fail in each of them.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
+
+
 def describe_exit(code: int | None) -> str:
     """Describe the exit code of a worker process; a negative code is a signal."""
+    if code == UNGUARDED:
+        return (
+            "worker processes import the script, so the script must start them below "
+            "`if __name__ == '__main__':`"
+        )
     text = f"the worker process ended with exit code {code}"
     if code == -_SIGKILL:
         text += ": it was killed, possibly out of memory"
