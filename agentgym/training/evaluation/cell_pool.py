@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agentgym.training.rollout.engines.base import GRACE, start_thread
-from agentgym.training.rollout.engines.workers import (
+from agentgym.training.rollout.engines.processes import (
     GONE,
     UNGUARDED,
     describe_exit,

@@ -37,7 +37,7 @@ from agentgym.training.rollout import (
     TrajectoryLog,
     UserPolicy,
 )
-from agentgym.training.rollout.engines.workers import exit_while_importing
+from agentgym.training.rollout.engines.processes import exit_while_importing
 from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.policies import other, provenance
 from agentgym.training.rollout.storage import check_settings, read_json, write_text

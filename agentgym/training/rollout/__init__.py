@@ -14,8 +14,8 @@ from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.endpoints.endpoint import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
 from agentgym.training.rollout.engines.dispatcher import Counts
+from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
-from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, PolicyFault
 from agentgym.training.rollout.models.sampling import ModelOptions, Sample, Sampler, SamplingOptions

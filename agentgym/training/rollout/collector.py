@@ -28,8 +28,8 @@ from agentgym.training.rollout.engines.base import (
 )
 from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
 from agentgym.training.rollout.engines.prefetch import Prefetcher
+from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
-from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt
@@ -112,7 +112,7 @@ class Collector:
     @property
     def counts(self) -> Counts:
         """The outcomes of the episodes so far."""
-        return replace(self._dispatcher.counts, recovered=self._engine.recovered)
+        return replace(self._dispatcher.counts)
 
     @property
     def retried(self) -> int:

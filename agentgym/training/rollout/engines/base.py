@@ -51,11 +51,14 @@ class Failure:
         cause: The error in one line.
         error: The policy's error, if it could not reply; replaying the episode would not help.
         fatal: Whether every later episode would fail too, so that the run stops.
+        lost: Whether the episode only lost its worker, which ended for the sake of another one; the
+            slot itself stays usable.
     """
 
     cause: str
     error: PolicyError | None = None
     fatal: bool = False
+    lost: bool = False
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
@@ -129,12 +132,10 @@ class Engine:
         isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
             raised.
         replicates: Whether slots call the policy by default.
-        recovered: How often an episode was restored because its shared worker had to be ended.
     """
 
     isolates = True
     replicates = False
-    recovered = 0
 
     def share(self, policy: UserPolicy) -> Any:
         """Return the form in which slots receive a policy."""

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -25,7 +25,7 @@ from agentgym.training.rollout.engines.base import (
     failure_of,
     start_thread,
 )
-from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.episode import Recording, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.training.rollout.user_policy import Turn
@@ -65,6 +65,8 @@ class _Run:
     attempt: int = 1
     recording: Recording | None = None
     asked: int = 0  # the number of the slot's open request; 0 if there is none
+    reply: Reply | None = None  # the last one given to the slot
+    replayed: int | None = None  # the steps replayed so far in another worker
 
 
 class Dispatcher:
@@ -202,8 +204,8 @@ class Dispatcher:
             if isinstance(reply, PolicyError):
                 silent.append((slot, reply))
             else:
-                self._await_answer(slot)
-                slot.step(reply)
+                self._runs[slot].reply = reply
+                self._step(slot, reply)
         for slot, error in silent:
             self._idle.append(slot)
             self._break_off(self._runs.pop(slot), failure_of(error))
@@ -252,6 +254,10 @@ class Dispatcher:
     def _id(self, run: _Run) -> str:
         return f"{self._run_id}-{run.place}-{run.attempt}"
 
+    def _step(self, slot: Slot, reply: Reply | None) -> None:
+        self._await_answer(slot)
+        slot.step(reply)
+
     def _await_answer(self, slot: Slot) -> None:
         self.pending += 1
         self._runs[slot].asked = request = next(self._requests)
@@ -282,7 +288,12 @@ class Dispatcher:
         run.asked = 0
         self.pending -= 1
         if isinstance(answer, Failure):
-            self._fail(slot, answer)
+            if answer.lost:
+                self._restore(slot, run)
+            else:
+                self._fail(slot, answer)
+        elif run.replayed is not None:
+            self._replay(slot, run, answer)
         elif isinstance(answer, Chat):
             run.recording = Recording(self._spec, run.seed, answer, self._labels)
             self.ready.append(slot)
@@ -297,6 +308,28 @@ class Dispatcher:
             else:
                 self.ready.append(slot)
 
+    def _restore(self, slot: Slot, run: _Run) -> None:
+        """Replay an episode, whose worker is gone, in another worker up to the lost step."""
+        run.replayed = None if run.recording is None else 0
+        self._begin(slot, run)
+
+    def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
+        recording, done = run.recording, run.replayed
+        if recording is None or done is None:
+            raise RuntimeError(f"episode {run.seed} is not being replayed")
+        if done < len(recording.steps):
+            run.replayed = done + 1
+            self._step(slot, recording.steps[done].reply)
+            return
+        run.replayed = None
+        chat = answer if isinstance(answer, Chat) else answer[1].chat
+        if chat != recording.chat:
+            cause = "the episode was replayed after its worker had died, and took another course"
+            self._fail(slot, Failure(cause))
+            return
+        self.counts.recovered += 1
+        self._step(slot, run.reply)
+
     def _fail(self, slot: Slot, failure: Failure) -> None:
         """Restart a slot's episode in a new slot of the same number, or give it up."""
         run = self._runs[slot]
@@ -306,7 +339,7 @@ class Dispatcher:
             self._break_off(run, failure)
             return
         self.counts.retried += 1
-        self._begin(self._open(slot.number), replace(run, attempt=run.attempt + 1, recording=None))
+        self._begin(self._open(slot.number), _Run(run.place, run.seed, run.number, run.attempt + 1))
 
     def _break_off(self, run: _Run, failure: Failure) -> None:
         if failure.fatal:

@@ -16,7 +16,7 @@ import gymnasium
 
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines.base import MakeEnv
-from agentgym.training.rollout.engines.workers import follow_the_parent, interrupts_left_to_parent
+from agentgym.training.rollout.engines.processes import follow_the_parent, interrupts_left_to_parent
 from agentgym.world import reset_cache
 
 # The processes use only idle time.

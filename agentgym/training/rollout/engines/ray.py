@@ -10,15 +10,9 @@ from typing import Any
 
 import ray
 
+from agentgym.training.rollout.engines.servers import Request, WorkerServer
 from agentgym.training.rollout.engines.wire import FarAnswer
-from agentgym.training.rollout.engines.worker_slots import (
-    WORKERS,
-    FarEnd,
-    Request,
-    WorkerDied,
-    WorkerEngine,
-)
-from agentgym.training.rollout.engines.workers import WorkerServer
+from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.user_policy import UserPolicy
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -35,22 +33,17 @@ THREADS = 512
 kB.
 """
 FEW_THREADS = 4
-"""Threads that are active without probing the interpreter."""
-PROBE = 0.001
-"""Seconds that one probe of the interpreter takes; negligible beside a tool that merits a thread.
-"""
-PROBES = 3
-"""Consecutive probes that must find the interpreter idle, since one may by chance."""
+"""Threads that start without probing the interpreter."""
+PROBE = 0.003
+"""Seconds that a probe of the interpreter takes; negligible beside a tool that merits a thread."""
 
 
 class ThreadPool:
-    """Pool of threads that start on demand.
+    """Pool of threads that start on demand: a few at once, more while slots wait and the
+    interpreter is idle because all threads wait for tools.
 
-    A few threads are active at first. The pool grows while slots wait and the interpreter is idle
-    because all active threads wait for tools. It does not grow while the interpreter is busy:
-    additional threads would only compete for it. Threads without work are parked.
-
-    Threads are daemons: a hanging thread cannot be ended and must not block interpreter exit.
+    More threads in a busy interpreter would only compete for it. Threads are daemons: a hanging
+    one cannot be ended and must not block interpreter exit.
 
     Args:
         limit: Maximum number of threads, excluding those that hang.
@@ -59,26 +52,22 @@ class ThreadPool:
     def __init__(self, limit: int) -> None:
         self._limit, self._few = limit, min(FEW_THREADS, limit)
         self._lock = threading.Lock()
-        self._waiting: deque[ThreadSlot] = deque()
+        self._waiting: SimpleQueue[ThreadSlot | None] = SimpleQueue()  # None ends a thread
         self._working: dict[ThreadSlot, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
-        self._active = self._parked = 0
-        self._calls: SimpleQueue[str | None] = SimpleQueue()  # wakes parked threads; None ends them
         self._short = threading.Event()
         self._watch: threading.Thread | None = None
         self._closed = False
 
     def submit(self, slot: ThreadSlot) -> None:
         """Queue a slot's work."""
-        self._waiting.append(
-            slot
-        )  # before the check: a parking thread counts itself out and then checks again
-        if self._active >= self._few and (self._active >= self._limit or self._short.is_set()):
+        self._waiting.put(slot)
+        if len(self._threads) >= self._limit or self._short.is_set():
             return
         with self._lock:
-            if self._active < self._few:
-                self._activate()
-            elif self._active < self._limit and not self._short.is_set():
+            if len(self._threads) < self._few:
+                self._start()
+            else:
                 self._short.set()
                 self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
@@ -88,8 +77,7 @@ class ThreadPool:
             thread = self._working.pop(slot, None)
             if thread is not None:
                 self._threads.discard(thread)
-                self._active -= 1
-                self._activate()
+                self._start()
         return thread is not None
 
     def close(self) -> None:
@@ -99,41 +87,32 @@ class ThreadPool:
             self._short.set()
             threads = list(self._threads)
         for _ in threads:
-            self._calls.put(None)
+            self._waiting.put(None)
         until = time.monotonic() + GRACE
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _activate(self) -> None:
-        self._active += 1
-        if self._parked:
-            self._parked -= 1
-            self._calls.put("go on")
-        else:
-            self._threads.add(start_thread(self._run, "agentgym-env"))
+    def _start(self) -> None:
+        self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
-        """Double the active threads while slots wait and the interpreter is idle."""
+        """Double the threads while slots wait and the interpreter is idle."""
         while self._short.wait() and not self._closed:
-            idle = all(_interpreter_is_idle() for _ in range(PROBES))
+            computed = time.process_time()
+            time.sleep(PROBE)
+            idle = time.process_time() - computed < PROBE / 2
             with self._lock:
-                more = min(len(self._waiting), self._limit - self._active)
+                more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if self._waiting and self._active < self._limit:  # submitted before the clear
+                    if not self._waiting.empty():  # submitted before the clear
                         self._short.set()
                 elif idle and not self._closed:
-                    for _ in range(min(more, self._active)):
-                        self._activate()
+                    for _ in range(min(more, len(self._threads))):
+                        self._start()
 
     def _run(self) -> None:
-        while True:
-            try:
-                slot = self._waiting.popleft()
-            except IndexError:
-                if self._park():
-                    continue
-                return
+        while (slot := self._waiting.get()) is not None:
             if not self._work_for(slot):
                 return
 
@@ -152,27 +131,6 @@ class ThreadPool:
         abandoned = self._working.pop(slot, None) is None
         slot.deliver(answer)
         return not abandoned
-
-    def _park(self) -> bool:
-        """Wait for more work; return False when the pool closes."""
-        with self._lock:
-            self._active -= 1
-            if self._waiting:  # submitted before this thread counted itself out
-                self._active += 1
-                return True
-            self._parked += 1
-        return self._calls.get() is not None
-
-
-def _interpreter_is_idle() -> bool:
-    """Return whether this process hardly computes and a waking thread runs at once.
-
-    If other threads compute, a waking thread waits for the interpreter's switch interval (5 ms).
-    """
-    began, computed = time.perf_counter(), time.process_time()
-    time.sleep(PROBE)
-    late = time.perf_counter() - began - PROBE
-    return late < sys.getswitchinterval() / 2 and time.process_time() - computed < PROBE / 2
 
 
 class ThreadSlot(Slot):
@@ -206,10 +164,8 @@ class ThreadSlot(Slot):
         if not self._pool.abandon(self):
             self._pool.submit(self)
 
-    def work(self) -> Answer | None:
-        """Do the requested work and return the answer; None if the slot is closed."""
-        if self.dead:
-            return None
+    def work(self) -> Answer:
+        """Do the requested work and return the answer."""
         self.began = time.monotonic() + (0.0 if self._player else OPENING)
         answer = self._answer()
         self.began = NEVER
@@ -270,10 +226,6 @@ class Asyncio(Threads):
 
     replicates = True
 
-    def __init__(self, threads: int = THREADS) -> None:
-        super().__init__(threads)
-        self._loop = _Loop()
-
     def share(self, policy: UserPolicy) -> Any:
         """Return the policy.
 
@@ -289,35 +241,30 @@ class Asyncio(Threads):
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
-        return _AwaitingSlot(make_env, number, answers, self._pool, self._loop)
+        return _AwaitingSlot(make_env, number, answers, self._pool)
 
 
 class _AwaitingSlot(ThreadSlot):
-    def __init__(
-        self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool, loop: _Loop
-    ) -> None:
-        super().__init__(make_env, number, answers, pool)
-        self._loop = loop
-        self._task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | None = None
 
     @override
     def step(self, reply: Reply | None) -> None:
         if reply is None:
-            self._loop.post(self)
+            event_loop().call_soon_threadsafe(self._start)
         else:
             super().step(reply)
 
     @override
     def close(self) -> None:
         super().close()
-        self._loop.post(self)
+        event_loop().call_soon_threadsafe(self._cancel)
 
-    def await_reply(self) -> None:
-        """Start awaiting a reply in the event loop, or cancel it if the slot is closed."""
-        player = self._player
-        if player is not None and not self.dead:
-            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.turn))
-        elif self._task is not None:
+    def _start(self) -> None:
+        if self._player is not None and not self.dead:
+            self._task = event_loop().create_task(self._await_reply(self._player.turn))
+
+    def _cancel(self) -> None:
+        if self._task is not None:
             self._task.cancel()
 
     async def _await_reply(self, turn: Turn) -> None:
@@ -331,24 +278,3 @@ class _AwaitingSlot(ThreadSlot):
             super().step(reply)
         finally:
             self._task = None
-
-
-class _Loop:
-    """The policies' event loop, woken once for all slots posted meanwhile."""
-
-    def __init__(self) -> None:
-        self._loop = event_loop()
-        self._posted: deque[_AwaitingSlot] = deque()
-        self._woken = False
-
-    def post(self, slot: _AwaitingSlot) -> None:
-        """Start or cancel a slot's reply."""
-        self._posted.append(slot)
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._take)
-
-    def _take(self) -> None:
-        self._woken = False
-        while self._posted:
-            self._posted.popleft().await_reply()
