@@ -198,6 +198,9 @@ class Ablation(Config):
             player: The policy; None makes one for this episode.
             count: Whether to count the tokens if nothing else has.
             shared: Whether the player plays other episodes too, so that its usage is not this one's.
+
+        Raises:
+            PolicyError: Every later request would fail too (`PolicyError.fatal`).
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample))
@@ -206,6 +209,8 @@ class Ablation(Config):
         try:
             episode.play_with(policy)
         except PolicyError as error:
+            if error.fatal:
+                raise
             failure = describe(error)
         used = None if shared else getattr(policy, "usage", None)
         counts = (used.prompt_tokens, used.completion_tokens) if used else None

@@ -267,7 +267,6 @@ def run_ablation(
         exit_while_importing()
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
     model = None if player is None else adapt(player)
-    at_once = _cells_at_once(ablation, model)
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):
@@ -277,6 +276,7 @@ def run_ablation(
         cells = ablation.cells()
         on_progress(sum(cell in done for cell in cells))
         missing = [cell for cell in cells if cell not in done]
+        at_once = _cells_at_once(ablation, model) if budget.foresees(missing) else 1
         losses, faults = 0, FaultStreak()
         numbers = {cell: number for number, cell in enumerate(missing)}
         for ended in _play_all(ablation, missing, workers, at_once, model, budget):

@@ -86,29 +86,16 @@ def replay(trajectory: Trajectory) -> Trajectory:
         ValueError: The episode ends before or continues after the last reply, so the trajectory
             does not belong to this spec.
     """
-    replies = iter(map(_reply_of, trajectory.steps))
-
-    def recorded_policy(chats: Any) -> list[Any]:
-        reply = next(replies, None)
-        if reply is None:
-            raise ValueError(
-                "the trajectory ends before its episode does: it was recorded with another spec or "
-                "version"
-            )
-        return [reply for _ in chats]
-
-    replayed = rollout(
-        gymnasium.make(EnvSpec.from_json(trajectory.spec)),
-        recorded_policy,
-        trajectory.seed,
-        trajectory.labels,
-    )
-    if next(replies, None) is not None:
-        raise ValueError(
-            "the episode ends before its trajectory does: it was recorded with another spec or "
-            "version"
-        )
-    return replayed
+    env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
+    episode = Episode(env, trajectory.seed, trajectory.labels)
+    other = "it was recorded with another spec or version"
+    for step in trajectory.steps:
+        if episode.over:
+            raise ValueError(f"the episode ends before its trajectory does: {other}")
+        episode.play(_reply_of(step))
+    if not episode.over:
+        raise ValueError(f"the trajectory ends before its episode does: {other}")
+    return episode.trajectory()
 
 
 def _reply_of(step: Step) -> Reply:

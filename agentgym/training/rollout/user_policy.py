@@ -7,15 +7,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import os
-import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from agentgym.play.policy import Policy, PolicyError, Reply
 from agentgym.text.messages import Chat
+from agentgym.training.rollout.event_loop import run
 from agentgym.training.rollout.faults import PolicyFault, describe
 
 CONCURRENCY = 128
@@ -26,7 +25,6 @@ _IDS = ("episode_id", "episode_ids")
 # Errors may quote whole prompts.
 _LONGEST = 500
 _REPLY = "return a str or a Reply"
-T = TypeVar("T")
 PolicyLike = Policy | Callable[..., Any]
 """Any policy that `UserPolicy` understands."""
 
@@ -237,8 +235,9 @@ class UserPolicy:
             replies = error.replies if isinstance(error, PolicyError) else ()
             if len(replies) == len(turns):
                 return list(replies)
-            if len(turns) == 1:
-                return [error if isinstance(error, PolicyError) else self._fault(error)]
+            if len(turns) == 1 or getattr(error, "fatal", False):
+                known = error if isinstance(error, PolicyError) else self._fault(error)
+                return [known] * len(turns)
         # Only the guilty chats should cost their episodes, so each is asked alone.
         return [(await self._ask_some([turn]))[0] for turn in turns]
 
@@ -399,28 +398,3 @@ def _close(result: Any) -> None:
     """Close a coroutine, which would otherwise warn that it was never awaited."""
     if inspect.iscoroutine(result):
         result.close()
-
-
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
-_LOOPS = threading.Lock()
-
-
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process in which async policies run.
-
-    There is one for all runs, because clients bind their connections to the loop that opened them.
-    """
-    with _LOOPS:
-        if os.getpid() not in _loops:  # a forked child has the parent's loop without its thread
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="agentgym-policy", daemon=True).start()
-        return _loops[os.getpid()]
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the event loop and wait for its result; cancel it if this is interrupted."""
-    future = asyncio.run_coroutine_threadsafe(work, event_loop())
-    try:
-        return future.result()
-    finally:
-        future.cancel()

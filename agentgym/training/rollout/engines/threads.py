@@ -26,7 +26,8 @@ from agentgym.training.rollout.engines.base import (
     start_thread,
 )
 from agentgym.training.rollout.episode import Player
-from agentgym.training.rollout.user_policy import Turn, UserPolicy, event_loop
+from agentgym.training.rollout.event_loop import event_loop
+from agentgym.training.rollout.user_policy import Turn, UserPolicy
 
 THREADS = 512
 """Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
