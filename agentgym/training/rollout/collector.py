@@ -213,6 +213,7 @@ class Collector:
         dispatcher = self._dispatcher
         dispatcher.use(shared, labels)
         dispatcher.room = 1 if policy.serial else self.num_envs
+        dispatcher.restarts = self._replicate and policy.has_state
         RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
@@ -259,7 +260,6 @@ class Collector:
 
 
 def _check_play(seeds: object, ordered: object) -> None:
-    """Raise `ValueError` unless there are seeds."""
     if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
         raise ValueError(f"seeds must be integers, such as range(100), got {seeds!r}")
     check_bool("ordered", ordered)
@@ -314,7 +314,6 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """Return the env factory and the spec as JSON text."""
     if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = factory_of(env)
@@ -361,7 +360,6 @@ def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Itera
 
 
 def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
-    """Yield trajectories in order of position."""
     ended: dict[int, Trajectory] = {}
     following = 0
     with closing(played):

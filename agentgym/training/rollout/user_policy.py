@@ -116,9 +116,14 @@ class UserPolicy:
         return CONCURRENCY if self.awaitable else 1
 
     @property
+    def has_state(self) -> bool:
+        """Report whether the policy resets its state for each episode."""
+        return self._reset is not None
+
+    @property
     def serial(self) -> bool:
         """Report whether the episodes of this object must not overlap."""
-        return self._reset is not None and not self._ids
+        return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat.
@@ -201,7 +206,6 @@ class UserPolicy:
         return [await self._ask_one(each, self._call) for each in turns]
 
     async def _ask_one(self, turn: Turn, function: Callable[..., Any]) -> Reply | PolicyError:
-        """Ask a function of one chat."""
         ids = {self._ids: turn.episode_id} if self._ids and function == self._call else {}
         try:
             result = function(turn.chat, **ids)
@@ -320,7 +324,6 @@ class UserPolicy:
         return signature.parameters
 
     def _reset_parameters(self) -> tuple[str, ...]:
-        """Return the names that the reset hook takes."""
         signature = None if self._reset is None else _signature(self._reset)
         if signature is None:
             return ()

@@ -86,6 +86,8 @@ class Dispatcher:
         ended: Positions and trajectories of finished episodes not yet taken.
         pending: The number of slots with open requests.
         room: The maximum number of running episodes.
+        restarts: Whether an episode that lost its worker restarts instead of being replayed,
+            because the worker's policy kept its state.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Dispatcher:
         self._run_id = ""
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
-        self.room = num_slots
+        self.room, self.restarts = num_slots, False
         self.counts = Counts()
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
@@ -310,6 +312,8 @@ class Dispatcher:
 
     def _restore(self, slot: Slot, run: _Run) -> None:
         """Replay an episode, whose worker is gone, in another worker up to the lost step."""
+        if self.restarts:
+            run.recording = None
         run.replayed = None if run.recording is None else 0
         self._begin(slot, run)
 

@@ -109,7 +109,6 @@ class Frames:
         self._stream.close()
 
     def _read(self, size: int) -> bytearray:
-        """Read at least this many bytes."""
         while len(self._data) < size:
             data = self._stream.recv(_READ)
             if not data:
