@@ -274,6 +274,8 @@ class Worker:
                 self._answer(slot, _LOST)
             elif not slot.dead or slot.home is far:
                 going.append(slot)
+        if not going:
+            return
         policy = None if self._policy_of is far else self._policy
         self._policy_of = far
         requests = [slot.request for slot in going]
