@@ -302,7 +302,11 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
         return 1 if player.serial else player.parallel_episodes
     if not ablation.policy.module:
         return 1
-    return adapt(ablation.policy.make(ablation.worlds[0])).parallel_episodes
+    own = adapt(ablation.policy.make(ablation.worlds[0]))
+    # A policy that is not made anew for each episode must not mix its episodes' states.
+    if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
+        return 1
+    return own.parallel_episodes
 
 
 def load_results(out: Path) -> list[Result]:

@@ -44,27 +44,25 @@ QUICK = 0.001
 class Collector:
     """Collector of one env's episodes, many at once, in slots that stay open between calls.
 
-    A failure in a slot (an exception in the env or in the slot's policy, a dead worker, a timeout)
-    affects only that slot's episode. The episode is replayed with its seed in a new slot of the
-    same number. Drawing another episode instead would make long episodes, in which more can fail,
-    rare. If it fails every time, or the policy gives up (a `PolicyError`, whose `replies` identify
-    the chats), the result is a truncated trajectory with a `failure`, which evaluation and training
-    skip. `lockstep` has no workers, so it raises all other errors.
+    A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
+    episode, which is retried with the same seed; another seed would make long episodes, in which
+    more can fail, rare. If every attempt fails, or the policy has no reply, the result is a
+    truncated trajectory with a `failure`, which evaluation and training skip. `lockstep` raises
+    the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The maximum number of simultaneous episodes, one per slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy themselves (threads share it; processes and actors
-            have copies); otherwise the collector calls it with all waiting chats. Asyncio and Ray
-            replicate by default.
-        timeout: Seconds for a reset or a step, including the reply if the slot calls the policy;
-            None for no limit. A worker has another minute to start.
-        retries: The maximum number of replays of a failed episode.
-        in_flight: Batches of live episodes, if the collector calls the policy and the engine is not
-            `lockstep`. With two, the policy replies to one batch while the tools of the other run.
-            With 1 it waits for most episodes, which is better if a full batch takes as long as half
-            of it and tools are fast.
+        replicate: Whether slots call the policy themselves (processes and actors have copies)
+            instead of the collector, which calls it with all waiting chats. True by default for
+            asyncio and Ray.
+        timeout: Seconds for a reset or a step, including the reply of a replicated policy; None for
+            no limit. A worker has another minute to start.
+        retries: The maximum number of retries of an episode.
+        in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
+            batch while the tools of the other run; 1 suits fast tools and a policy for which full
+            batches cost no more.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -131,7 +129,7 @@ class Collector:
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw instances of later episodes in the background, if there is a reset cache."""
+        """Draw instances in the background, if there is a reset cache."""
         self._prefetcher.prefetch(seeds)
 
     def collect(
@@ -148,13 +146,12 @@ class Collector:
         Args:
             policy: Replies to chats, in any form that `UserPolicy` takes.
             seeds: Each is played once. They are read on demand, so they may be endless.
-            log: A file that receives each trajectory before it is yielded. Recorded episodes of
-                this env and these labels are yielded instead of played, unless they are failures.
-                The log is locked. Runs with other labels may share it; with the same labels it
-                contains one env.
+            log: A file, locked meanwhile, that receives each trajectory before it is yielded.
+                Recorded episodes of this env and these labels are yielded instead of played, unless
+                they are failures. Runs with other labels may share the file.
             labels: The labels of the trajectories.
-            ordered: Whether to yield in seed order. Otherwise trajectories arrive as they end,
-                short ones first, and the first n of a longer stream are a biased sample.
+            ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
+                longer stream are a biased sample.
 
         Yields:
             Trajectories.

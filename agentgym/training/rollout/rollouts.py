@@ -56,15 +56,13 @@ def collect(
     """Play many episodes at once; start another when one finishes.
 
     Args:
-        policy: Replies to all waiting chats together; other forms as in `UserPolicy`.
-        env: An id, a spec or a function that makes an env, as in `Collector`.
-        seeds: Each is played once.
+        policy: A policy in any form of `UserPolicy`.
+        env: An id, a spec or a function that makes an env.
+        seeds: As in `Collector.collect`, like `log`, `labels` and `ordered`.
         num_envs: The maximum number of simultaneous episodes.
-        log: A file for the trajectories, from which an interrupted run resumes; see
-            `Collector.collect`.
+        log: A file for the trajectories, from which an interrupted run resumes.
         labels: The labels of the trajectories.
-        ordered: Yield in seed order, so that the first n of an endless stream are a fair sample;
-            see `Collector.collect`.
+        ordered: Yield in seed order.
         **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:

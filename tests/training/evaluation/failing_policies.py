@@ -41,6 +41,25 @@ def remember(env_id: str) -> PolicyLike:
     return Remembering()
 
 
+class AsyncRemembering(Remembering):
+    """Policy with state that awaits its replies."""
+
+    async def __call__(self, chat: Chat) -> str:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return super().__call__(chat)
+
+
+SHARED = AsyncRemembering()
+
+
+def remember_async(env_id: str) -> PolicyLike:
+    return AsyncRemembering()
+
+
+def share_memory(env_id: str) -> PolicyLike:
+    return SHARED
+
+
 def await_replies(env_id: str) -> PolicyLike:
     return AsyncOne()
 

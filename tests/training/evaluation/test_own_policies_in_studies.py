@@ -18,6 +18,7 @@ from tests.training.evaluation import failing_policies
 from tests.training.evaluation.failing_policies import SEEDS, TOGETHER
 from tests.training.rollout.own_policies import GOOD
 
+OWN = ("remember", "remember_async", "share_memory", "SHARED", "await_replies", "policy")
 MODULE = failing_policies.__name__
 
 
@@ -39,7 +40,7 @@ def test_the_command_plays_64_requests_at_once_in_one_process(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("name", ["remember", "await_replies", "policy"])
+@pytest.mark.parametrize("name", OWN)
 def test_own_policies_of_a_module_play_like_the_oracle(
     tmp_path: Path, name: str, workers: int
 ) -> None:
