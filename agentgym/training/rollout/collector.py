@@ -247,7 +247,7 @@ class Collector:
         overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
-            replies = policy.ask(dispatcher.turns(slots))
+            replies = policy.ask(dispatcher.requests(slots))
             self._reply_time = time.monotonic() - began
         # the next batch need not wait for these replies to be sent
         if overlaps and dispatcher.ready:

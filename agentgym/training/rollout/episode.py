@@ -13,7 +13,7 @@ from agentgym.play.env import tool_env
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.trajectory import Step, Trajectory
-from agentgym.training.rollout.user_policy import Turn, UserPolicy
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ class Player:
         return self.chat
 
     @property
-    def turn(self) -> Turn:
+    def request(self) -> PolicyRequest:
         """Return the observation with its episode, for a policy."""
-        return Turn(self.chat, self._seed, self._episode_id, self._first)
+        return PolicyRequest(self.chat, self._seed, self._episode_id, self._first)
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply, or with None the reply of the player's own policy; a reply that ends the
@@ -119,7 +119,7 @@ class Player:
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
-            (answer,) = self.policy.ask([self.turn])
+            (answer,) = self.policy.ask([self.request])
             if isinstance(answer, PolicyError):
                 raise answer
             reply = answer

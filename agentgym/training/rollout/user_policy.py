@@ -8,7 +8,7 @@ import asyncio
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ PolicyLike = Policy | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PolicyRequest:
     """A chat that waits for a reply.
 
     Attributes:
@@ -131,16 +131,16 @@ class UserPolicy:
         Raises:
             PolicyError: A chat got no reply; `replies` contains the others.
         """
-        outcomes = self.ask([Turn(chat) for chat in chats])
+        outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:
             errors[0].replies = outcomes
             raise errors[0]
         return [each for each in outcomes if isinstance(each, Reply)]
 
-    def ask(self, turns: Sequence[Turn]) -> list[Reply | PolicyError]:
-        """Return the reply to each turn, or the error that it got instead."""
-        work = self._ask(turns)
+    def ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
+        """Return the reply to each request, or the error that it got instead."""
+        work = self._ask(requests)
         if self._is_async:
             return run(work)
         # Nothing in it waits, so one push takes it to its end without a loop.
@@ -152,42 +152,38 @@ class UserPolicy:
             work.close()
         raise RuntimeError(f"policy {self.name} waited outside an event loop")
 
-    async def areply(self, turn: Turn) -> Reply:
-        """Reply to one turn.
+    async def areply(self, request: PolicyRequest) -> Reply:
+        """Reply to one request.
 
         Raises:
             PolicyError: The policy has no reply.
         """
         outcome: Reply | PolicyError | None
         if hasattr(self.policy, "areply"):
-            outcome = await self._begin(turn)
-            outcome = outcome or await self._ask_one(turn, self.policy.areply)
+            outcome = await self._begin(request)
+            outcome = outcome or await self._ask_one(request, self.policy.areply)
         else:
-            (outcome,) = await self._ask([turn])
+            (outcome,) = await self._ask([request])
         if isinstance(outcome, PolicyError):
             raise outcome
         return outcome
 
-    async def _ask(self, turns: Sequence[Turn]) -> list[Reply | PolicyError]:
-        outcomes: dict[int, Reply | PolicyError] = {}
-        if self._reset is not None:
-            for place, turn in enumerate(turns):
-                if error := await self._begin(turn):
-                    outcomes[place] = error
-        going = [place for place in range(len(turns)) if place not in outcomes]
-        asked = [turns[place] for place in going]
-        replies = await self._ask_some(asked) if asked else []
-        outcomes.update(zip(going, replies, strict=True))
-        for outcome in outcomes.values():
-            if isinstance(outcome, PolicyFault):
-                self.last_fault = outcome
-        return [outcomes[place] for place in range(len(turns))]
+    async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
+        begun = [await self._begin(request) for request in requests]
+        going = [request for request, error in zip(requests, begun, strict=True) if error is None]
+        replies = iter(await self._ask_some(going) if going else ())
+        outcomes: list[Reply | PolicyError] = []
+        for error in begun:
+            outcomes.append(next(replies) if error is None else error)
+            if isinstance(outcomes[-1], PolicyFault):
+                self.last_fault = outcomes[-1]
+        return outcomes
 
-    async def _begin(self, turn: Turn) -> PolicyError | None:
+    async def _begin(self, request: PolicyRequest) -> PolicyError | None:
         """Call the reset hook before an episode's first reply; return its error."""
-        if self._reset is None or not turn.first:
+        if self._reset is None or not request.first:
             return None
-        known = {"seed": turn.seed, "episode_id": turn.episode_id}
+        known = {"seed": request.seed, "episode_id": request.episode_id}
         try:
             result = self._reset(**{name: known[name] for name in self._reset_takes})
             if inspect.isawaitable(result):
@@ -196,19 +192,23 @@ class UserPolicy:
             return self._fault(error)
         return None
 
-    async def _ask_some(self, turns: Sequence[Turn]) -> list[Reply | PolicyError]:
+    async def _ask_some(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
         if self._takes_one is not True:
-            outcomes = await self._ask_together(turns)
+            outcomes = await self._ask_together(requests)
             if outcomes is not None:
                 return outcomes
         if self._is_async:
-            return list(await asyncio.gather(*(self._ask_one(each, self._call) for each in turns)))
-        return [await self._ask_one(each, self._call) for each in turns]
+            return list(
+                await asyncio.gather(*(self._ask_one(each, self._call) for each in requests))
+            )
+        return [await self._ask_one(each, self._call) for each in requests]
 
-    async def _ask_one(self, turn: Turn, function: Callable[..., Any]) -> Reply | PolicyError:
-        ids = {self._ids: turn.episode_id} if self._ids and function == self._call else {}
+    async def _ask_one(
+        self, request: PolicyRequest, function: Callable[..., Any]
+    ) -> Reply | PolicyError:
+        ids = {self._ids: request.episode_id} if self._ids and function == self._call else {}
         try:
-            result = function(turn.chat, **ids)
+            result = function(request.chat, **ids)
             if _is_async(function):
                 result = await result
             return self._read(result, "for one chat")
@@ -217,10 +217,12 @@ class UserPolicy:
         except Exception as error:  # noqa: BLE001 - a user's policy may raise anything, which costs its episode alone
             return self._fault(error)
 
-    async def _ask_together(self, turns: Sequence[Turn]) -> list[Reply | PolicyError] | None:
+    async def _ask_together(
+        self, requests: Sequence[PolicyRequest]
+    ) -> list[Reply | PolicyError] | None:
         """Ask a function of many chats; return None if it turns out to be one of one chat."""
-        chats = [turn.chat for turn in turns]
-        ids = {self._ids: [turn.episode_id for turn in turns]} if self._ids else {}
+        chats = [request.chat for request in requests]
+        ids = {self._ids: [request.episode_id for request in requests]} if self._ids else {}
         try:
             result = self._call(chats, **ids)
             if _is_async(self._call):
@@ -229,23 +231,23 @@ class UserPolicy:
                 self._takes_one = isinstance(result, (str, Reply))
                 if self._takes_one:
                     return None
-            return list(self._read_all(result, len(turns)))
+            return self._read_all(result, len(requests))
         except PolicyFault as fault:
-            return [fault] * len(turns)
+            return [fault] * len(requests)
         except Exception as error:  # noqa: BLE001 - a user's policy may raise anything, which costs its episode alone
             if self._takes_one is None and _asks_a_list_for_messages(error, chats):
                 self._takes_one = True
                 return None
             replies = error.replies if isinstance(error, PolicyError) else ()
-            if len(replies) == len(turns):
+            if len(replies) == len(requests):
                 return list(replies)
-            if len(turns) == 1 or getattr(error, "fatal", False):
+            if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
-                return [known] * len(turns)
+                return [known] * len(requests)
         # Only the guilty chats should cost their episodes, so each is asked alone.
-        return [(await self._ask_some([turn]))[0] for turn in turns]
+        return [(await self._ask_some([request]))[0] for request in requests]
 
-    def _read_all(self, result: Any, count: int) -> Iterable[Reply | PolicyError]:
+    def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:
         """Return the replies to a batch.
 
         Raises:
@@ -309,7 +311,6 @@ class UserPolicy:
         return PolicyFault(f"policy {self.name} raised {cause}", "".join(lines).rstrip())
 
     def _bind(self, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-        """Return the parameters of the policy, which must accept chats."""
         signature = _signature(function)
         if signature is None:
             return {}
@@ -388,7 +389,6 @@ def _takes_one(function: Callable[..., Any]) -> bool | None:
 
 
 def _asks_a_list_for_messages(error: Exception, chats: list[Chat]) -> bool:
-    """Report whether a function took a list of chats for a chat."""
     return (
         isinstance(error, AttributeError)
         and error.obj is chats

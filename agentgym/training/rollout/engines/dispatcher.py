@@ -28,7 +28,7 @@ from agentgym.training.rollout.engines.base import (
 from agentgym.training.rollout.episode import Recording, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.training.rollout.user_policy import Turn
+from agentgym.training.rollout.user_policy import PolicyRequest
 from agentgym.world.digests import digest
 
 
@@ -190,11 +190,11 @@ class Dispatcher:
         self.ready = ordered[most:]
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
-    def turns(self, slots: Sequence[Slot]) -> list[Turn]:
+    def requests(self, slots: Sequence[Slot]) -> list[PolicyRequest]:
         """Return the waiting chats of slots, with their episodes."""
         runs = [self._runs[slot] for slot in slots]
         return [
-            Turn(each.recording.chat, each.seed, self._id(each), not each.recording.steps)
+            PolicyRequest(each.recording.chat, each.seed, self._id(each), not each.recording.steps)
             for each in runs
             if each.recording is not None
         ]

@@ -27,7 +27,7 @@ from agentgym.training.rollout.engines.base import (
 )
 from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.event_loop import event_loop
-from agentgym.training.rollout.user_policy import Turn, UserPolicy
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 THREADS = 512
 """Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
@@ -262,16 +262,16 @@ class _AwaitingSlot(ThreadSlot):
 
     def _start(self) -> None:
         if self._player is not None and not self.dead:
-            self._task = event_loop().create_task(self._await_reply(self._player.turn))
+            self._task = event_loop().create_task(self._await_reply(self._player.request))
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _await_reply(self, turn: Turn) -> None:
+    async def _await_reply(self, request: PolicyRequest) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(turn)
+            reply = await self._policy.areply(request)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
