@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -249,8 +250,8 @@ def run_ablation(
         ablation: The settings.
         out: The folder for settings and trajectories, created if missing and locked during the run.
         workers: The number of processes; 1 uses only this one. A trained model plays in this one.
-            Each process plays as many cells at once as the policy declares (`concurrency`); async
-            policies and endpoints declare at least 64.
+            Together they play as many cells at once as the policy can work on
+            (`UserPolicy.parallel_episodes`), at least one each.
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause.
         player: The model of `ablation.policy`, if it is already loaded.
@@ -276,7 +277,7 @@ def run_ablation(
         cells = ablation.cells()
         on_progress(sum(cell in done for cell in cells))
         missing = [cell for cell in cells if cell not in done]
-        at_once = _cells_at_once(ablation, model) if budget.foresees(missing) else 1
+        at_once = _cells_at_once(ablation, model, workers) if budget.foresees(missing) else 1
         losses, faults = 0, FaultStreak()
         numbers = {cell: number for number, cell in enumerate(missing)}
         for ended in _play_all(ablation, missing, workers, at_once, model, budget):
@@ -296,8 +297,8 @@ def run_ablation(
         return _read_results(out)[0]
 
 
-def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
-    """Return how many cells a process plays at once: as many as the policy can work on."""
+def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) -> int:
+    """Return how many cells a process plays at once."""
     if player is not None:
         return 1 if player.serial else player.parallel_episodes
     if not ablation.policy.module:
@@ -306,7 +307,8 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
     # A policy that is not made anew for each episode must not mix its episodes' states.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
-    return own.parallel_episodes
+    # The limit is one for all processes, since they ask the same server.
+    return ceil(own.parallel_episodes / workers)
 
 
 def load_results(out: Path) -> list[Result]:
