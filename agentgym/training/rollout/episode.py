@@ -30,12 +30,6 @@ class StepOutcome:
 class Recording:
     """The record of an episode so far.
 
-    Args:
-        spec: The env's spec as JSON text.
-        seed: The seed of the reset.
-        chat: The first chat.
-        labels: The labels of the trajectory.
-
     Attributes:
         chat: The next observation.
         steps: The steps so far.
@@ -86,9 +80,6 @@ class Recording:
 
 class Player:
     """An env, with its policy if the policy runs here.
-
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`.
 
     Attributes:
         policy: The policy; None if replies come from elsewhere.

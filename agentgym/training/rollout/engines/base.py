@@ -68,10 +68,8 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 class Slot(ABC):
     """A place that plays episodes one after another and answers into a mailbox.
 
-    Args:
-        number: The slot's index in the collector.
-
     Attributes:
+        number: The slot's index in the collector.
         began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
             for its turn is not hung. In the future if the work starts with something slow, such as
             a new process.

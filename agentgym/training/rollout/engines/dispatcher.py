@@ -72,14 +72,6 @@ class _Run:
 class Dispatcher:
     """The slots of a collector and their episodes.
 
-    Args:
-        engine: Opens the slots.
-        make_env: Makes a slot's env.
-        spec: The env's spec as JSON text.
-        num_slots: The maximum number of slots.
-        timeout: Seconds for an answer; None for no limit.
-        retries: The maximum number of restarts of a failed episode.
-
     Attributes:
         counts: The outcomes of the episodes.
         ready: The slots whose chats wait for a reply, in order of arrival.
@@ -134,11 +126,7 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record answers, and give up hung slots.
-
-        Args:
-            wait: The maximum seconds to wait for an answer; None for no limit.
-        """
+        """Record answers, waiting up to `wait` seconds for one, and give up hung slots."""
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)

@@ -18,14 +18,7 @@ Request = tuple[int, str, Any]
 
 
 class PlayerServer:
-    """The remote side of a slot: a player that sends only the new part of chats and prompts.
-
-    Args:
-        make_env: Makes the env.
-
-    Attributes:
-        player: The player, with its policy.
-    """
+    """The remote side of a slot: a player that sends only the new part of chats and prompts."""
 
     def __init__(self, make_env: MakeEnv) -> None:
         self.player = Player(make_env())
@@ -53,9 +46,7 @@ class PlayerServer:
 class WorkerServer:
     """The remote side of a worker: the players of many slots, and their shared policy.
 
-    Args:
-        make_env: Makes an env; pickled by cloudpickle, because it may be a lambda.
-        number: The worker's index.
+    `make_env` is pickled by cloudpickle, because it may be a lambda.
     """
 
     def __init__(self, make_env: bytes, number: int) -> None:

@@ -69,9 +69,6 @@ class Frames:
 
     Each read takes everything available, because every read releases the interpreter lock and must
     then wait for it.
-
-    Args:
-        stream: The socket.
     """
 
     def __init__(self, stream: socket) -> None:
@@ -80,11 +77,7 @@ class Frames:
         self._data = bytearray()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame.
-
-        Raises:
-            OSError: The other end is gone.
-        """
+        """Send a frame, or raise `OSError` if the other end is gone."""
         head = len(frame).to_bytes(_HEAD, "little")
         if len(frame) < _READ:
             self._stream.sendall(head + frame)
@@ -93,12 +86,7 @@ class Frames:
             self._stream.sendall(frame)
 
     def receive(self) -> bytes:
-        """Wait for a frame and return it.
-
-        Raises:
-            EOFError: The other end is gone.
-            OSError: The other end is gone.
-        """
+        """Return the next frame, or raise `EOFError` or `OSError` if the other end is gone."""
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
         del self._data[:end]

@@ -91,11 +91,7 @@ class FarEnd(ABC):
 
 
 class WorkerEngine(Engine):
-    """Engine of workers that play many slots each. Subclasses implement `start`.
-
-    Args:
-        workers: The maximum number of workers.
-    """
+    """Engine of at most `workers` workers that play many slots each. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -182,12 +178,6 @@ class WorkerSlot(Slot):
 
 class Worker:
     """The local side of a worker: a thread that sends it requests and restarts it if it dies.
-
-    Args:
-        engine: Starts the worker.
-        make_env: Makes an env; pickled by cloudpickle.
-        number: The worker's index.
-        answers: Receives the answers.
 
     Attributes:
         keys: Yields the keys of new slots.
