@@ -9,8 +9,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.play.policy import Policy, PolicyError, Reply
 from agentgym.text.messages import Chat
@@ -29,8 +28,7 @@ PolicyLike = Policy | Callable[..., Any]
 """Any policy that `UserPolicy` understands."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRequest:
+class PolicyRequest(NamedTuple):
     """A chat that waits for a reply.
 
     Attributes:
@@ -87,7 +85,8 @@ class UserPolicy:
         reset = getattr(policy, "reset", None)
         self._reset = reset if callable(reset) else None
         # A policy with an async hook runs in the loop too, since the hook waits there.
-        self._is_async = _is_async(self._call) or _is_async(self._reset)
+        self._call_is_async = _is_async(self._call)
+        self._is_async = self._call_is_async or _is_async(self._reset)
         names = self._bind(self._call)
         self._ids = next((name for name in _IDS if name in names), "")
         self._takes_one = _takes_one(self._call) if callable(policy) else True
@@ -158,10 +157,12 @@ class UserPolicy:
         Raises:
             PolicyError: The policy has no reply.
         """
-        outcome: Reply | PolicyError | None
+        outcome: Reply | PolicyError | None = None
         if hasattr(self.policy, "areply"):
-            outcome = await self._begin(request)
-            outcome = outcome or await self._ask_one(request, self.policy.areply)
+            if self._reset is not None:
+                outcome = await self._begin(request)
+            if outcome is None:
+                outcome = await self._ask_one(request, self.policy.areply, awaits=True)
         else:
             (outcome,) = await self._ask([request])
         if isinstance(outcome, PolicyError):
@@ -169,14 +170,17 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
+        if self._reset is None:  # no list is built, since every step of every episode runs this
+            return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
         replies = iter(await self._ask_some(going) if going else ())
-        outcomes: list[Reply | PolicyError] = []
-        for error in begun:
-            outcomes.append(next(replies) if error is None else error)
-            if isinstance(outcomes[-1], PolicyFault):
-                self.last_fault = outcomes[-1]
+        return self._noted([next(replies) if error is None else error for error in begun])
+
+    def _noted(self, outcomes: list[Reply | PolicyError]) -> list[Reply | PolicyError]:
+        for outcome in outcomes:
+            if isinstance(outcome, PolicyFault):
+                self.last_fault = outcome
         return outcomes
 
     async def _begin(self, request: PolicyRequest) -> PolicyError | None:
@@ -197,19 +201,17 @@ class UserPolicy:
             outcomes = await self._ask_together(requests)
             if outcomes is not None:
                 return outcomes
-        if self._is_async:
-            return list(
-                await asyncio.gather(*(self._ask_one(each, self._call) for each in requests))
-            )
-        return [await self._ask_one(each, self._call) for each in requests]
+        awaits = self._call_is_async
+        work = [self._ask_one(each, self._call, awaits=awaits) for each in requests]
+        return list(await asyncio.gather(*work)) if awaits else [await each for each in work]
 
     async def _ask_one(
-        self, request: PolicyRequest, function: Callable[..., Any]
+        self, request: PolicyRequest, function: Callable[..., Any], *, awaits: bool
     ) -> Reply | PolicyError:
         ids = {self._ids: request.episode_id} if self._ids and function == self._call else {}
         try:
             result = function(request.chat, **ids)
-            if _is_async(function):
+            if awaits:
                 result = await result
             return self._read(result, "for one chat")
         except PolicyError as error:
@@ -225,7 +227,7 @@ class UserPolicy:
         ids = {self._ids: [request.episode_id for request in requests]} if self._ids else {}
         try:
             result = self._call(chats, **ids)
-            if _is_async(self._call):
+            if self._call_is_async:
                 result = await result
             if self._takes_one is None:
                 self._takes_one = isinstance(result, (str, Reply))

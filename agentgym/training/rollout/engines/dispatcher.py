@@ -63,6 +63,7 @@ class _Run:
     seed: int
     number: int  # in the order of start
     attempt: int = 1
+    id: str = ""  # for a policy with state
     recording: Recording | None = None
     asked: int = 0  # the number of the slot's open request; 0 if there is none
     reply: Reply | None = None  # the last one given to the slot
@@ -182,7 +183,7 @@ class Dispatcher:
         """Return the waiting chats of slots, with their episodes."""
         runs = [self._runs[slot] for slot in slots]
         return [
-            PolicyRequest(each.recording.chat, each.seed, self._id(each), not each.recording.steps)
+            PolicyRequest(each.recording.chat, each.seed, each.id, not each.recording.steps)
             for each in runs
             if each.recording is not None
         ]
@@ -239,10 +240,8 @@ class Dispatcher:
     def _begin(self, slot: Slot, run: _Run) -> None:
         self._runs[slot] = run
         self._await_answer(slot)
-        slot.reset(run.seed, self._id(run))
-
-    def _id(self, run: _Run) -> str:
-        return f"{self._run_id}-{run.place}-{run.attempt}"
+        run.id = f"{self._run_id}-{run.place}-{run.attempt}"
+        slot.reset(run.seed, run.id)
 
     def _step(self, slot: Slot, reply: Reply | None) -> None:
         self._await_answer(slot)

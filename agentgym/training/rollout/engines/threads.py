@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -227,6 +228,23 @@ class Asyncio(Threads):
 
     replicates = True
 
+    def __init__(self, threads: int = THREADS) -> None:
+        super().__init__(threads)
+        self._posted: deque[_AwaitingSlot] = deque()
+        self._woken = False
+
+    def post(self, slot: _AwaitingSlot) -> None:
+        """Start or cancel a slot's reply; the loop wakes once for all slots posted meanwhile."""
+        self._posted.append(slot)
+        if not self._woken:
+            self._woken = True
+            event_loop().call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._woken = False
+        while self._posted:
+            self._posted.popleft().await_reply()
+
     def share(self, policy: UserPolicy) -> Any:
         """Return the policy.
 
@@ -242,30 +260,41 @@ class Asyncio(Threads):
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
-        return _AwaitingSlot(make_env, number, answers, self._pool)
+        return _AwaitingSlot(make_env, number, answers, self._pool, self)
 
 
 class _AwaitingSlot(ThreadSlot):
     _task: asyncio.Task[None] | None = None
 
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        number: int,
+        answers: Answers,
+        pool: ThreadPool,
+        engine: Asyncio,
+    ) -> None:
+        super().__init__(make_env, number, answers, pool)
+        self._engine = engine
+
     @override
     def step(self, reply: Reply | None) -> None:
         if reply is None:
-            event_loop().call_soon_threadsafe(self._start)
+            self._engine.post(self)
         else:
             super().step(reply)
 
     @override
     def close(self) -> None:
         super().close()
-        event_loop().call_soon_threadsafe(self._cancel)
+        self._engine.post(self)
 
-    def _start(self) -> None:
+    def await_reply(self) -> None:
+        """Start awaiting a reply, or cancel it if the slot is closed; in the event loop."""
         if self._player is not None and not self.dead:
-            self._task = event_loop().create_task(self._await_reply(self._player.request))
-
-    def _cancel(self) -> None:
-        if self._task is not None:
+            work = self._await_reply(self._player.request)
+            self._task = asyncio.get_running_loop().create_task(work)
+        elif self._task is not None:
             self._task.cancel()
 
     async def _await_reply(self, request: PolicyRequest) -> None:
