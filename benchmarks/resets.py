@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from concurrent.futures import wait
 from functools import partial
 from typing import Any
 
@@ -60,10 +61,10 @@ def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
     drawn = seconds(env, range(1, 1 + SAMPLED))
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = f"{folder}/resets"
-        prefetcher = Prefetcher(partial(make, name, **options), workers=1)
+        prefetcher = Prefetcher(partial(make, name, **options))
         fresh = range(100, 101 + SAMPLED)
         prefetcher.prefetch(fresh)
-        prefetcher.wait()
+        wait(prefetcher.pending.values())
         env.reset(seed=fresh[0])  # the first reset of a process hashes the package sources
         cached = seconds(env, fresh[1:])
         prefetcher.close()

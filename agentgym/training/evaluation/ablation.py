@@ -29,9 +29,10 @@ from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names, parse_count
 from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
-from agentgym.training.rollout.engines.base import describe
 from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
+from agentgym.training.rollout.user_policy import UserPolicy, adapt
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
@@ -194,28 +195,37 @@ class Ablation(Config):
         return cells_of(vars(self), self.policy.column)
 
     def play(
-        self, cell: Cell, played_by: Mapping[str, Any] | None = None, *, count: bool = False
+        self,
+        cell: Cell,
+        played_by: Mapping[str, Any] | None = None,
+        player: UserPolicy | None = None,
+        *,
+        count: bool = False,
+        shared: bool = False,
     ) -> Trajectory:
         """Play one episode; it is a failure if the policy could not reply.
 
         Args:
             cell: The episode.
             played_by: The provenance of the policy, for the record.
+            player: The policy; None makes one for this episode.
             count: Whether to count the tokens if nothing else has.
+            shared: Whether the player plays other episodes too, so that its usage is not this one's.
+
+        Raises:
+            PolicyError: Every later request would fail too (`PolicyError.fatal`).
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
-        policy = self.policy.make(cell.world, cell.sample, cell.seed)
-        episode = Episode(env, cell.seed, self.labels(cell, played_by))
+        policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
+        episode = Episode(env, cell.seed, self.labels(cell, played_by), str(cell))
         failure = ""
         try:
-            while not episode.over:
-                (reply,) = policy([episode.chat])
-                episode.play(reply)
+            episode.play_with(policy)
         except PolicyError as error:
             if error.fatal:
                 raise
             failure = describe(error)
-        used = getattr(policy, "usage", None)
+        used = None if shared else getattr(policy, "usage", None)
         counts = (used.prompt_tokens, used.completion_tokens) if used else None
         return finish(episode.trajectory(failure), counts, count=count)
 

@@ -190,6 +190,11 @@ class Budget:
             self._under_way[cell] = after[-1]
             yield cell
 
+    def foresees(self, cells: Iterable[Cell]) -> bool:
+        """Report whether cells can run at once: an unknown one must run alone under token limits."""
+        known = self._expected.keys() | self._seen.keys()
+        return not self.limits.counts_tokens or all(cell[:4] in known for cell in cells)
+
     def spend(self, cell: Cell, tokens: Tokens | None) -> None:
         """Record a completed cell and its tokens, if known."""
         self._under_way.pop(cell, None)

@@ -1,8 +1,11 @@
-"""Worker processes that play cells. A killed worker costs only its cell, which is retried."""
+"""Cells played in threads and in worker processes. A killed worker costs only its cell, which is
+retried.
+"""
 
 from __future__ import annotations
 
 import pickle
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,15 +13,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from agentgym.training.rollout.engines.base import GRACE, describe
-from agentgym.training.rollout.engines.workers import (
+from agentgym.training.rollout.engines.base import GRACE, start_thread
+from agentgym.training.rollout.engines.processes import (
     GONE,
+    UNGUARDED,
     describe_exit,
     follow_the_parent,
     interrupts_left_to_parent,
 )
+from agentgym.training.rollout.faults import describe
 
 CellT = TypeVar("CellT", bound=Hashable)
 AnswerT = TypeVar("AnswerT")
@@ -43,11 +49,12 @@ class _Killed(Exception):
 
 @dataclass(eq=False)
 class _Worker(Generic[CellT]):
-    """A process with its unanswered cells, in order."""
+    """A process that plays some cells at once, with its unanswered cells in order."""
 
     process: Any
     connection: Connection
-    cells: deque[CellT] = field(default_factory=deque)
+    at_once: int
+    cells: list[CellT] = field(default_factory=list)
 
     def send(self, cells: Sequence[CellT]) -> None:
         self.cells.extend(cells)
@@ -55,16 +62,19 @@ class _Worker(Generic[CellT]):
             self.connection.send(cells)
 
     def read(self) -> Any:
-        """Return the answer to the first cell, or raise its exception."""
+        """Return the answer to a cell, or raise its exception."""
         try:
-            succeeded, answer = self.connection.recv()
+            cell, succeeded, answer = self.connection.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
             self.process.join(GRACE)
             self.close()
+            if self.process.exitcode == UNGUARDED:
+                # The script itself has to change, and a traceback would only show where it called.
+                raise SystemExit(f"error: {describe_exit(UNGUARDED)}") from None
             raise _Killed(describe_exit(self.process.exitcode)) from None
         if not succeeded:
             raise answer
-        self.cells.popleft()
+        self.cells.remove(cell)
         return answer
 
     def close(self) -> None:
@@ -73,8 +83,51 @@ class _Worker(Generic[CellT]):
         self.process.join(GRACE)
 
 
+def play_in_threads(
+    play: Callable[[CellT], AnswerT], cells: Iterator[CellT], threads: int
+) -> Iterator[AnswerT]:
+    """Play cells in this process, this many at once.
+
+    Args:
+        play: Plays a cell.
+        cells: The cells, read as threads become free.
+        threads: The number of threads; 1 plays in the calling thread.
+
+    Yields:
+        What `play` returns for each cell, as they end.
+
+    Raises:
+        Exception: Any exception of `play`.
+    """
+    if threads == 1:
+        yield from map(play, cells)
+        return
+    ended: SimpleQueue[tuple[CellT, bool, Any]] = SimpleQueue()
+    waiting = _start_threads(play, threads, ended.put)
+    under_way = 0
+    try:
+        while True:
+            for cell in islice(cells, threads - under_way):
+                under_way += 1
+                waiting.put(cell)
+            if not under_way:
+                return
+            _, succeeded, answer = ended.get()
+            under_way -= 1
+            if not succeeded:
+                raise answer
+            yield answer
+    finally:
+        for _ in range(threads):
+            waiting.put(None)
+
+
 def play_cells(
-    play: Callable[[CellT], AnswerT], batches: Iterable[Sequence[CellT]], workers: int, retries: int
+    play: Callable[[CellT], AnswerT],
+    batches: Iterable[Sequence[CellT]],
+    workers: int,
+    retries: int,
+    at_once: int = 1,
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes.
 
@@ -83,6 +136,7 @@ def play_cells(
         batches: The cells, read as workers become free. A batch goes to one worker while it lives.
         workers: The maximum number of processes.
         retries: The maximum number of retries after a worker was killed.
+        at_once: The number of cells that a process plays at once.
 
     Yields:
         What `play` returns for each cell, as they end, or `Lost`.
@@ -92,15 +146,16 @@ def play_cells(
     """
     rest_of = iter(batches)
     waiting: deque[Sequence[CellT]] = deque()
+    suspects: deque[CellT] = deque()
     attempts: Counter[CellT] = Counter()
     pool: list[_Worker[CellT]] = []
     try:
         while True:
             if len(pool) < workers and not waiting:
                 waiting.extend(islice(rest_of, workers - len(pool)))
-                pool += [_start(play) for _ in waiting]
+                pool += [_start(play, at_once) for _ in waiting]
             for worker in pool:
-                _feed(worker, waiting, rest_of)
+                _feed(worker, waiting, rest_of, suspects)
             busy = {worker.connection: worker for worker in pool if worker.cells}
             if not busy:
                 return
@@ -109,49 +164,92 @@ def play_cells(
                 try:
                     yield worker.read()
                 except _Killed as killed:
-                    pool[pool.index(worker)] = _start(play)
-                    cell, *rest = worker.cells
-                    attempts[cell] += 1
+                    # Any of its cells may be guilty, so a worker that plays one at a time, and is
+                    # blamed alone, repeats them.
+                    pool[pool.index(worker)] = _start(play, 1)
+                    running, rest = worker.cells[: worker.at_once], worker.cells[worker.at_once :]
                     waiting.extendleft([rest] if rest else [])
-                    if attempts[cell] > retries:
-                        yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
-                    else:
-                        waiting.append([cell])  # last, when an overloaded host may have recovered
+                    for cell in running:
+                        attempts[cell] += 1
+                        if attempts[cell] > retries and len(running) == 1:
+                            yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
+                        else:
+                            suspects.append(cell)
     finally:
         for worker in pool:
             worker.close()
 
 
 def _feed(
-    worker: _Worker[CellT], waiting: deque[Sequence[CellT]], batches: Iterator[Sequence[CellT]]
+    worker: _Worker[CellT],
+    waiting: deque[Sequence[CellT]],
+    batches: Iterator[Sequence[CellT]],
+    suspects: deque[CellT],
 ) -> None:
     """Send a worker its next batch before its last cell ends, so that it never idles."""
-    if len(worker.cells) <= 1:
-        waiting.extend([] if waiting else islice(batches, 1))
+    while len(worker.cells) <= worker.at_once:
+        if not waiting:
+            waiting.extend(islice(batches, 1))
         if waiting:
             worker.send(waiting.popleft())
+        elif suspects and worker.at_once == 1:
+            # last, when an overloaded host may have recovered
+            worker.send([suspects.popleft()])
+        else:
+            return
 
 
-def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
+def _start(play: Callable[[CellT], Any], at_once: int) -> _Worker[CellT]:
     context = get_context("spawn")  # a fork would inherit the libraries' threads and locks
     near, far = context.Pipe()
-    process = context.Process(target=_serve, args=(far, play), name="agentgym-cells", daemon=True)
+    process = context.Process(
+        target=_serve, args=(far, play, at_once), name="agentgym-cells", daemon=True
+    )
     with interrupts_left_to_parent():
         process.start()
     far.close()
-    return _Worker(process, near)
+    return _Worker(process, near, at_once)
 
 
-def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
+def _serve(connection: Connection, play: Callable[[Any], Any], at_once: int) -> None:
     follow_the_parent()
+    sending = threading.Lock()
+
+    def answer(item: tuple[Any, bool, Any]) -> None:
+        with sending, suppress(*GONE):
+            connection.send(item)
+
+    waiting = _start_threads(play, at_once, answer) if at_once > 1 else None
     with suppress(*GONE):
         while True:
             for cell in connection.recv():
-                try:
-                    answer = True, play(cell)
-                except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-                    answer = False, _portable(error)
-                connection.send(answer)
+                if waiting is None:
+                    answer((cell, *_attempt(play, cell)))
+                else:
+                    waiting.put(cell)
+
+
+def _start_threads(
+    play: Callable[[CellT], Any], count: int, answer: Callable[[tuple[CellT, bool, Any]], None]
+) -> SimpleQueue[CellT | None]:
+    """Return a queue from which this many threads take cells; None ends a thread."""
+    waiting: SimpleQueue[CellT | None] = SimpleQueue()
+
+    def serve() -> None:
+        while (cell := waiting.get()) is not None:
+            answer((cell, *_attempt(play, cell)))
+
+    for _ in range(count):
+        start_thread(serve, "agentgym-cells")
+    return waiting
+
+
+def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:
+    """Return whether playing succeeded, and the answer or exception."""
+    try:
+        return True, play(cell)
+    except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+        return False, _portable(error)
 
 
 def _portable(error: Exception) -> Exception:

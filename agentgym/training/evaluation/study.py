@@ -8,30 +8,35 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from math import ceil
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 from zlib import crc32
 
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation.ablation import Ablation, Cell, finish
 from agentgym.training.evaluation.budget import Budget, SpendingLimits
-from agentgym.training.evaluation.cell_pool import Lost, play_cells
+from agentgym.training.evaluation.cell_pool import Lost, play_cells, play_in_threads
 from agentgym.training.evaluation.missing import Results
 from agentgym.training.evaluation.provenance import named_after, provenance
 from agentgym.training.evaluation.run_folder import load_results, read_results, result_cell
 from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
-from agentgym.training.rollout import CollectionError, Collector, RunLock, Trajectory, TrajectoryLog
+from agentgym.training.rollout import (
+    CollectionError,
+    Collector,
+    PolicyFault,
+    RunLock,
+    Trajectory,
+    TrajectoryLog,
+    UserPolicy,
+)
+from agentgym.training.rollout.engines.processes import exit_while_importing
+from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.storage import write_text
+from agentgym.training.rollout.user_policy import adapt
 
 RETRIES = 2
 """The maximum number of retries after a worker was killed: a third death is not an accident."""
-
-
-class Reseedable(Protocol):
-    """A policy over a sampler, such as `LocalPolicy`."""
-
-    def reseed(self, number: int) -> None:
-        """Draw differently from copies with other numbers."""
 
 
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
@@ -99,6 +104,8 @@ def run_ablation(
         ablation: The settings.
         out: The folder for settings and trajectories, created if missing and locked during the run.
         workers: The number of processes; 1 uses only this one. A trained model plays in this one.
+            Together they play as many cells at once as the policy can work on
+            (`UserPolicy.parallel_episodes`), at least one each.
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object that plays instead of `ablation.policy`, or its loaded model. An
@@ -106,16 +113,19 @@ def run_ablation(
         budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
 
     Raises:
-        CollectionError: Many consecutive cells were lost.
+        CollectionError: Many consecutive cells were lost, or three because the policy failed.
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
         OSError: The folder cannot be written.
     """
+    if workers > 1:
+        exit_while_importing()
     study = load_study(out) if out.is_dir() else None
     ablation = _naming(ablation, player)
     ablation = study.spelled(ablation) if study else ablation
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
+    model = None if player is None else adapt(player)
     lost: list[str] = []
     with RunLock(out), log.writing():
         done = {}
@@ -126,8 +136,10 @@ def run_ablation(
         cells = ablation.cells()
         on_progress(sum(cell in done for cell in cells))
         missing = [cell for cell in cells if cell not in done]
-        losses = 0
-        for ended in _play_all(ablation, missing, workers, player, budget):
+        at_once = _cells_at_once(ablation, model, workers) if budget.foresees(missing) else 1
+        losses, faults = 0, FaultStreak()
+        numbers = {cell: number for number, cell in enumerate(missing)}
+        for ended in _play_all(ablation, missing, workers, at_once, model, budget):
             log.append(ended.line)
             losses = losses + 1 if ended.failure else 0
             budget.spend(ended.cell, ended.tokens)
@@ -137,7 +149,9 @@ def run_ablation(
                 on_loss(ended.cell, ended.failure)
             else:
                 lost.append(f"{ended.cell}: {ended.failure}")
-            if losses > 2 * workers:  # twice over, because all workers may fail together
+            if ended.fault is not None:
+                faults.add(numbers[ended.cell], ended.fault)
+            if losses > 2 * workers * at_once:  # twice over, as all may fail for a passing cause
                 raise CollectionError(
                     f"{losses} consecutive cells failed; the last one: {ended.failure}"
                 )
@@ -151,6 +165,20 @@ def run_ablation(
     return results
 
 
+def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) -> int:
+    """Return how many cells a process plays at once."""
+    if player is not None:
+        return 1 if player.serial else player.parallel_episodes
+    if not ablation.policy.module:
+        return 1
+    own = adapt(ablation.policy.make(ablation.worlds[0]))
+    # A policy that is not made anew for each episode must not mix its episodes' states.
+    if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
+        return 1
+    # The limit is one for all processes, since they ask the same server.
+    return ceil(own.parallel_episodes / workers)
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """A cell that was played or lost.
@@ -160,40 +188,49 @@ class _Ended:
         line: The line of its trajectory.
         failure: The cause, if it was lost.
         tokens: Its prompt and reply tokens, if counted.
+        fault: The policy's exception or wrong return value, if that was the cause.
     """
 
     cell: Cell
     line: str
     failure: str
     tokens: tuple[float, float] | None
+    fault: PolicyFault | None
 
     @classmethod
-    def of(cls, cell: Cell, trajectory: Trajectory) -> _Ended:
+    def of(cls, cell: Cell, trajectory: Trajectory, player: UserPolicy | None = None) -> _Ended:
         tokens = trajectory.labels.get("tokens")
+        fault = player.last_fault if player is not None else None
         return cls(
             cell,
             trajectory.to_json(),
             trajectory.failure,
             (tokens[0], tokens[1]) if tokens else None,
+            fault if fault is not None and fault.cause == trajectory.failure else None,
         )
 
 
 def _play_all(
-    ablation: Ablation, cells: list[Cell], workers: int, player: Policy | None, budget: Budget
+    ablation: Ablation,
+    cells: list[Cell],
+    workers: int,
+    at_once: int,
+    player: UserPolicy | None,
+    budget: Budget,
 ) -> Iterator[_Ended]:
     """Yield cells as they end."""
     played_by = played_by_of(ablation, player)
-    if ablation.policy.is_model or player is not None:
+    if ablation.policy.is_model or (player is not None and at_once == 1):
         yield from _play_together(ablation, cells, player, played_by, budget)
         return
-    play = functools.partial(_play, ablation, played_by, budget.limits.counts_tokens)
+    play = functools.partial(_play, ablation, played_by, budget.limits.counts_tokens, player)
     admitted = budget.admit(cells)
-    if workers == 1:
-        yield from map(play, admitted)
+    if workers == 1 or player is not None:
+        yield from play_in_threads(play, admitted, at_once)
         return
     size = len(ablation.arms) * len(ablation.contexts)
     batches = iter(lambda: list(islice(admitted, size)), [])
-    for ended in play_cells(play, batches, workers, RETRIES):
+    for ended in play_cells(play, batches, workers, RETRIES, at_once):
         if isinstance(ended, Lost):
             yield _Ended.of(ended.cell, ablation.lost(ended.cell, ended.cause))
         else:
@@ -203,7 +240,7 @@ def _play_all(
 def _play_together(
     ablation: Ablation,
     cells: Iterable[Cell],
-    player: Policy | None,
+    player: UserPolicy | None,
     played_by: Mapping[str, Any],
     budget: Budget,
 ) -> Iterator[_Ended]:
@@ -213,17 +250,25 @@ def _play_together(
         alike.setdefault((*cell[:4], cell.sample), []).append(cell)
     for some in alike.values():
         first = some[0]
-        policy = player or ablation.policy.make(first.world)
+        policy = player or adapt(ablation.policy.make(first.world))
         if player is None:  # so that random choices do not depend on earlier episodes
-            cast("Reseedable", policy).reseed(crc32(repr(first[:-1]).encode()))
+            policy.reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)
         batch = min(len(some), ablation.policy.model.batch_size)
         seeds = (cell.seed for cell in budget.admit(some))
         with Collector(ablation.spec(*first[:4]), batch) as collector:
             for trajectory in collector.collect(policy, seeds, labels=labels):
                 played = finish(trajectory, count=budget.limits.counts_tokens)
-                yield _Ended.of(first._replace(seed=trajectory.seed), played)
+                yield _Ended.of(first._replace(seed=trajectory.seed), played, policy)
 
 
-def _play(ablation: Ablation, played_by: Mapping[str, Any], count: bool, cell: Cell) -> _Ended:
-    return _Ended.of(cell, ablation.play(cell, played_by, count=count))
+def _play(
+    ablation: Ablation,
+    played_by: Mapping[str, Any],
+    count: bool,
+    player: UserPolicy | None,
+    cell: Cell,
+) -> _Ended:
+    policy = player or adapt(ablation.policy.make(cell.world, cell.sample, cell.seed))
+    trajectory = ablation.play(cell, played_by, policy, count=count, shared=player is not None)
+    return _Ended.of(cell, trajectory, policy)

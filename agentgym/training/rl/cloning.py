@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from agentgym.play.policy import Policy, Reply
+from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import EpisodeCount, TrainerConfig
-from agentgym.training.rollout import Renderer
+from agentgym.training.rollout import PolicyLike, Renderer
+from agentgym.training.rollout.user_policy import adapt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Cloning(Trainer[CloningConfig]):
         **kwargs: As in `Trainer`.
     """
 
-    def __init__(self, teacher: Policy, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.teacher = Tokenized(teacher, self.renderer)
 
@@ -64,8 +65,8 @@ class Tokenized:
         renderer: The renderer of the model in training.
     """
 
-    def __init__(self, policy: Policy, renderer: Renderer) -> None:
-        self.policy, self.renderer = policy, renderer
+    def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
+        self.policy, self.renderer = adapt(policy), renderer
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat."""

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
+from typing_extensions import override
 
 from agentgym.text.validation import check_float
 from agentgym.training.rollout.mixture import mixture
 
 
-class Curriculum(Protocol):
-    """Selects the env of each training step."""
+class Curriculum:
+    """Selects the env of each training step. Subclasses implement `env`."""
 
     def env(self, progress: float) -> EnvSpec:
         """Return the env of a step; `progress` is the completed share of all steps."""
+        raise NotImplementedError
 
     def record(self, success: float) -> None:
         """Record the share of solved episodes of the step."""
 
     def state(self) -> dict[str, Any]:
         """Return the state that future choices depend on, as plain data."""
+        return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore a state."""
 
 
-class HorizonCurriculum:
+class HorizonCurriculum(Curriculum):
     """Moves on to longer tasks once the current ones are solved often enough.
 
     Args:
@@ -45,25 +48,26 @@ class HorizonCurriculum:
         self._envs = [mixture(specs) for specs in stages]
         self.threshold, self.stage = threshold, 0
 
+    @override
     def env(self, progress: float) -> EnvSpec:
-        """Return the env of the current stage."""
         return self._envs[self.stage]
 
+    @override
     def record(self, success: float) -> None:
         """Move to the next stage if this one is solved often enough."""
         if success >= self.threshold and self.stage + 1 < len(self._envs):
             self.stage += 1
 
+    @override
     def state(self) -> dict[str, Any]:
-        """Return the stage."""
         return {"stage": self.stage}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a stage."""
         self.stage = state["stage"]
 
 
-class HintCurriculum:
+class HintCurriculum(Curriculum):
     """Removes hints: the share of episodes with hints falls linearly from 1 at the start to 0 at
     `until`. All episodes of an instance have them, or none.
 
@@ -82,8 +86,8 @@ class HintCurriculum:
         check_float("until", until, 0.0, 1.0)
         self._hinted, self._bare, self.until = mixture(hinted), mixture(bare), until
 
+    @override
     def env(self, progress: float) -> EnvSpec:
-        """Return the current mixture of hinted and bare episodes."""
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
         # Seeds count up, so the two kinds alternate evenly instead of forming two blocks.
@@ -91,13 +95,3 @@ class HintCurriculum:
             (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
         ]
         return mixture([self._hinted if with_hints else self._bare for with_hints in kinds])
-
-    def record(self, success: float) -> None:
-        """Do nothing: only progress matters."""
-
-    def state(self) -> dict[str, Any]:
-        """Return an empty state: only progress matters."""
-        return {}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""

@@ -38,9 +38,9 @@ from agentgym.training.rollout.models.pretrained import (
 )
 
 BASE, HANDOVER = "base", "handover"
-# # Usual learning rates of full training and of adapters for models of this size.
+# Usual learning rates of full training and of adapters for models of this size.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
-# # Trial demonstrations of the teacher; one that fails them all would teach failing.
+# Trial demonstrations of the teacher; one that fails them all would teach failing.
 _DEMONSTRATIONS = 24
 
 
@@ -103,7 +103,6 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         self._evaluate("after", policy, self.out, on_progress)
 
     def _load(self) -> tuple[Any, Any, Path]:
-        """Return the untrained model, its tokenizer and its folder."""
         source, base = self.source, self.out / BASE
         if source.file and (base / MODEL).is_file():
             source = ModelSource(base)
@@ -231,7 +230,6 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _evaluate(
         self, name: str, policy: LocalPolicy, folder: Path, on_progress: OnProgress
     ) -> None:
-        """Play all cells of an evaluation and write its report."""
         if not self.config.episodes:
             return
         config, out = self.config, self.out / name

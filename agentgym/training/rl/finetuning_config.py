@@ -20,7 +20,7 @@ from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
 
 ITSELF, VLLM = "transformers", "vllm"
-# # vLLM options that follow from training options.
+# vLLM options that follow from training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
 Count = Annotated[int, Field(ge=0, le=MOST)]

@@ -32,9 +32,9 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
-# # Demonstrations for building the tokenizer. Their seeds end where the training seeds start.
+# Demonstrations for building the tokenizer. Their seeds end where the training seeds start.
 _TEXTS = 300
-# # Episodes per cloning step; episodes per instance in a GRPO step.
+# Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8
 
 

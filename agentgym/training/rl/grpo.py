@@ -37,7 +37,7 @@ from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# # Smaller deviations are rounding errors: the rewards are equal and teach nothing.
+# Smaller deviations are rounding errors: the rewards are equal and teach nothing.
 _TINY = 1e-6
 
 
@@ -273,7 +273,7 @@ def advantages(
     ]
 
 
-# # The unit of an advantage and its comparison group: the seed (0 if irrelevant), the agent, and
+# The unit of an advantage and its comparison group: the seed (0 if irrelevant), the agent, and
 # the turn (0 for the whole episode).
 _Unit = tuple[int, str, int]
 

@@ -218,7 +218,6 @@ class PhasedRun(Generic[ConfigT]):
 
 
 def _plain(config: TaskConfig) -> dict[str, Any]:
-    """Return options as JSON reads them back."""
     return dict(json.loads(json.dumps(asdict(config))))
 
 

@@ -31,7 +31,7 @@ from agentgym.training.rollout.storage import append_text, replacing, whole_line
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
-# # Parts of a checkpoint other than weights.
+# Parts of a checkpoint other than weights.
 _PROGRESS = frozenset({"optimizer", "step", "next_seed", "curriculum", "ahead"})
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 

@@ -14,10 +14,11 @@ from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.endpoints.budget import BudgetError
 from agentgym.training.rollout.endpoints.connection import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
-from agentgym.training.rollout.engines.dispatcher import CollectionError, Counts
+from agentgym.training.rollout.engines.dispatcher import Counts
+from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
-from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import Episode, StepOutcome
+from agentgym.training.rollout.faults import CollectionError, PolicyFault
 from agentgym.training.rollout.models.sampling import ModelOptions, Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
@@ -29,6 +30,7 @@ from agentgym.training.rollout.storage import (
 )
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy
 
 if TYPE_CHECKING:
     from agentgym.training.rollout.anthropic_policy import AnthropicConfig, AnthropicPolicy
@@ -72,6 +74,8 @@ __all__ = [
     "ModelOptions",
     "OtherRunError",
     "PolicyConfig",
+    "PolicyFault",
+    "PolicyLike",
     "Processes",
     "Ray",
     "Renderer",
@@ -90,6 +94,7 @@ __all__ = [
     "TrajectoryLog",
     "TransformersSampler",
     "Usage",
+    "UserPolicy",
     "VLLMSampler",
     "collect",
     "load_policy",

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import Policy, PolicyError, Reply
-from agentgym.text.messages import Chat
+from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines.base import (
@@ -29,10 +28,11 @@ from agentgym.training.rollout.engines.base import (
 )
 from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
 from agentgym.training.rollout.engines.prefetch import Prefetcher
+from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
-from agentgym.training.rollout.engines.workers import Processes
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
@@ -44,27 +44,25 @@ QUICK = 0.001
 class Collector:
     """Collector of one env's episodes, many at once, in slots that stay open between calls.
 
-    A failure in a slot (an exception in the env or in the slot's policy, a dead worker, a timeout)
-    affects only that slot's episode. The episode is replayed with its seed in a new slot of the
-    same number. Drawing another episode instead would make long episodes, in which more can fail,
-    rare. If it fails every time, or the policy gives up (a `PolicyError`, whose `replies` identify
-    the chats), the result is a truncated trajectory with a `failure`, which evaluation and training
-    skip. `lockstep` has no workers, so it raises all other errors.
+    A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
+    episode, which is retried with the same seed; another seed would make long episodes, in which
+    more can fail, rare. If every attempt fails, or the policy has no reply, the result is a
+    truncated trajectory with a `failure`, which evaluation and training skip. `lockstep` raises
+    the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The maximum number of simultaneous episodes, one per slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy themselves (threads share it; processes and actors
-            have copies); otherwise the collector calls it with all waiting chats. Asyncio and Ray
-            replicate by default.
-        timeout: Seconds for a reset or a step, including the reply if the slot calls the policy;
-            None for no limit. A worker has another minute to start.
-        retries: The maximum number of replays of a failed episode.
-        in_flight: Batches of live episodes, if the collector calls the policy and the engine is not
-            `lockstep`. With two, the policy replies to one batch while the tools of the other run.
-            With 1 it waits for most episodes, which is better if a full batch takes as long as half
-            of it and tools are fast.
+        replicate: Whether slots call the policy themselves (processes and actors have copies)
+            instead of the collector, which calls it with all waiting chats. True by default for
+            asyncio and Ray.
+        timeout: Seconds for a reset or a step, including the reply of a replicated policy; None for
+            no limit. A worker has another minute to start.
+        retries: The maximum number of retries of an episode.
+        in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
+            batch while the tools of the other run; 1 suits fast tools and a policy for which full
+            batches cost no more.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -112,7 +110,7 @@ class Collector:
     @property
     def counts(self) -> Counts:
         """The outcomes of the episodes so far."""
-        return replace(self._dispatcher.counts, recovered=self._engine.recovered)
+        return replace(self._dispatcher.counts)
 
     @property
     def retried(self) -> int:
@@ -131,12 +129,12 @@ class Collector:
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw instances of later episodes in the background, if there is a reset cache."""
+        """Draw instances in the background, if there is a reset cache."""
         self._prefetcher.prefetch(seeds)
 
     def collect(
         self,
-        policy: Policy,
+        policy: PolicyLike,
         seeds: Iterable[int],
         log: TrajectoryLog | Path | str | None = None,
         labels: Mapping[str, Any] | None = None,
@@ -146,35 +144,36 @@ class Collector:
         """Play episodes.
 
         Args:
-            policy: Replies to chats.
+            policy: Replies to chats, in any form that `UserPolicy` takes.
             seeds: Each is played once. They are read on demand, so they may be endless.
-            log: A file that receives each trajectory before it is yielded. Recorded episodes of
-                this env and these labels are yielded instead of played, unless they are failures.
-                The log is locked. Runs with other labels may share it; with the same labels it
-                contains one env.
+            log: A file, locked meanwhile, that receives each trajectory before it is yielded.
+                Recorded episodes of this env and these labels are yielded instead of played, unless
+                they are failures. Runs with other labels may share the file.
             labels: The labels of the trajectories.
-            ordered: Whether to yield in seed order. Otherwise trajectories arrive as they end,
-                short ones first, and the first n of a longer stream are a biased sample.
+            ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
+                longer stream are a biased sample.
 
         Yields:
             Trajectories.
 
         Raises:
-            CollectionError: More than twice as many consecutive episodes as slots failed.
+            CollectionError: More than twice as many consecutive episodes as slots failed, or the
+                policy itself failed in three consecutive ones.
             RunLockedError: Another process writes to the log.
             OSError: The log cannot be written.
             ValueError: An argument is invalid, the engine cannot use this policy, or the log
                 belongs to another run.
         """
-        _check_play(policy, seeds, ordered)
+        player = adapt(policy)
+        _check_play(seeds, ordered)
         labels, file = _read_labels(labels), _open_log(log)
-        shared = self._engine.share(policy) if self._replicate else None
-        played = self._logged(policy, shared, enumerate(_read_seeds(seeds)), file, labels)
+        shared = self._engine.share(player) if self._replicate else None
+        played = self._logged(player, shared, enumerate(_read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
         self,
-        policy: Policy,
+        policy: UserPolicy,
         shared: Any,
         seeds: Iterable[tuple[int, int]],
         file: TrajectoryLog | None,
@@ -203,13 +202,15 @@ class Collector:
 
     def _play(
         self,
-        policy: Policy,
+        policy: UserPolicy,
         shared: Any,
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
         dispatcher = self._dispatcher
         dispatcher.use(shared, labels)
+        dispatcher.room = 1 if policy.serial else self.num_envs
+        dispatcher.restarts = self._replicate and policy.has_state
         RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
@@ -232,7 +233,7 @@ class Collector:
         while dispatcher.pending and (rest := until - time.monotonic()) > 0:
             dispatcher.advance(rest)
 
-    def _reply(self, policy: Policy) -> None:
+    def _reply(self, policy: UserPolicy) -> None:
         """Let ready slots play a reply: all of them, or a batch while others step."""
         dispatcher = self._dispatcher
         if self._replicate:
@@ -246,7 +247,7 @@ class Collector:
         overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
-            replies = _ask(policy, dispatcher.chats(slots))
+            replies = policy.ask(dispatcher.requests(slots))
             self._reply_time = time.monotonic() - began
         # the next batch need not wait for these replies to be sent
         if overlaps and dispatcher.ready:
@@ -255,13 +256,7 @@ class Collector:
             dispatcher.reply(slots, replies)
 
 
-def _check_play(policy: object, seeds: object, ordered: object) -> None:
-    """Raise `ValueError` unless there are a policy and seeds."""
-    if not callable(policy):
-        raise ValueError(
-            f"policy must be a function from chats to replies, such as OraclePolicy('ListWorld'), "
-            f"got {policy!r}"
-        )
+def _check_play(seeds: object, ordered: object) -> None:
     if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
         raise ValueError(f"seeds must be integers, such as range(100), got {seeds!r}")
     check_bool("ordered", ordered)
@@ -316,7 +311,6 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """Return the env factory and the spec as JSON text."""
     if not (isinstance(env, (str, EnvSpec)) or callable(env)):
         raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
     make_env = factory_of(env)
@@ -344,16 +338,6 @@ def _engine(engine: str | Engine) -> Engine:
     return engines[engine]()
 
 
-def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
-    """Return the reply to each chat, or the policy's error for it."""
-    try:
-        return policy(chats)
-    except PolicyError as error:
-        if len(error.replies) != len(chats):
-            raise
-        return error.replies
-
-
 def _missing(
     seeds: Iterable[tuple[int, int]],
     recorded: Mapping[int, deque[Trajectory]],
@@ -373,7 +357,6 @@ def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Itera
 
 
 def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
-    """Yield trajectories in order of position."""
     ended: dict[int, Trajectory] = {}
     following = 0
     with closing(played):

@@ -10,9 +10,10 @@ from typing import Any
 import gymnasium
 
 from agentgym.play.env import tool_env
-from agentgym.play.policy import Policy, Reply
+from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,9 @@ class StepOutcome:
 class Recording:
     """The record of an episode so far.
 
-    Args:
-        spec: The env's spec as JSON text.
-        seed: The seed of the reset.
-        chat: The first chat.
-        labels: The labels of the trajectory.
-
     Attributes:
         chat: The next observation.
+        steps: The steps so far.
         over: True once the episode has ended.
     """
 
@@ -44,7 +40,7 @@ class Recording:
         self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None
     ) -> None:
         self.spec, self.seed, self.chat, self.labels = spec, seed, chat, dict(labels or {})
-        self._steps: list[Step] = []
+        self.steps: list[Step] = []
         self._terminated = self._truncated = False
         self._invalid = ""
 
@@ -55,7 +51,7 @@ class Recording:
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
-        self._steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
+        self.steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
         self.chat, self._terminated, self._truncated = (
             outcome.chat,
             outcome.terminated,
@@ -73,7 +69,7 @@ class Recording:
         return Trajectory(
             self.spec,
             self.seed,
-            tuple(self._steps),
+            tuple(self.steps),
             self.chat,
             self._terminated,
             self._truncated or bool(failure),
@@ -85,9 +81,6 @@ class Recording:
 class Player:
     """An env, with its policy if the policy runs here.
 
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`.
-
     Attributes:
         policy: The policy; None if replies come from elsewhere.
         chat: The next observation.
@@ -95,13 +88,20 @@ class Player:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
-        self.policy: Policy | None = None
+        self.policy: UserPolicy | None = None
         self.chat = Chat()
+        self._seed, self._episode_id, self._first = 0, "", True
 
-    def reset(self, seed: int) -> Chat:
+    def reset(self, seed: int, episode_id: str = "") -> Chat:
         """Start an episode."""
+        self._seed, self._episode_id, self._first = seed, episode_id, True
         self.chat = self.env.reset(seed=seed)[0]
         return self.chat
+
+    @property
+    def request(self) -> PolicyRequest:
+        """Return the observation with its episode, for a policy."""
+        return PolicyRequest(self.chat, self._seed, self._episode_id, self._first)
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply, or with None the reply of the player's own policy; a reply that ends the
@@ -110,7 +110,11 @@ class Player:
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
-            (reply,) = self.policy([self.chat])
+            (answer,) = self.policy.ask([self.request])
+            if isinstance(answer, PolicyError):
+                raise answer
+            reply = answer
+        self._first = False
         outcome = (
             tool_env(self.env).truncate(reply.ended) if reply.ended else self.env.step(reply.text)
         )
@@ -131,16 +135,31 @@ class Episode(Recording):
         env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
         seed: The seed of the reset.
         labels: The labels of the trajectory.
+        episode_id: The id that a policy with state receives.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None
+        self,
+        env: gymnasium.Env[Any, Any],
+        seed: int,
+        labels: Mapping[str, Any] | None = None,
+        episode_id: str = "",
     ) -> None:
         self.env, self._player = env, Player(env)
-        super().__init__(spec_of(env), seed, self._player.reset(seed), labels)
+        super().__init__(spec_of(env), seed, self._player.reset(seed, episode_id), labels)
+
+    def play_with(self, policy: UserPolicy) -> None:
+        """Play the episode to its end.
+
+        Raises:
+            PolicyError: The policy has no reply.
+        """
+        self._player.policy = policy
+        while not self.over:
+            self.add(*self._player.step(None))
 
     def play(self, reply: Reply) -> StepOutcome:
         """Play a reply and return the outcome."""

@@ -26,6 +26,7 @@ from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout.user_policy import adapt, is_policy
 from agentgym.world.config import Config, Seed
 
 # Either file marks the folder of a model (transformers or PEFT).
@@ -84,8 +85,10 @@ class PolicyConfig(Config):
     Attributes:
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),
             `thinking` (`p`) or `random`, each with an optional `seed`; the folder of a trained
-            model; `package.module:factory`, where `factory(env_id)` returns a policy and accepts
-            the options that follow, as in `package.module:factory:depth=3`; or `external:name` for
+            model; `package.module:factory`, where `factory(env_id)` returns a policy (any that
+            `UserPolicy` takes) and accepts the options that follow, as in
+            `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is
+            named `chat` or `chats`; or `external:name` for
             an agent connected by `agentgym serve`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives those that
@@ -175,6 +178,8 @@ class PolicyConfig(Config):
                 self.seed,
             )
         factory = self._import(module, function)
+        if is_policy(factory) and not options:
+            return adapt(factory)
         owner = getattr(factory, "config", factory)
         given = read_arguments(name, owner, options)
         given |= self._model_arguments(name, owner, given)
@@ -186,7 +191,7 @@ class PolicyConfig(Config):
             given["seed"] = _seed_of(sample, first if isinstance(first, int) else self.seed)
         if owner is not factory:
             given.setdefault("sample", f"{instance}.{sample}")
-        return factory(env_id, **given)
+        return adapt(factory(env_id, **given))
 
     @property
     def is_endpoint(self) -> bool:

@@ -10,36 +10,40 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import Policy, Reply
+from agentgym.play.policy import Reply
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines.base import EnvLike
 from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout.user_policy import PolicyLike, adapt
 
 
 def rollout(
-    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
+    env: gymnasium.Env[Any, Any],
+    policy: PolicyLike,
+    seed: int,
+    labels: Mapping[str, Any] | None = None,
 ) -> Trajectory:
     """Play one episode.
 
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`.
-        policy: Replies to the chats.
+        policy: Replies to the chats, as in `UserPolicy`.
         seed: The seed of the reset.
         labels: The labels of the trajectory.
 
     Raises:
+        PolicyError: The policy raised an exception (its cause), or returned no reply.
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
-    episode = Episode(env, seed, labels)
-    while not episode.over:
-        (reply,) = policy([episode.chat])
-        episode.play(reply)
+    player = adapt(policy)
+    episode = Episode(env, seed, labels, f"{seed}")
+    episode.play_with(player)
     return episode.trajectory()
 
 
 def collect(
-    policy: Policy,
+    policy: PolicyLike,
     env: EnvLike,
     seeds: Iterable[int],
     num_envs: int = 32,
@@ -52,15 +56,13 @@ def collect(
     """Play many episodes at once; start another when one finishes.
 
     Args:
-        policy: Replies to all waiting chats together.
-        env: An id, a spec or a function that makes an env, as in `Collector`.
-        seeds: Each is played once.
+        policy: A policy in any form of `UserPolicy`.
+        env: An id, a spec or a function that makes an env.
+        seeds: As in `Collector.collect`, like `log`, `labels` and `ordered`.
         num_envs: The maximum number of simultaneous episodes.
-        log: A file for the trajectories, from which an interrupted run resumes; see
-            `Collector.collect`.
+        log: A file for the trajectories, from which an interrupted run resumes.
         labels: The labels of the trajectories.
-        ordered: Yield in seed order, so that the first n of an endless stream are a fair sample;
-            see `Collector.collect`.
+        ordered: Yield in seed order.
         **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
 
     Yields:
@@ -82,29 +84,16 @@ def replay(trajectory: Trajectory) -> Trajectory:
         ValueError: The episode ends before or continues after the last reply, so the trajectory
             does not belong to this spec.
     """
-    replies = iter(map(_reply_of, trajectory.steps))
-
-    def recorded_policy(chats: Any) -> list[Any]:
-        reply = next(replies, None)
-        if reply is None:
-            raise ValueError(
-                "the trajectory ends before its episode does: it was recorded with another spec or "
-                "version"
-            )
-        return [reply for _ in chats]
-
-    replayed = rollout(
-        gymnasium.make(EnvSpec.from_json(trajectory.spec)),
-        recorded_policy,
-        trajectory.seed,
-        trajectory.labels,
-    )
-    if next(replies, None) is not None:
-        raise ValueError(
-            "the episode ends before its trajectory does: it was recorded with another spec or "
-            "version"
-        )
-    return replayed
+    env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
+    episode = Episode(env, trajectory.seed, trajectory.labels)
+    other = "it was recorded with another spec or version"
+    for step in trajectory.steps:
+        if episode.over:
+            raise ValueError(f"the episode ends before its trajectory does: {other}")
+        episode.play(_reply_of(step))
+    if not episode.over:
+        raise ValueError(f"the trajectory ends before its episode does: {other}")
+    return episode.trajectory()
 
 
 def _reply_of(step: Step) -> Reply:

@@ -197,7 +197,6 @@ def _holder() -> str:
 
 
 def _describe(descriptor: int) -> str:
-    """Return the holder named in a lock file."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))

@@ -358,7 +358,6 @@ _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 
 
 def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], Chat]:
-    """Rebuild the steps and the last chat from deltas."""
     newest: dict[str, tuple[Chat, Reply]] = {}
     steps: list[Step] = []
     for chat, reply, reward, info in parts:
@@ -371,7 +370,6 @@ def _follow(parts: Iterable[_Part], last: ChatDelta) -> tuple[tuple[Step, ...], 
 def _rebuilt(
     kind: type[Trajectory], spec: str, seed: int, parts: list[_Part], last: ChatDelta, ends: Any
 ) -> Trajectory:
-    """Rebuild a pickled trajectory."""
     steps, chat = _follow(parts, last)
     return kind(spec, seed, steps, chat, *ends)
 

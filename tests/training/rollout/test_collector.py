@@ -44,7 +44,7 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.engines.base import Answers, MakeEnv, Slot
 from agentgym.training.rollout.engines.deltas import Border
-from agentgym.training.rollout.engines.workers import PlayerServer
+from agentgym.training.rollout.engines.servers import PlayerServer
 from agentgym.training.rollout.episode import Player
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
@@ -248,14 +248,6 @@ def test_closing_does_not_wait_for_what_hangs(engine: str) -> None:
     collector.close()
 
 
-def test_a_policy_that_raises_is_an_error_of_the_user() -> None:
-    def failing(chats: Sequence[Chat]) -> list[Reply]:
-        raise KeyError("weights")
-
-    with pytest.raises(KeyError, match="weights"):
-        list(collect(failing, make_env, range(3), 2, engine="processes"))
-
-
 def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_path: Path) -> None:
     log = tmp_path / "runs" / "log.jsonl"
     seeds = [0, 0, 1, 2, 2, 3, 4]
@@ -351,7 +343,7 @@ def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
     plain = Player(gymnasium.make(spec))
     policy = OraclePolicy("TreeWorld")
     chat = plain.reset(5)
-    border, first = Border(), server.reset(5)
+    border, first = Border(), server.reset((5, ""))
     assert border.receive_chat(*first) == chat
     sent = [len(first[1].messages)]
     over = False
@@ -415,28 +407,30 @@ def test_an_episode_is_begun_again_in_the_slot_in_which_it_broke() -> None:
     shown: Counter[str] = Counter()
     slots: dict[int, list[int]] = {}
 
-    def failing_first(chats: Sequence[Chat]) -> list[Reply]:
-        if len(chats[0].messages) == 2:
-            text = chats[0].messages[1].text
+    @dataclass(frozen=True)
+    class FailingFirst(Worker):
+        """Lets the first step of each text's first episode break."""
+
+        def _reply(self, chat: Chat) -> Reply:
+            text = chat.messages[1].text
             shown[text] += 1
-            if shown[text] == 1:
-                raise OSError("no memory")
-        return Worker()(chats)
+            how = "raise" if shown[text] == 1 else "well"
+            return Reply(agentgym.render(agentgym.ToolCall("work", {"how": how})))
 
     class Noting(Threads):
         def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
             opened = super().slot(make_env, number, answers)
             reset = opened.reset
 
-            def noted(seed: int) -> None:
+            def noted(seed: int, episode_id: str) -> None:
                 slots.setdefault(seed, []).append(number)
-                reset(seed)
+                reset(seed, episode_id)
 
             opened.reset = noted  # type: ignore[method-assign]
             return opened
 
     with Collector(make_env, 3, engine=Noting(), replicate=True) as collector:
-        played = list(collector.collect(failing_first, seeds, ordered=True))
+        played = list(collector.collect(FailingFirst(), seeds, ordered=True))
     assert [t.seed for t in played] == seeds
     assert not any(t.failure for t in played)
     assert collector.retried == 4

@@ -33,7 +33,7 @@ class TrickleSlot(Slot):
         self._answers, self._asked = answers, asked
         self._reply: Reply | None = None
 
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int, episode_id: str) -> None:
         self._reply = None
         self._asked.append(self)
 

@@ -30,7 +30,7 @@ class GrowingSlot(Slot):
         super().__init__(number)
         self._answers, self._turn, self._chat = answers, 0, Chat()
 
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int, episode_id: str) -> None:
         self._turn, self._chat = 0, Chat().add(Message("user", "go"))
         self._answers.put((self, self._chat))
 

@@ -25,8 +25,9 @@ from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
+from agentgym.training.rollout.engines.servers import PlayerServer
 from agentgym.training.rollout.engines.wire import encode_answer
-from agentgym.training.rollout.engines.workers import PlayerServer
+from agentgym.training.rollout.user_policy import adapt
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 
@@ -190,8 +191,8 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
     def sent(size: int) -> float:
         make_env = lambda: make("DocumentWorld", operations=size, **STACKS[stack])  # noqa: E731
         server = PlayerServer(make_env)
-        server.player.policy = Tokenized(OraclePolicy("DocumentWorld"), renderer)
-        server.reset(0)
+        server.player.policy = adapt(Tokenized(OraclePolicy("DocumentWorld"), renderer))
+        server.reset((0, ""))
         sizes = []
         over = False
         while not over:
@@ -222,8 +223,8 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
     server = PlayerServer(lambda: make(env_id))
-    server.player.policy = TeamPolicy(env_id)
-    _, first = server.reset(0)
+    server.player.policy = adapt(TeamPolicy(env_id))
+    _, first = server.reset((0, ""))
     sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)
     assert sent <= 1.1 * len(shown) + len(steps) / 10
 

@@ -53,7 +53,7 @@ def part(connection: Any, process: Any, folder: Path) -> int:
 
 
 def test_a_worker_of_cells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    worker = cell_pool._start(work)
+    worker = cell_pool._start(work, 1)
     worker.send([str(tmp_path), str(tmp_path)])
     assert part(worker.connection, worker.process, tmp_path) == 0
     assert capfd.readouterr().err == ""
@@ -63,7 +63,7 @@ def test_a_worker_of_cells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
 def test_a_worker_of_envs(tmp_path: Path, capfd: pytest.CaptureFixture[str], method: str) -> None:
     make_env = cloudpickle.dumps(lambda: SlowReset(str(tmp_path)))
     end: Any = Processes(method, workers=1).start(make_env, 0)
-    end._frames.send(pickle.dumps((None, [(0, "reset", 0), (0, "reset", 1)])))
+    end._frames.send(pickle.dumps((None, [(0, "reset", (0, "")), (0, "reset", (1, ""))])))
     assert part(end._frames, end._process, tmp_path) == 0
     assert (tmp_path / "closed").exists()
     assert capfd.readouterr().err == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from agentgym.training.rollout import Collector
 from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world import reset_cache
 from agentgym.world.reset_cache import VARIABLE
+from tests.helpers import PATIENCE
 
 
 def test_prefetched_instances_are_not_drawn_again(
@@ -27,10 +29,10 @@ def test_prefetched_instances_are_not_drawn_again(
 
     expected = [make().reset(seed=seed) for seed in (1, 2)]
     monkeypatch.setenv(VARIABLE, str(tmp_path / "resets"))
-    prefetcher = Prefetcher(make, workers=1)
+    prefetcher = Prefetcher(make)
     prefetcher.prefetch([1, 2, 1])
     prefetcher.prefetch([2])
-    prefetcher.wait()
+    wait(prefetcher.pending.values(), PATIENCE)
     prefetcher.close()
     assert len(list((tmp_path / "resets").iterdir())) == 2
     monkeypatch.setattr(reset_cache, "draw", None)  # fails if it is called
@@ -47,7 +49,7 @@ def test_without_a_cache_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_failure_is_left_to_the_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "resets"))
-    prefetcher = Prefetcher(partial(agentgym.make, "NoWorldOfThisName"), workers=1)
+    prefetcher = Prefetcher(partial(agentgym.make, "NoWorldOfThisName"))
     prefetcher.prefetch([1])
-    prefetcher.wait()
+    wait(prefetcher.pending.values(), PATIENCE)
     prefetcher.close()

@@ -17,9 +17,11 @@ from agentgym import Chat, Message, ToolCall
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
+from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.engines.servers import PlayerServer
 from agentgym.training.rollout.engines.wire import Frames, decode_answer, encode_answer
-from agentgym.training.rollout.engines.workers import PlayerServer
+from agentgym.training.rollout.user_policy import adapt
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
 LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]
@@ -66,18 +68,16 @@ def test_an_answer_arrives_as_it_was() -> None:
         forms.add(data[:1])
     assert forms == {b"p", b"s"}
     assert decode_answer(encode_answer("reset", (True, answer[1][1]))) == (True, answer[1][1])
-    assert decode_answer(encode_answer("step", (False, ("OSError", True)))) == (
-        False,
-        ("OSError", True),
-    )
+    failure = False, Failure("OSError")
+    assert decode_answer(encode_answer("step", failure)) == failure
 
 
 @pytest.mark.parametrize("env_id", ["ListWorld", "GridWorld", "DocumentWorld", "PuzzleWorld-duel"])
 def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
-    policy = (TeamPolicy if "duel" in env_id else OraclePolicy)(env_id)
+    policy = adapt((TeamPolicy if "duel" in env_id else OraclePolicy)(env_id))
     server = PlayerServer(lambda: agentgym.make(env_id))
     server.player.policy = policy
-    assert encode_answer("reset", (True, server.reset(0)))[:1] == b"c"
+    assert encode_answer("reset", (True, server.reset((0, ""))))[:1] == b"c"
     sent = pickled = 0
     for _ in range(20):
         answer = server.step(None)
@@ -112,11 +112,11 @@ def test_what_cannot_be_sent_costs_its_episode_alone() -> None:
 def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
     unknown: Any = "developer"
     chat = 0, ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
-    succeeded, (cause, by_policy) = decode_answer(encode_answer("reset", (True, chat)))
+    succeeded, failure = decode_answer(encode_answer("reset", (True, chat)))
     assert not succeeded
-    assert not by_policy
-    assert "cannot be sent" in cause
-    assert "developer" in cause
+    assert failure.error is None
+    assert "cannot be sent" in failure.cause
+    assert "developer" in failure.cause
 
 
 class CountingStream:

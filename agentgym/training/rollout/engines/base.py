@@ -20,9 +20,11 @@ from gymnasium.envs.registration import EnvSpec
 from typing_extensions import override
 
 from agentgym.assemble.registry import spec
-from agentgym.play.policy import Policy, PolicyError, Reply
+from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.episode import Player, StepOutcome
+from agentgym.training.rollout.faults import describe
+from agentgym.training.rollout.user_policy import UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
@@ -47,14 +49,16 @@ class Failure:
 
     Attributes:
         cause: The error in one line.
-        by_policy: Whether the policy could not reply. It has already retried, so replaying the
-            episode would not help.
-        fatal: Whether every later episode would fail too.
+        error: The policy's error, if it could not reply; replaying the episode would not help.
+        fatal: Whether every later episode would fail too, so that the run stops.
+        lost: Whether the episode only lost its worker, which ended for the sake of another one; the
+            slot itself stays usable.
     """
 
     cause: str
-    by_policy: bool = False
+    error: PolicyError | None = None
     fatal: bool = False
+    lost: bool = False
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
@@ -64,10 +68,8 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 class Slot(ABC):
     """A place that plays episodes one after another and answers into a mailbox.
 
-    Args:
-        number: The slot's index in the collector.
-
     Attributes:
+        number: The slot's index in the collector.
         began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
             for its turn is not hung. In the future if the work starts with something slow, such as
             a new process.
@@ -82,7 +84,7 @@ class Slot(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def reset(self, seed: int) -> None:
+    def reset(self, seed: int, episode_id: str) -> None:
         """Start an episode; the answer goes into the mailbox."""
 
     @abstractmethod
@@ -128,14 +130,12 @@ class Engine:
         isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
             raised.
         replicates: Whether slots call the policy by default.
-        recovered: How often an episode was restored because its shared worker had to be ended.
     """
 
     isolates = True
     replicates = False
-    recovered = 0
 
-    def share(self, policy: Policy) -> Any:
+    def share(self, policy: UserPolicy) -> Any:
         """Return the form in which slots receive a policy."""
         return policy
 
@@ -159,12 +159,17 @@ class LocalSlot(Slot):
         self._player.policy = policy
 
     @override
-    def reset(self, seed: int) -> None:
-        self._answers.put((self, self._player.reset(seed)))
+    def reset(self, seed: int, episode_id: str) -> None:
+        self._answers.put((self, self._player.reset(seed, episode_id)))
 
     @override
     def step(self, reply: Reply | None) -> None:
-        self._answers.put((self, self._player.step(reply)))
+        answer: Answer
+        try:
+            answer = self._player.step(reply)
+        except PolicyError as error:
+            answer = failure_of(error)
+        self._answers.put((self, answer))
 
     @override
     def close(self) -> None:
@@ -195,15 +200,11 @@ def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
     return thread
 
 
-def describe(error: BaseException) -> str:
-    """Format an error as one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
 def failure_of(error: Exception) -> Failure:
     """Return the failure for an error raised in a slot."""
-    fatal = isinstance(error, PolicyError) and error.fatal
-    return Failure(describe(error), isinstance(error, PolicyError), fatal)
+    if isinstance(error, PolicyError):
+        return Failure(describe(error), error, error.fatal)
+    return Failure(describe(error))
 
 
 class RareGarbageCollection:

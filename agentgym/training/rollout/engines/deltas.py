@@ -32,13 +32,7 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
-        """Return the difference between two chats.
-
-        Args:
-            chat: The chat.
-            before: The earlier chat.
-            kept: The number of common leading messages, if known.
-        """
+        """Return the difference of a chat from an earlier one."""
         kept = chat.shared_prefix(before) if kept is None else kept
         return cls(
             kept,
@@ -86,13 +80,7 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return the difference between two replies.
-
-        Args:
-            reply: The reply.
-            before: The earlier reply.
-            kept: The result of `continued`, if known.
-        """
+        """Return the difference of a reply from an earlier one; `kept` is `continued`, if known."""
         kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 

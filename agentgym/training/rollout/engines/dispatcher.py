@@ -22,15 +22,14 @@ from agentgym.training.rollout.engines.base import (
     Failure,
     MakeEnv,
     Slot,
-    describe,
+    failure_of,
     start_thread,
 )
-from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.episode import Recording, StepOutcome
+from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
-
-
-class CollectionError(RuntimeError):
-    """Error: many consecutive episodes fail, so the cause is not a single episode."""
+from agentgym.training.rollout.user_policy import PolicyRequest
+from agentgym.world.digests import digest
 
 
 @dataclass
@@ -62,27 +61,26 @@ class _Run:
 
     place: int
     seed: int
+    number: int  # in the order of start
     attempt: int = 1
+    id: str = ""  # for a policy with state
     recording: Recording | None = None
     asked: int = 0  # the number of the slot's open request; 0 if there is none
+    reply: Reply | None = None  # the last one given to the slot
+    replayed: int | None = None  # the steps replayed so far in another worker
 
 
 class Dispatcher:
     """The slots of a collector and their episodes.
-
-    Args:
-        engine: Opens the slots.
-        make_env: Makes a slot's env.
-        spec: The env's spec as JSON text.
-        num_slots: The maximum number of slots.
-        timeout: Seconds for an answer; None for no limit.
-        retries: The maximum number of restarts of a failed episode.
 
     Attributes:
         counts: The outcomes of the episodes.
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
         pending: The number of slots with open requests.
+        room: The maximum number of running episodes.
+        restarts: Whether an episode that lost its worker restarts instead of being replayed,
+            because the worker's policy kept its state.
     """
 
     def __init__(
@@ -103,8 +101,11 @@ class Dispatcher:
         self._deadlines: list[tuple[float, int, Slot]] = []
         self._requests = count(1)
         self._broken = 0  # failures since the last complete episode
+        self._faults = FaultStreak()
+        self._run_id = ""
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
+        self.room, self.restarts = num_slots, False
         self.counts = Counts()
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
@@ -113,23 +114,20 @@ class Dispatcher:
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
         """From now on, give slots this policy (unless None) and trajectories these labels."""
         self._policy, self._labels = policy, labels
+        self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
         """Start episodes while there are seeds and room; report whether any is running."""
-        while len(self._runs) < self._num_slots and (following := next(seeds, None)) is not None:
+        while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
-            self._begin(slot, _Run(*following))
+            self._begin(slot, _Run(*following, self.counts.begun))
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record answers, and give up hung slots.
-
-        Args:
-            wait: The maximum seconds to wait for an answer; None for no limit.
-        """
+        """Record answers, waiting up to `wait` seconds for one, and give up hung slots."""
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
@@ -181,9 +179,14 @@ class Dispatcher:
         self.ready = ordered[most:]
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
-    def chats(self, slots: Sequence[Slot]) -> list[Chat]:
-        """Return the waiting chats of slots."""
-        return [run.recording.chat for slot in slots if (run := self._runs[slot]).recording]
+    def requests(self, slots: Sequence[Slot]) -> list[PolicyRequest]:
+        """Return the waiting chats of slots, with their episodes."""
+        runs = [self._runs[slot] for slot in slots]
+        return [
+            PolicyRequest(each.recording.chat, each.seed, each.id, not each.recording.steps)
+            for each in runs
+            if each.recording is not None
+        ]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
         """Play a reply in each slot (None for its own policy's); end the episodes without one."""
@@ -192,11 +195,11 @@ class Dispatcher:
             if isinstance(reply, PolicyError):
                 silent.append((slot, reply))
             else:
-                self._await_answer(slot)
-                slot.step(reply)
+                self._runs[slot].reply = reply
+                self._step(slot, reply)
         for slot, error in silent:
             self._idle.append(slot)
-            self._break_off(self._runs.pop(slot), describe(error))
+            self._break_off(self._runs.pop(slot), failure_of(error))
 
     @property
     def under_way(self) -> int:
@@ -237,7 +240,12 @@ class Dispatcher:
     def _begin(self, slot: Slot, run: _Run) -> None:
         self._runs[slot] = run
         self._await_answer(slot)
-        slot.reset(run.seed)
+        run.id = f"{self._run_id}-{run.place}-{run.attempt}"
+        slot.reset(run.seed, run.id)
+
+    def _step(self, slot: Slot, reply: Reply | None) -> None:
+        self._await_answer(slot)
+        slot.step(reply)
 
     def _await_answer(self, slot: Slot) -> None:
         self.pending += 1
@@ -269,7 +277,12 @@ class Dispatcher:
         run.asked = 0
         self.pending -= 1
         if isinstance(answer, Failure):
-            self._fail(slot, answer)
+            if answer.lost:
+                self._restore(slot, run)
+            else:
+                self._fail(slot, answer)
+        elif run.replayed is not None:
+            self._replay(slot, run, answer)
         elif isinstance(answer, Chat):
             run.recording = Recording(self._spec, run.seed, answer, self._labels)
             self.ready.append(slot)
@@ -284,30 +297,56 @@ class Dispatcher:
             else:
                 self.ready.append(slot)
 
+    def _restore(self, slot: Slot, run: _Run) -> None:
+        """Replay an episode, whose worker is gone, in another worker up to the lost step."""
+        if self.restarts:
+            run.recording = None
+        run.replayed = None if run.recording is None else 0
+        self._begin(slot, run)
+
+    def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
+        recording, done = run.recording, run.replayed
+        if recording is None or done is None:
+            raise RuntimeError(f"episode {run.seed} is not being replayed")
+        if done < len(recording.steps):
+            run.replayed = done + 1
+            self._step(slot, recording.steps[done].reply)
+            return
+        run.replayed = None
+        chat = answer if isinstance(answer, Chat) else answer[1].chat
+        if chat != recording.chat:
+            cause = "the episode was replayed after its worker had died, and took another course"
+            self._fail(slot, Failure(cause))
+            return
+        self.counts.recovered += 1
+        self._step(slot, run.reply)
+
     def _fail(self, slot: Slot, failure: Failure) -> None:
         """Restart a slot's episode in a new slot of the same number, or give it up."""
-        if failure.fatal:
-            raise CollectionError(failure.cause)
         run = self._runs[slot]
         self._give_up(slot)
-        if run.attempt > self._retries or failure.by_policy:
+        if run.attempt > self._retries or failure.error is not None or failure.fatal:
             self._free.append(slot.number)
-            self._break_off(run, failure.cause)
+            self._break_off(run, failure)
             return
         self.counts.retried += 1
-        self._begin(self._open(slot.number), _Run(run.place, run.seed, run.attempt + 1))
+        self._begin(self._open(slot.number), _Run(run.place, run.seed, run.number, run.attempt + 1))
 
-    def _break_off(self, run: _Run, cause: str) -> None:
+    def _break_off(self, run: _Run, failure: Failure) -> None:
+        if failure.fatal:
+            raise CollectionError(failure.cause)
         self._broken += 1
         self.counts.broken += 1
+        if isinstance(failure.error, PolicyFault):
+            self._faults.add(run.number, failure.error)
         # Twice over, because all slots may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
-                f"{self._broken} consecutive episodes failed; the last one: {cause}"
+                f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"
             )
         recording = run.recording or Recording(self._spec, run.seed, Chat(), self._labels)
         attempts = f" (attempt {run.attempt})" if run.attempt > 1 else ""
-        self.ended.append((run.place, recording.trajectory(cause + attempts)))
+        self.ended.append((run.place, recording.trajectory(failure.cause + attempts)))
 
     def _give_up(self, slot: Slot) -> None:
         del self._runs[slot]

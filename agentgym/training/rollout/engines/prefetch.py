@@ -14,9 +14,11 @@ from typing import Any, cast
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 
-from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines.base import MakeEnv
-from agentgym.training.rollout.engines.workers import follow_the_parent, interrupts_left_to_parent
+from agentgym.training.rollout.engines.processes import (
+    follow_the_parent,
+    interrupts_left_to_parent,
+)
 from agentgym.world import reset_cache
 
 # The processes use only idle time.
@@ -27,26 +29,23 @@ _MOST_WORKERS = 8
 
 
 class Prefetcher:
-    """Draws instances in the background, so that later resets find them in the reset cache.
+    """Resets an env in the background, so that later resets find the instances in the reset cache.
 
-    It resets an env of the same kind with the same seeds, so it draws exactly what resets draw.
     Without a reset cache (`agentgym.world.reset_cache`) it does nothing. Errors are left to the
     reset that would have used the instance.
 
     Args:
         make_env: Makes the env.
-        workers: The number of processes; by default half the number of CPUs.
+
+    Attributes:
+        pending: The unfinished draws by seed.
     """
 
-    def __init__(self, make_env: MakeEnv, workers: int | None = None) -> None:
-        self._workers = (
-            max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2)) if workers is None else workers
-        )
-        check_int("workers", self._workers, 1, 1_000)
+    def __init__(self, make_env: MakeEnv) -> None:
         self._make_env = make_env
         self._pickled = b""
         self._pool: ProcessPoolExecutor | None = None
-        self._pending: dict[int, Future[None]] = {}
+        self.pending: dict[int, Future[None]] = {}
 
     def prefetch(self, seeds: Iterable[int]) -> None:
         """Start drawing the instances of seeds; return at once."""
@@ -54,29 +53,23 @@ class Prefetcher:
             return
         if self._pool is None:
             self._pickled = cloudpickle.dumps(self._make_env)
+            workers = max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2))
+            folder = os.environ[reset_cache.VARIABLE]
             self._pool = ProcessPoolExecutor(
-                self._workers,
-                get_context("forkserver"),
-                _begin_worker,
-                (os.environ[reset_cache.VARIABLE],),
+                workers, get_context("forkserver"), _begin_worker, (folder,)
             )
-        self._pending = {seed: draw for seed, draw in self._pending.items() if not draw.done()}
+        self.pending = {seed: draw for seed, draw in self.pending.items() if not draw.done()}
         with suppress(BrokenProcessPool), interrupts_left_to_parent():
             for seed in dict.fromkeys(seeds):
-                if seed not in self._pending:
-                    self._pending[seed] = self._pool.submit(_draw, self._pickled, seed)
-
-    def wait(self) -> None:
-        """Wait until all requested instances are drawn."""
-        for drawn in self._pending.values():
-            drawn.exception()
+                if seed not in self.pending:
+                    self.pending[seed] = self._pool.submit(_draw, self._pickled, seed)
 
     def close(self) -> None:
         """End the processes after their current instances."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-        self._pending = {}
+        self.pending = {}
 
 
 def _begin_worker(folder: str) -> None:

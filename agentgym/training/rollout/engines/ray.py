@@ -10,23 +10,17 @@ from typing import Any
 
 import ray
 
-from agentgym.play.policy import Policy
-from agentgym.training.rollout.engines.base import describe
+from agentgym.training.rollout.engines.servers import Request, WorkerServer
 from agentgym.training.rollout.engines.wire import FarAnswer
-from agentgym.training.rollout.engines.worker_slots import (
-    WORKERS,
-    FarEnd,
-    Request,
-    WorkerDied,
-    WorkerEngine,
-)
-from agentgym.training.rollout.engines.workers import WorkerServer
+from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
+from agentgym.training.rollout.faults import describe
+from agentgym.training.rollout.user_policy import UserPolicy
 
 
 class RayServer(WorkerServer):
     """The remote side of a worker as an actor."""
 
-    def play(self, policy: Policy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+    def play(self, policy: UserPolicy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         """Yield the answers to requests in order, with this policy if there is one."""
         if policy is not None:
             self.use(policy)
@@ -61,7 +55,7 @@ class Ray(WorkerEngine):
             **(resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"})
         )
 
-    def share(self, policy: Policy) -> Any:
+    def share(self, policy: UserPolicy) -> Any:
         """Return a reference to the policy in the object store."""
         return ray.put(policy)
 

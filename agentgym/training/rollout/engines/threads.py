@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from typing_extensions import override
 
-from agentgym.play.policy import Policy, Reply
-from agentgym.text.messages import Chat
+from agentgym.play.policy import Reply
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines.base import (
     GRACE,
@@ -29,28 +27,25 @@ from agentgym.training.rollout.engines.base import (
     start_thread,
 )
 from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.event_loop import event_loop
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 THREADS = 512
 """Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
 kB.
 """
 FEW_THREADS = 4
-"""Threads that are active without probing the interpreter."""
-PROBE = 0.001
-"""Seconds that one probe of the interpreter takes; negligible beside a tool that merits a thread.
-"""
-PROBES = 3
-"""Consecutive probes that must find the interpreter idle, since one may by chance."""
+"""Threads that start without probing the interpreter."""
+PROBE = 0.003
+"""Seconds that a probe of the interpreter takes; negligible beside a tool that merits a thread."""
 
 
 class ThreadPool:
-    """Pool of threads that start on demand.
+    """Pool of threads that start on demand: a few at once, more while slots wait and the
+    interpreter is idle because all threads wait for tools.
 
-    A few threads are active at first. The pool grows while slots wait and the interpreter is idle
-    because all active threads wait for tools. It does not grow while the interpreter is busy:
-    additional threads would only compete for it. Threads without work are parked.
-
-    Threads are daemons: a hanging thread cannot be ended and must not block interpreter exit.
+    More threads in a busy interpreter would only compete for it. Threads are daemons: a hanging
+    one cannot be ended and must not block interpreter exit.
 
     Args:
         limit: Maximum number of threads, excluding those that hang.
@@ -59,26 +54,22 @@ class ThreadPool:
     def __init__(self, limit: int) -> None:
         self._limit, self._few = limit, min(FEW_THREADS, limit)
         self._lock = threading.Lock()
-        self._waiting: deque[ThreadSlot] = deque()
+        self._waiting: SimpleQueue[ThreadSlot | None] = SimpleQueue()  # None ends a thread
         self._working: dict[ThreadSlot, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
-        self._active = self._parked = 0
-        self._calls: SimpleQueue[str | None] = SimpleQueue()  # wakes parked threads; None ends them
         self._short = threading.Event()
         self._watch: threading.Thread | None = None
         self._closed = False
 
     def submit(self, slot: ThreadSlot) -> None:
         """Queue a slot's work."""
-        self._waiting.append(
-            slot
-        )  # before the check: a parking thread counts itself out and then checks again
-        if self._active >= self._few and (self._active >= self._limit or self._short.is_set()):
+        self._waiting.put(slot)
+        if len(self._threads) >= self._limit or self._short.is_set():
             return
         with self._lock:
-            if self._active < self._few:
-                self._activate()
-            elif self._active < self._limit and not self._short.is_set():
+            if len(self._threads) < self._few:
+                self._start()
+            else:
                 self._short.set()
                 self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
@@ -88,8 +79,7 @@ class ThreadPool:
             thread = self._working.pop(slot, None)
             if thread is not None:
                 self._threads.discard(thread)
-                self._active -= 1
-                self._activate()
+                self._start()
         return thread is not None
 
     def close(self) -> None:
@@ -99,41 +89,32 @@ class ThreadPool:
             self._short.set()
             threads = list(self._threads)
         for _ in threads:
-            self._calls.put(None)
+            self._waiting.put(None)
         until = time.monotonic() + GRACE
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _activate(self) -> None:
-        self._active += 1
-        if self._parked:
-            self._parked -= 1
-            self._calls.put("go on")
-        else:
-            self._threads.add(start_thread(self._run, "agentgym-env"))
+    def _start(self) -> None:
+        self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
-        """Double the active threads while slots wait and the interpreter is idle."""
+        """Double the threads while slots wait and the interpreter is idle."""
         while self._short.wait() and not self._closed:
-            idle = all(_interpreter_is_idle() for _ in range(PROBES))
+            computed = time.process_time()
+            time.sleep(PROBE)
+            idle = time.process_time() - computed < PROBE / 2
             with self._lock:
-                more = min(len(self._waiting), self._limit - self._active)
+                more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if self._waiting and self._active < self._limit:  # submitted before the clear
+                    if not self._waiting.empty():  # submitted before the clear
                         self._short.set()
                 elif idle and not self._closed:
-                    for _ in range(min(more, self._active)):
-                        self._activate()
+                    for _ in range(min(more, len(self._threads))):
+                        self._start()
 
     def _run(self) -> None:
-        while True:
-            try:
-                slot = self._waiting.popleft()
-            except IndexError:
-                if self._park():
-                    continue
-                return
+        while (slot := self._waiting.get()) is not None:
             if not self._work_for(slot):
                 return
 
@@ -153,27 +134,6 @@ class ThreadPool:
         slot.deliver(answer)
         return not abandoned
 
-    def _park(self) -> bool:
-        """Wait for more work; return False when the pool closes."""
-        with self._lock:
-            self._active -= 1
-            if self._waiting:  # submitted before this thread counted itself out
-                self._active += 1
-                return True
-            self._parked += 1
-        return self._calls.get() is not None
-
-
-def _interpreter_is_idle() -> bool:
-    """Return whether this process hardly computes and a waking thread runs at once.
-
-    If other threads compute, a waking thread waits for the interpreter's switch interval (5 ms).
-    """
-    began, computed = time.perf_counter(), time.process_time()
-    time.sleep(PROBE)
-    late = time.perf_counter() - began - PROBE
-    return late < sys.getswitchinterval() / 2 and time.process_time() - computed < PROBE / 2
-
 
 class ThreadSlot(Slot):
     """Slot that plays in any free thread of a pool."""
@@ -183,7 +143,7 @@ class ThreadSlot(Slot):
         self._make_env, self._answers, self._pool = make_env, answers, pool
         self._player: Player | None = None
         self._policy: Any = None
-        self._seed: int | None = None
+        self._episode: tuple[int, str] | None = None
         self._reply: Reply | None = None
 
     @override
@@ -191,8 +151,8 @@ class ThreadSlot(Slot):
         self._policy = policy
 
     @override
-    def reset(self, seed: int) -> None:
-        self._seed = seed
+    def reset(self, seed: int, episode_id: str) -> None:
+        self._episode = seed, episode_id
         self._pool.submit(self)
 
     @override
@@ -206,10 +166,8 @@ class ThreadSlot(Slot):
         if not self._pool.abandon(self):
             self._pool.submit(self)
 
-    def work(self) -> Answer | None:
-        """Do the requested work and return the answer; None if the slot is closed."""
-        if self.dead:
-            return None
+    def work(self) -> Answer:
+        """Do the requested work and return the answer."""
         self.began = time.monotonic() + (0.0 if self._player else OPENING)
         answer = self._answer()
         self.began = NEVER
@@ -227,11 +185,11 @@ class ThreadSlot(Slot):
     def _answer(self) -> Answer:
         try:
             player = self._player = self._player or Player(self._make_env())
-            if self._seed is None:
+            if self._episode is None:
                 return player.step(self._reply)
-            seed, self._seed = self._seed, None
+            episode, self._episode = self._episode, None
             player.policy = self._policy
-            return player.reset(seed)
+            return player.reset(*episode)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             return failure_of(error)
 
@@ -259,18 +217,10 @@ class Threads(Engine):
         self._pool.close()
 
 
-@runtime_checkable
-class AsyncPolicy(Protocol):
-    """Policy that awaits its replies, such as `EndpointPolicy`."""
-
-    async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat."""
-
-
 class Asyncio(Threads):
-    """Engine with one event loop for replies and threads for env steps; for endpoints.
+    """Engine that awaits replies in one event loop and steps envs in threads; for endpoints.
 
-    The policy needs `areply(chat)`.
+    The policy is async, or has `async def areply(chat)`.
 
     Args:
         threads: Maximum number of threads, as in `Threads`.
@@ -280,63 +230,77 @@ class Asyncio(Threads):
 
     def __init__(self, threads: int = THREADS) -> None:
         super().__init__(threads)
-        self._loop = _Loop()
+        self._posted: deque[_AwaitingSlot] = deque()
+        self._woken = False
 
-    def share(self, policy: Policy) -> Any:
+    def post(self, slot: _AwaitingSlot) -> None:
+        """Start or cancel a slot's reply; the loop wakes once for all slots posted meanwhile."""
+        self._posted.append(slot)
+        if not self._woken:
+            self._woken = True
+            event_loop().call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._woken = False
+        while self._posted:
+            self._posted.popleft().await_reply()
+
+    def share(self, policy: UserPolicy) -> Any:
         """Return the policy.
 
         Raises:
-            ValueError: The policy has no `areply`.
+            ValueError: The policy is not async.
         """
-        if not isinstance(policy, AsyncPolicy):
+        if not policy.awaitable:
             raise ValueError(
-                "the asyncio engine needs a policy with `async def areply(chat)`, and "
-                f"{type(policy).__name__} has none; use the threads engine"
+                "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "
+                f"and {policy.name} has none; use the threads engine"
             )
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
-        return _AwaitingSlot(make_env, number, answers, self._pool, self._loop)
-
-    def close(self) -> None:
-        """Cancel pending replies, wait for closed slots, and end the threads and the loop."""
-        super().close()
-        self._loop.close()
+        return _AwaitingSlot(make_env, number, answers, self._pool, self)
 
 
 class _AwaitingSlot(ThreadSlot):
+    _task: asyncio.Task[None] | None = None
+
     def __init__(
-        self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool, loop: _Loop
+        self,
+        make_env: MakeEnv,
+        number: int,
+        answers: Answers,
+        pool: ThreadPool,
+        engine: Asyncio,
     ) -> None:
         super().__init__(make_env, number, answers, pool)
-        self._loop = loop
-        self._task: asyncio.Task[None] | None = None
+        self._engine = engine
 
     @override
     def step(self, reply: Reply | None) -> None:
         if reply is None:
-            self._loop.post(self)
+            self._engine.post(self)
         else:
             super().step(reply)
 
     @override
     def close(self) -> None:
         super().close()
-        self._loop.post(self)
+        self._engine.post(self)
 
     def await_reply(self) -> None:
-        """Start awaiting a reply in the event loop, or cancel it if the slot is closed."""
-        player = self._player
-        if player is not None and not self.dead:
-            self._task = asyncio.get_running_loop().create_task(self._await_reply(player.chat))
+        """Start awaiting a reply, or cancel it if the slot is closed; in the event loop."""
+        if self._player is not None and not self.dead:
+            work = self._await_reply(self._player.request)
+            self._task = asyncio.get_running_loop().create_task(work)
         elif self._task is not None:
             self._task.cancel()
 
-    async def _await_reply(self, chat: Chat) -> None:
+    async def _await_reply(self, request: PolicyRequest) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(chat)
+            reply = await self._policy.areply(request)
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
             self._answers.put((self, failure_of(error)))
         else:
@@ -344,41 +308,3 @@ class _AwaitingSlot(ThreadSlot):
             super().step(reply)
         finally:
             self._task = None
-
-
-class _Loop:
-    """Event loop in its own thread, woken once for all slots posted meanwhile."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._posted: deque[_AwaitingSlot] = deque()
-        self._woken = False
-        self._thread = start_thread(self._loop.run_forever, "agentgym-asyncio")
-
-    def post(self, slot: _AwaitingSlot) -> None:
-        """Start or cancel a slot's reply."""
-        self._posted.append(slot)
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._take)
-
-    def close(self) -> None:
-        """Cancel pending replies and end the loop."""
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
-        self._thread.join(GRACE)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-    def _take(self) -> None:
-        self._woken = False
-        while self._posted:
-            self._posted.popleft().await_reply()
-
-
-async def _cancel_all() -> None:
-    loop = asyncio.get_running_loop()
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.wait(rest, timeout=GRACE / 2) if rest else None
-    loop.call_soon(loop.stop)

@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 
-from agentgym.training.rollout.engines.base import describe
+from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.faults import describe
 
 SentChat = tuple[int, ChatDelta]
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
 """A reply of the worker's own policy, and the outcome of its step."""
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, with the answer, or the error and whether the policy caused it."""
+"""Whether a request succeeded, with the answer or the failure."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -49,7 +50,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
     try:
         return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
-        return _PICKLED + pickle.dumps((False, (f"cannot be sent: {describe(error)}", False)))
+        return _PICKLED + pickle.dumps((False, Failure(f"cannot be sent: {describe(error)}")))
 
 
 def decode_answer(data: bytes) -> FarAnswer:
@@ -60,7 +61,7 @@ def decode_answer(data: bytes) -> FarAnswer:
     try:
         return True, _DECODERS[form].decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
-        return False, (f"cannot be sent: {describe(error)}", False)
+        return False, Failure(f"cannot be sent: {describe(error)}")
 
 
 class Frames:
@@ -68,9 +69,6 @@ class Frames:
 
     Each read takes everything available, because every read releases the interpreter lock and must
     then wait for it.
-
-    Args:
-        stream: The socket.
     """
 
     def __init__(self, stream: socket) -> None:
@@ -79,11 +77,7 @@ class Frames:
         self._data = bytearray()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame.
-
-        Raises:
-            OSError: The other end is gone.
-        """
+        """Send a frame, or raise `OSError` if the other end is gone."""
         head = len(frame).to_bytes(_HEAD, "little")
         if len(frame) < _READ:
             self._stream.sendall(head + frame)
@@ -92,12 +86,7 @@ class Frames:
             self._stream.sendall(frame)
 
     def receive(self) -> bytes:
-        """Wait for a frame and return it.
-
-        Raises:
-            EOFError: The other end is gone.
-            OSError: The other end is gone.
-        """
+        """Return the next frame, or raise `EOFError` or `OSError` if the other end is gone."""
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
         del self._data[:end]
@@ -108,7 +97,6 @@ class Frames:
         self._stream.close()
 
     def _read(self, size: int) -> bytearray:
-        """Read at least this many bytes."""
         while len(self._data) < size:
             data = self._stream.recv(_READ)
             if not data:

@@ -1,288 +1,329 @@
-"""The remote side of workers, in another process or a Ray actor, and the process engine.
+"""The local side of workers that play many slots each, in other processes or Ray actors.
 
-Transferred data grows with new text, never with the history.
+A worker runs one step at a time. If it dies or must be ended because of one episode, the others
+are lost with it, and the dispatcher restores them in a new worker by replaying their replies.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import socket
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple
-from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import wait
-from types import FrameType
+from dataclasses import replace
+from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+from typing_extensions import override
 
-from agentgym.play.policy import Policy, Reply
-from agentgym.training.rollout.engines.base import GRACE, MakeEnv, RareGarbageCollection, failure_of
+from agentgym.play.policy import Reply
+from agentgym.text.validation import check_int
+from agentgym.training.rollout.engines.base import (
+    GRACE,
+    NEVER,
+    OPENING,
+    Answer,
+    Answers,
+    Engine,
+    Failure,
+    MakeEnv,
+    Slot,
+    start_thread,
+)
 from agentgym.training.rollout.engines.deltas import Border
-from agentgym.training.rollout.engines.wire import (
-    FarAnswer,
-    Frames,
-    SentChat,
-    SentStep,
-    decode_answer,
-    encode_answer,
-)
-from agentgym.training.rollout.engines.worker_slots import (
-    WORKERS,
-    FarEnd,
-    Request,
-    WorkerDied,
-    WorkerEngine,
-)
-from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.engines.servers import Request
+from agentgym.training.rollout.engines.wire import FarAnswer
+from agentgym.training.rollout.episode import StepOutcome
+from agentgym.training.rollout.faults import describe
 
-# Held while asking for a child's state: of two concurrent callers, one would miss the exit code.
-_CHILDREN = threading.Lock()
-# The kernel's signal when memory runs out; Windows has no name for it.
-_SIGKILL = 9
+WORKERS = 16
+"""Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots."""
+# After this many deaths without an answer between them, the cause is not the first request.
+BARREN = 3
+# Bounds the episodes that must be restored after a worker's death.
+_BATCH = 256
+
+_LOST = Failure("its worker ended", lost=True)
 
 
-class PlayerServer:
-    """The remote side of a slot: a player that sends only the new part of chats and prompts.
+class WorkerDied(RuntimeError):
+    """Error: a worker's process or actor is gone.
 
     Args:
-        make_env: Makes the env.
-
-    Attributes:
-        player: The player, with its policy.
+        cause: How it ended.
+        fatal: Whether every other worker would end too.
     """
 
-    def __init__(self, make_env: MakeEnv) -> None:
-        self.player = Player(make_env())
-        self._border = Border()
-
-    def reset(self, seed: int) -> SentChat:
-        """Start an episode."""
-        self._border = Border()
-        return self._border.send_chat(self.player.reset(seed))
-
-    def step(self, sent: tuple[str, str] | None) -> SentStep:
-        """Play a reply, sent as `text` and `ended`, or one of the own policy, which is sent back."""
-        reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
-        played = self._border.send_reply(reply) if sent is None else None
-        return (
-            played,
-            self._border.send_chat(outcome.chat),
-            outcome.reward,
-            outcome.terminated,
-            outcome.truncated,
-            outcome.info,
-        )
-
-    def restore(self, episode: tuple[int, Sequence[str]]) -> SentChat:
-        """Replay an episode's texts with this seed, and send the last chat in full."""
-        seed, texts = episode
-        chat = self.player.reset(seed)
-        for text in texts:
-            chat = self.player.step(Reply(text))[1].chat
-        self._border = Border()
-        return self._border.send_chat(chat)
+    def __init__(self, cause: str, *, fatal: bool = False) -> None:
+        super().__init__(cause)
+        self.fatal = fatal
 
 
-class WorkerServer:
-    """The remote side of a worker: the players of many slots, and their shared policy.
-
-    Args:
-        make_env: Makes an env; pickled by cloudpickle, because it may be a lambda.
-        number: The worker's index.
-    """
-
-    def __init__(self, make_env: bytes, number: int) -> None:
-        self._make_env, self._number = make_env, number
-        self._players: dict[int, PlayerServer] = {}
-        self._load: MakeEnv | None = None
-        self._policy: Any = None
-        self._sent: bytes | Policy | None = None
-
-    def use(self, policy: bytes | Policy) -> None:
-        """Play with a copy of this policy; a random policy draws differently in each worker."""
-        self._sent = policy  # loaded on demand, so that an error becomes an answer
-
-    def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return whether it succeeded, and the answer or error."""
-        key, method, argument = request
-        try:
-            if method == "close":
-                self.close(key)
-                return True, None
-            return True, getattr(self._player(key), method)(argument)
-        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-            return False, astuple(failure_of(error))
-
-    def close(self, key: int) -> None:
-        """Close a slot's env, if it is open."""
-        if (player := self._players.pop(key, None)) is not None:
-            RareGarbageCollection.end(1)
-            player.player.close()
-
-    def close_all(self) -> None:
-        """Close all envs."""
-        for key in list(self._players):
-            self.close(key)
-
-    def _player(self, key: int) -> PlayerServer:
-        if self._sent is not None:
-            self._policy = (
-                cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
-            )
-            self._sent = None  # only now, so that an error answers every request
-            if hasattr(self._policy, "reseed"):
-                self._policy.reseed(self._number)
-            for player in self._players.values():
-                player.player.policy = self._policy
-        if key not in self._players:
-            self._load = self._load or cloudpickle.loads(self._make_env)
-            self._players[key] = PlayerServer(self._load)
-            RareGarbageCollection.begin(1)
-            self._players[key].player.policy = self._policy
-        return self._players[key]
-
-
-class Processes(WorkerEngine):
-    """Processes that play many slots each: for compute-bound worlds, and for tools that may crash
-    or leak. Hung processes are killed.
-
-    Args:
-        method: The start method: `forkserver` (fast; its server never forks from a process with
-            threads), `spawn`, or `fork`.
-        workers: The maximum number of processes, each of which runs one step at a time. Further
-            slots share processes.
-    """
-
-    def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
-        super().__init__(workers)
-        self._context = get_context(method)
-        if method == "forkserver":
-            self._context.set_forkserver_preload([__name__])
-
-    def share(self, policy: Policy) -> bytes:
-        """Return the policy as bytes, built once for all workers."""
-        return bytes(cloudpickle.dumps(policy))
-
-    def start(self, make_env: bytes, number: int) -> FarEnd:
-        """Start a worker."""
-        near, far = socket.socketpair()
-        process: Any = self._context.Process(  # type: ignore[attr-defined]
-            target=_serve,
-            args=(far, make_env, number),
-            name=f"agentgym-worker-{number}",
-            daemon=True,
-        )
-        with far, _CHILDREN, interrupts_left_to_parent():
-            process.start()
-        return _Process(Frames(near), process)
-
-
-class _Process(FarEnd):
-    def __init__(self, frames: Frames, process: Any) -> None:
-        self._frames, self._process = frames, process
-
-    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        try:
-            self._frames.send(pickle.dumps((policy, requests), pickle.HIGHEST_PROTOCOL))
-            for _ in requests:
-                yield decode_answer(self._frames.receive())
-        except (EOFError, OSError) as error:
-            self._join()
-            raise WorkerDied(describe_exit(self._process.exitcode)) from error
+class FarEnd(ABC):
+    """A worker as seen from here. Subclasses implement every method."""
 
     @property
     def alive(self) -> bool:
-        with _CHILDREN:
-            return bool(self._process.is_alive())
+        """Report whether the worker seems to be alive."""
+        return True
 
+    @abstractmethod
+    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+        """Yield the answers to requests in order.
+
+        Args:
+            policy: The policy to use from now on; None keeps the previous one.
+            requests: The requests.
+
+        Raises:
+            WorkerDied: The worker is gone.
+        """
+
+    @abstractmethod
     def kill(self) -> None:
-        self._process.kill()
+        """End the worker at once; pending answers raise `WorkerDied`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the worker when its envs are closed."""
+
+
+class WorkerEngine(Engine):
+    """Engine of at most `workers` workers that play many slots each. Subclasses implement `start`."""
+
+    def __init__(self, workers: int) -> None:
+        check_int("workers", workers, 1, 100_000)
+        self.workers = workers
+        self._running: dict[int, Worker] = {}
+
+    def start(self, make_env: bytes, number: int) -> FarEnd:
+        """Start a worker."""
+        raise NotImplementedError
+
+    def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
+        """Open a slot."""
+        place = number % self.workers
+        if place not in self._running:
+            self._running[place] = Worker(self, cloudpickle.dumps(make_env), place, answers)
+        return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        self._frames.close()  # the process reads the end of its input, closes its envs and exits
-        if not self._join():
-            self.kill()
-            self._join()
-
-    def _join(self) -> bool:
-        """Wait for the end; return whether it has come."""
-        ended = bool(wait([self._process.sentinel], GRACE))
-        with _CHILDREN:
-            self._process.join(0)
-        return ended
+        """Close the envs and end the workers, forcibly after `GRACE` seconds."""
+        for worker in self._running.values():
+            worker.close()
+        until = time.monotonic() + GRACE
+        for worker in self._running.values():
+            worker.join(until)
 
 
-def describe_exit(code: int | None) -> str:
-    """Describe the exit code of a worker process; a negative code is a signal."""
-    text = f"the worker process ended with exit code {code}"
-    if code == -_SIGKILL:
-        text += ": it was killed, possibly out of memory"
-    return text
+class WorkerSlot(Slot):
+    """A slot of a worker.
 
-
-# Errors of reading from or writing to a parent that has closed its end, as an interrupted parent
-# does at any moment.
-GONE = (EOFError, ConnectionError)
-
-
-def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
-    follow_the_parent()
-    server, frames = WorkerServer(make_env, number), Frames(stream)
-    try:
-        while True:
-            policy, requests = pickle.loads(frames.receive())
-            if policy is not None:
-                server.use(policy)
-            for request in requests:
-                frames.send(encode_answer(request[1], server.answer(request)))
-    except GONE:
-        server.close_all()
-
-
-@contextmanager
-def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that ignore interrupts: a process that is still importing would print a
-    traceback.
-
-    Interrupts are blocked meanwhile, and processes inherit that; the parent receives its own
-    afterwards. Another thread may be interrupted instead, so the handler only records the
-    interrupt.
+    Attributes:
+        home: The worker that has the slot's env.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # starting it unblocks interrupts
-    handler = signal.getsignal(signal.SIGINT)
-    noted: list[tuple[int, FrameType | None]] = []
-    defers = callable(handler) and threading.current_thread() is threading.main_thread()
-    if defers:
-        signal.signal(signal.SIGINT, lambda *interrupt: noted.append(interrupt))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if defers:
-            signal.signal(signal.SIGINT, handler)
-        if noted and callable(handler):
-            handler(*noted[0])
+
+    def __init__(self, number: int, worker: Worker) -> None:
+        super().__init__(number)
+        self.home: FarEnd | None = None
+        self._worker = worker
+        self._key = next(worker.keys)
+        self._border = Border()
+        self._asked: tuple[str, Any] = ("close", None)
+        self._reply: Reply | None = None
+
+    @override
+    def use(self, policy: Any) -> None:
+        self._worker.use(policy)
+
+    @override
+    def reset(self, seed: int, episode_id: str) -> None:
+        self._asked, self._border = ("reset", (seed, episode_id)), Border()
+        self._worker.submit(self)
+
+    @override
+    def step(self, reply: Reply | None) -> None:
+        self._reply = reply
+        self._asked = "step", None if reply is None else (reply.text, reply.ended)
+        self._worker.submit(self)
+
+    @override
+    def close(self) -> None:
+        self.dead = True
+        self._worker.give_up(self)
+
+    def lost_in(self, far: FarEnd) -> bool:
+        """Report whether the slot's episode went with another worker."""
+        return self._asked[0] == "step" and self.home is not far
+
+    @property
+    def request(self) -> Request:
+        """The request for the worker."""
+        return (self._key, "close", None) if self.dead else (self._key, *self._asked)
+
+    def received(self, answer: FarAnswer) -> Answer:
+        """Return the answer to the request."""
+        succeeded, content = answer
+        if not succeeded:
+            failure: Failure = content
+            return replace(failure, cause=f"in a worker: {failure.cause}")
+        if self._asked[0] == "reset":
+            return self._border.receive_chat(*content)
+        played, news, *ends = content
+        reply = self._reply or self._border.receive_reply(*played)
+        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
 
 
-def follow_the_parent() -> None:
-    """Ignore interrupts and exit with the parent, even if it is killed; a worker would otherwise
-    wait forever.
+class Worker:
+    """The local side of a worker: a thread that sends it requests and restarts it if it dies.
+
+    Attributes:
+        keys: Yields the keys of new slots.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
+    def __init__(
+        self, engine: WorkerEngine, make_env: bytes, number: int, answers: Answers
+    ) -> None:
+        self._engine, self._make_env, self._number = engine, make_env, number
+        self._answers = answers
+        self._queue: SimpleQueue[WorkerSlot | None] = SimpleQueue()
+        self.keys = count()
+        self._policy: Any = None
+        self._policy_of: FarEnd | None = None  # the worker that has the policy
+        self._far: FarEnd | None = None
+        self._barren = 0
+        self._lock = threading.Lock()  # guards the next two attributes
+        self._head: WorkerSlot | None = None  # the slot whose step is running
+        self._killed_for: WorkerSlot | None = None
+        self._thread = start_thread(self._run, f"agentgym-worker-{number}")
 
-def _end_with_the_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    def use(self, policy: Any) -> None:
+        """Use this policy from now on."""
+        if policy is not self._policy:
+            self._policy, self._policy_of = policy, None
+
+    def submit(self, slot: WorkerSlot) -> None:
+        """Run a slot's request."""
+        self._queue.put(slot)
+
+    def give_up(self, slot: WorkerSlot) -> None:
+        """Close a dead slot, and the worker if it runs the slot's step."""
+        with self._lock:
+            if self._head is slot:
+                self._kill_for(slot)
+                return
+        self._queue.put(slot)
+
+    def close(self) -> None:
+        """End when all requests are done."""
+        self._queue.put(None)
+
+    def join(self, until: float) -> None:
+        """Wait for the end until a deadline, then kill the worker."""
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self._thread.is_alive() and self._far is not None:
+            self._far.kill()
+            self._thread.join(GRACE)
+
+    def _run(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                self._play(batch)
+            except Exception as error:  # noqa: BLE001 - a thread that ended would leave its slots without an answer
+                self._end_worker()
+                for slot in batch:
+                    self._answer(slot, Failure(describe(error)))
+        self._end_worker()
+
+    def _next_batch(self) -> list[WorkerSlot] | None:
+        """Return new requests, waiting for them; None at the end."""
+        batch: list[WorkerSlot] = []
+        while len(batch) < _BATCH:
+            try:
+                slot = self._queue.get(block=not batch)
+            except Empty:
+                break
+            if slot is None:
+                if not batch:
+                    return None
+                self._queue.put(None)
+                break
+            batch.append(slot)
+        return batch
+
+    def _play(self, batch: Sequence[WorkerSlot]) -> None:
+        if self._far is None or not self._far.alive:
+            self._end_worker()
+            self._far = self._engine.start(self._make_env, self._number)
+        far = self._far
+        going: list[WorkerSlot] = []
+        for slot in batch:
+            if slot.lost_in(far):
+                self._answer(slot, _LOST)
+            elif not slot.dead or slot.home is far:
+                going.append(slot)
+        if not going:
+            return
+        policy = None if self._policy_of is far else self._policy
+        self._policy_of = far
+        requests = [slot.request for slot in going]
+        answers = far.play(policy, requests)
+        for place, slot in enumerate(going):
+            try:
+                answer = self._play_one(slot, far, answers, closes=requests[place][1] == "close")
+            except WorkerDied as error:
+                self._blame(going[place:], error)
+                return
+            self._answer(slot, answer)
+        with self._lock:
+            self._head = None
+
+    def _play_one(
+        self, slot: WorkerSlot, far: FarEnd, answers: Iterator[FarAnswer], *, closes: bool
+    ) -> Answer:
+        """Wait for the answer to a request; closing has little time."""
+        with self._lock:
+            self._head = slot
+            slot.began = time.monotonic() + (0.0 if slot.home is far else OPENING)
+            if slot.dead and not closes:
+                self._kill_for(slot)
+        if closes:
+            timer = threading.Timer(GRACE, self.give_up, [slot])
+            timer.start()
+            next(answers)
+            timer.cancel()
+            return Failure("it was closed")
+        answer = next(answers)
+        slot.home, self._barren = far, 0
+        return slot.received(answer)
+
+    def _kill_for(self, slot: WorkerSlot) -> None:
+        self._killed_for = slot
+        if self._far is not None:
+            self._far.kill()
+
+    def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
+        """Charge a worker's death to the episode it was stepping; the others are lost with it."""
+        with self._lock:
+            self._head, killed_for = None, self._killed_for
+            self._killed_for = None
+        self._end_worker()
+        self._barren = 0 if killed_for else self._barren + 1
+        failure = Failure(str(death), fatal=death.fatal)
+        # The worker may have died for a slot that answered at the last moment.
+        guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
+        for slot in slots:
+            self._answer(slot, failure if slot in guilty else _LOST)
+
+    def _answer(self, slot: WorkerSlot, answer: Answer) -> None:
+        slot.began = NEVER
+        if not slot.dead:
+            self._answers.put((slot, answer))
+
+    def _end_worker(self) -> None:
+        with self._lock:
+            self._head, far, self._far = None, self._far, None
+        if far is not None:
+            far.close()

@@ -276,7 +276,6 @@ def load_tokenizer(folder: Path) -> Any:
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Hide transformers' progress bars."""
     bars: Any = logging  # it has no types
     enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

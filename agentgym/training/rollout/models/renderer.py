@@ -275,7 +275,6 @@ class Renderer:
 
 
 def _digest(text: str) -> bytes:
-    """Return the cache key of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -97,7 +97,6 @@ class VLLMSampler:
 
 
 def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | PolicyError:
-    """Convert a vLLM output to a sample, or return an error."""
     if list(output.prompt_token_ids or ()) != list(prompt):
         return PolicyError("vLLM used another prompt")
     completion = output.outputs[0]

@@ -1,0 +1,192 @@
+"""Worker processes: the engine that plays in them, and how they start and end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import current_process, get_context, parent_process, resource_tracker
+from multiprocessing.connection import wait
+from types import FrameType
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from agentgym.training.rollout.engines.base import GRACE
+from agentgym.training.rollout.engines.servers import Request, WorkerServer
+from agentgym.training.rollout.engines.wire import (
+    FarAnswer,
+    Frames,
+    decode_answer,
+    encode_answer,
+)
+from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
+from agentgym.training.rollout.user_policy import UserPolicy
+
+# Held while asking for a child's state: of two concurrent callers, one would miss the exit code.
+_CHILDREN = threading.Lock()
+UNGUARDED = 97
+"""Exit code of a worker whose script starts workers while it is imported."""
+# The kernel's signal when memory runs out; Windows has no name for it.
+_SIGKILL = 9
+
+
+class Processes(WorkerEngine):
+    """Processes that play many slots each: for compute-bound worlds, and for tools that may crash
+    or leak. Hung processes are killed.
+
+    Args:
+        method: The start method: `forkserver` (fast; its server never forks from a process with
+            threads), `spawn`, or `fork`.
+        workers: The maximum number of processes, each of which runs one step at a time. Further
+            slots share processes.
+    """
+
+    def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
+        exit_while_importing()
+        super().__init__(workers)
+        self._context = get_context(method)
+        if method == "forkserver":
+            self._context.set_forkserver_preload([__name__])
+
+    def share(self, policy: UserPolicy) -> bytes:
+        """Return the policy as bytes, built once for all workers."""
+        return bytes(cloudpickle.dumps(policy))
+
+    def start(self, make_env: bytes, number: int) -> FarEnd:
+        """Start a worker."""
+        near, far = socket.socketpair()
+        process: Any = self._context.Process(  # type: ignore[attr-defined]
+            target=_serve,
+            args=(far, make_env, number),
+            name=f"agentgym-worker-{number}",
+            daemon=True,
+        )
+        with far, _CHILDREN, interrupts_left_to_parent():
+            process.start()
+        return _Process(Frames(near), process)
+
+
+class _Process(FarEnd):
+    def __init__(self, frames: Frames, process: Any) -> None:
+        self._frames, self._process = frames, process
+
+    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+        try:
+            self._frames.send(pickle.dumps((policy, requests), pickle.HIGHEST_PROTOCOL))
+            for _ in requests:
+                yield decode_answer(self._frames.receive())
+        except (EOFError, OSError) as error:
+            self._join()
+            code = self._process.exitcode
+            raise WorkerDied(describe_exit(code), fatal=code == UNGUARDED) from error
+
+    @property
+    def alive(self) -> bool:
+        with _CHILDREN:
+            return bool(self._process.is_alive())
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._frames.close()  # the process reads the end of its input, closes its envs and exits
+        if not self._join():
+            self.kill()
+            self._join()
+
+    def _join(self) -> bool:
+        """Wait for the end; return whether it has come."""
+        ended = bool(wait([self._process.sentinel], GRACE))
+        with _CHILDREN:
+            self._process.join(0)
+        return ended
+
+
+def exit_while_importing() -> None:
+    """Exit quietly if this is a worker process that still imports the user's script.
+
+    The script then starts workers at its top level, which would fail in each of them.
+    """
+    if getattr(current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
+
+
+def describe_exit(code: int | None) -> str:
+    """Describe the exit code of a worker process; a negative code is a signal."""
+    if code == UNGUARDED:
+        return (
+            "worker processes import the script, so the script must start them below "
+            "`if __name__ == '__main__':`"
+        )
+    text = f"the worker process ended with exit code {code}"
+    if code == -_SIGKILL:
+        text += ": it was killed, possibly out of memory"
+    return text
+
+
+# Errors of reading from or writing to a parent that has closed its end, as an interrupted parent
+# does at any moment.
+GONE = (EOFError, ConnectionError)
+
+
+def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
+    follow_the_parent()
+    server, frames = WorkerServer(make_env, number), Frames(stream)
+    try:
+        while True:
+            policy, requests = pickle.loads(frames.receive())
+            if policy is not None:
+                server.use(policy)
+            for request in requests:
+                frames.send(encode_answer(request[1], server.answer(request)))
+    except GONE:
+        server.close_all()
+
+
+@contextmanager
+def interrupts_left_to_parent() -> Iterator[None]:
+    """Start processes that ignore interrupts: a process that is still importing would print a
+    traceback.
+
+    Interrupts are blocked meanwhile, and processes inherit that; the parent receives its own
+    afterwards. Another thread may be interrupted instead, so the handler only records the
+    interrupt.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it unblocks interrupts
+    handler = signal.getsignal(signal.SIGINT)
+    noted: list[tuple[int, FrameType | None]] = []
+    defers = callable(handler) and threading.current_thread() is threading.main_thread()
+    if defers:
+        signal.signal(signal.SIGINT, lambda *interrupt: noted.append(interrupt))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if defers:
+            signal.signal(signal.SIGINT, handler)
+        if noted and callable(handler):
+            handler(*noted[0])
+
+
+def follow_the_parent() -> None:
+    """Ignore interrupts and exit with the parent, even if it is killed; a worker would otherwise
+    wait forever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,100 @@
+"""The remote side of workers. Transferred data grows with new text, never with the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from agentgym.play.policy import Reply
+from agentgym.training.rollout.engines.base import MakeEnv, RareGarbageCollection, failure_of
+from agentgym.training.rollout.engines.deltas import Border
+from agentgym.training.rollout.engines.wire import FarAnswer, SentChat, SentStep
+from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.user_policy import UserPolicy
+
+Request = tuple[int, str, Any]
+"""The slot of a worker, the method and its argument."""
+
+
+class PlayerServer:
+    """The remote side of a slot: a player that sends only the new part of chats and prompts."""
+
+    def __init__(self, make_env: MakeEnv) -> None:
+        self.player = Player(make_env())
+        self._border = Border()
+
+    def reset(self, episode: tuple[int, str]) -> SentChat:
+        """Start an episode with this seed and id."""
+        self._border = Border()
+        return self._border.send_chat(self.player.reset(*episode))
+
+    def step(self, sent: tuple[str, str] | None) -> SentStep:
+        """Play a reply, sent as `text` and `ended`, or one of the own policy, which is sent back."""
+        reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
+        played = self._border.send_reply(reply) if sent is None else None
+        return (
+            played,
+            self._border.send_chat(outcome.chat),
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            outcome.info,
+        )
+
+
+class WorkerServer:
+    """The remote side of a worker: the players of many slots, and their shared policy.
+
+    `make_env` is pickled by cloudpickle, because it may be a lambda.
+    """
+
+    def __init__(self, make_env: bytes, number: int) -> None:
+        self._make_env, self._number = make_env, number
+        self._players: dict[int, PlayerServer] = {}
+        self._load: MakeEnv | None = None
+        self._policy: Any = None
+        self._sent: bytes | UserPolicy | None = None
+
+    def use(self, policy: bytes | UserPolicy) -> None:
+        """Play with a copy of this policy; a random policy draws differently in each worker."""
+        self._sent = policy  # loaded on demand, so that an error becomes an answer
+
+    def answer(self, request: Request) -> FarAnswer:
+        """Run a slot's request; return whether it succeeded, and the answer or failure."""
+        key, method, argument = request
+        try:
+            if method == "close":
+                self.close(key)
+                return True, None
+            return True, getattr(self._player(key), method)(argument)
+        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+            return False, failure_of(error)
+
+    def close(self, key: int) -> None:
+        """Close a slot's env, if it is open."""
+        if (player := self._players.pop(key, None)) is not None:
+            RareGarbageCollection.end(1)
+            player.player.close()
+
+    def close_all(self) -> None:
+        """Close all envs."""
+        for key in list(self._players):
+            self.close(key)
+
+    def _player(self, key: int) -> PlayerServer:
+        if self._sent is not None:
+            self._policy = (
+                cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
+            )
+            self._sent = None  # only now, so that an error answers every request
+            if hasattr(self._policy, "reseed"):
+                self._policy.reseed(self._number)
+            for player in self._players.values():
+                player.player.policy = self._policy
+        if key not in self._players:
+            self._load = self._load or cloudpickle.loads(self._make_env)
+            self._players[key] = PlayerServer(self._load)
+            RareGarbageCollection.begin(1)
+            self._players[key].player.policy = self._policy
+        return self._players[key]

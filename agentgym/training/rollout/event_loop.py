@@ -1,0 +1,34 @@
+"""The event loop in which all async policies of a process run.
+
+There is one for all runs, because clients bind their connections to the loop that opened them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_LOOPS = threading.Lock()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of this process, which runs in a thread."""
+    with _LOOPS:
+        if os.getpid() not in _loops:  # a forked child has the parent's loop without its thread
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="agentgym-policy", daemon=True).start()
+        return _loops[os.getpid()]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the event loop and wait for its result; cancel it if this is interrupted."""
+    future = asyncio.run_coroutine_threadsafe(work, event_loop())
+    try:
+        return future.result()
+    finally:
+        future.cancel()

@@ -1,0 +1,64 @@
+"""Errors of policies and episodes, and the rule that stops a run whose policy keeps failing."""
+
+from __future__ import annotations
+
+from agentgym.play.policy import PolicyError
+
+IN_A_ROW = 3
+"""Consecutive episodes lost to the policy's own errors that stop a run: a third is no accident."""
+
+
+class CollectionError(RuntimeError):
+    """Error: many consecutive episodes fail, so the cause is not a single episode."""
+
+
+class PolicyFault(PolicyError):
+    """Error: a policy raised an exception, or returned something other than replies.
+
+    Args:
+        cause: The error in one sentence.
+        trace: The traceback from the policy's first frame on; empty for a wrong return value.
+    """
+
+    def __init__(self, cause: str, trace: str = "") -> None:
+        super().__init__(cause, trace)
+        self.cause, self.trace = cause, trace
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+def describe(error: BaseException) -> str:
+    """Format an error as one line."""
+    if isinstance(error, PolicyFault):
+        return error.cause
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class FaultStreak:
+    """Episodes lost to the policy's own errors, by their numbers in order of start.
+
+    Counting by start makes the rule independent of how many episodes run at once.
+    """
+
+    def __init__(self) -> None:
+        self._lost: set[int] = set()
+
+    def add(self, number: int, fault: PolicyFault) -> None:
+        """Record a lost episode.
+
+        Raises:
+            CollectionError: It is one of `IN_A_ROW` consecutive ones.
+        """
+        self._lost.add(number)
+        first = last = number
+        while first - 1 in self._lost:
+            first -= 1
+        while last + 1 in self._lost:
+            last += 1
+        if last - first + 1 >= IN_A_ROW:
+            trace = f"\n{fault.trace}" if fault.trace else ""
+            raise CollectionError(
+                f"{IN_A_ROW} consecutive episodes were lost because the policy failed; the last "
+                f"one: {fault.cause}{trace}"
+            )
