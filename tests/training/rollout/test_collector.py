@@ -338,7 +338,8 @@ def _wait_until_group_is_empty(group: int) -> None:
 
 
 def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
-    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context="clear_results", window=3_200)
+    rare = "clear_results:clear_at_least=400"
+    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context=rare, window=3_200)
     server = PlayerServer(lambda: gymnasium.make(spec))
     plain = Player(gymnasium.make(spec))
     policy = OraclePolicy("TreeWorld")

@@ -19,6 +19,7 @@ import pytest
 
 import agentgym
 from agentgym import Message
+from agentgym.training.evaluation.provenance import provenance
 from agentgym.training.rollout import (
     EndpointConfig,
     EndpointError,
@@ -30,7 +31,6 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.endpoints.kept_replies import MAX_REPLIES, KeptReplies
-from agentgym.training.rollout.policies import provenance
 from agentgym.training.rollout.trajectory import Trajectory
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_kinds import (
@@ -76,7 +76,7 @@ def test_the_record_says_what_the_wire_received(kind: Kind, name: str) -> None:
         except EndpointError:
             assert name == "logprobs"  # this server returns none
     (sent,) = server.requests
-    record = provenance(policy, player)
+    record = provenance(policy, ["ListWorld"], player)
     for option, place in kind.names.items():
         default = False if option == "logprobs" else None
         assert sent.get(place, default) == record[option], option

@@ -210,8 +210,6 @@ ELSEWHERE = (
     "rollout/storage.py",
     "integrations/datasets.py",
     "cli/export.py",
-    "audit/worker.py",
-    "audit/processes.py",
 )
 
 

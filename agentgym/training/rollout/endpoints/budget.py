@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.play.policy import PolicyError
+from agentgym.training.rollout.storage import append_bytes
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 # Seconds between two checks of a waiting request.
@@ -85,8 +86,7 @@ class RequestBudget:
             self._record(cost)
             return
         self._ledger.parent.mkdir(parents=True, exist_ok=True)
-        with self._ledger.open("ab", buffering=0) as file:
-            file.write(_RECORD.pack(cost))
+        append_bytes(self._ledger, _RECORD.pack(cost))
 
     def _read_ledger(self) -> None:
         """Record what this and other processes have paid since the last time."""
