@@ -229,6 +229,8 @@ class Game:
                 "faults": sum(team.faults.values()),
                 "rewards": dict(self.rewards),
             }
+            if not self.protocol.one_world:
+                report["winners"] = sorted(team.winners)
             detail: StepInfo = self.infos[agent]["detail"]
             detail = replace(
                 detail,

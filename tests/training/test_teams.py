@@ -12,7 +12,9 @@ import torch
 
 from agentgym import Reply, make, teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.evaluation import Ablation, run_ablation
+from agentgym.training.evaluation import Ablation, ablation_tables, run_ablation
+from agentgym.training.evaluation.statistics import wilson
+from agentgym.training.evaluation.tables import percent
 from agentgym.training.integrations import to_chat_rows, to_training_dict
 from agentgym.training.rl import Cloning, CloningConfig
 from agentgym.training.rl import rows as token_rows
@@ -119,6 +121,26 @@ def test_teams_are_ablated(tmp_path: Path) -> None:
     assert {(row.success, row.steps == row.optimal > 0) for row in results} == {(1.0, True)}
     assert {row.world for row in results} == set(worlds)
     assert all(row.usage is not None for row in results)
+
+
+def test_a_duel_is_reported_by_seat(tmp_path: Path) -> None:
+    ablation = Ablation(
+        worlds=("PuzzleWorld-duel",),
+        arms=("",),
+        horizons=(4,),
+        seeds=12,
+        policy=PolicyConfig("noisy:p=0.5"),
+    )
+    results = run_ablation(ablation, tmp_path, 1)
+    winners = [row.report["team"]["winners"] for row in results if row.report]
+    assert [row.success for row in results] == [float("player_0" in each) for each in winners]
+    (table,) = (each for each in ablation_tables(results) if "outcomes by seat" in each[0])
+    _, header, lines = table
+    assert header == ["arm", "seat", "won", "drew", "lost", "unsolved", "games"]
+    won = sum(each == ["player_0"] for each in winners)
+    lost = sum(each == ["player_1"] for each in winners)
+    assert lines[0][:3] == ["none", "player_0", percent(wilson(won, 12))]
+    assert lines[0][4] == lines[1][2] == percent(wilson(lost, 12))
 
 
 @pytest.mark.parametrize("name", ["control", "noisy:p=0.5", "random"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +22,7 @@ from agentgym.training.evaluation.intervals import (
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
-from agentgym.training.evaluation.statistics import Interval, holm
+from agentgym.training.evaluation.statistics import Interval, holm, wilson
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
+_OUTCOMES = ("won", "drew", "lost", "unsolved")
 _LEVELLED = "each policy at the size where it solves about as much without oracles as the others"
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
@@ -85,7 +87,7 @@ def paper_levels() -> dict[str, float]:
 def _tables_of_one(results: Results) -> list[Table]:
     headlines: list[Table] = []
     of_papers: list[Table] = []
-    arms, contexts, cells = [], [], []
+    arms, contexts, cells, seats = [], [], [], []
     for paper, rows in _by_paper(results):
         (headlines if paper.headline else of_papers).extend(paper.tables(rows))
     managed, arms_differ = _managed(results), len({row.arm for row in results.everything}) > 1
@@ -96,12 +98,37 @@ def _tables_of_one(results: Results) -> list[Table]:
             contexts.append(_contexts_table(world, each.everything))
         if managed and arms_differ and len({row.context for row in each.everything}) > 1:
             cells.append(_cells_table(world, each.everything))
+        seats += _seats_table(world, each)
     return [
-        *(*headlines, *arms, *contexts, *cells),
+        *(*headlines, *arms, *seats, *contexts, *cells),
         *_effects_table(results, "Effect of each intervention", PAIRS),
         *_effects_table(results, "Right hints against others", _against(results)),
         *of_papers,
     ]
+
+
+def _seats_table(world: str, results: Results) -> list[Table]:
+    """Return wins, draws and losses by seat of a duel; no table for other worlds."""
+    duels = [row for row in results if "winners" in (row.report or {}).get("team", {})]
+    lines = []
+    for arm, rows in group_by(duels, "arm").items():
+        teams = [(row.report or {})["team"] for row in rows]
+        for seat in teams[0]["rewards"]:
+            outcomes = Counter(_outcome(seat, team["winners"]) for team in teams)
+            shares = [percent(wilson(outcomes[each], len(teams))) for each in _OUTCOMES]
+            lines.append([arm or "none", seat, *shares, str(len(teams))])
+    if not lines:
+        return []
+    header = ["arm", "seat", *_OUTCOMES, "games"]
+    return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
+
+
+def _outcome(seat: str, winners: Sequence[str]) -> str:
+    if not winners:
+        return "unsolved"
+    if seat not in winners:
+        return "lost"
+    return "won" if len(winners) == 1 else "drew"
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:

@@ -39,7 +39,7 @@ class Result:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
         seed: The seed of the instance.
-        success: 1.0 if the task was solved, else 0.0.
+        success: 1.0 if the task was solved, else 0.0; in a duel, whether its first seat won or drew.
         steps: The number of labelled steps.
         optimal: The number of optimal steps.
         alive: The number of steps before which success was still possible.
@@ -129,7 +129,7 @@ def score(trajectory: Trajectory) -> Result:
         arm=labels["arm"],
         horizon=labels["horizon"],
         seed=trajectory.seed,
-        success=0.0 if over_window else float(infos[-1]["success"]),
+        success=0.0 if over_window else _success(infos[-1]),
         steps=len(labelled),
         optimal=sum(info["optimal"] for info in labelled),
         alive=len(alive),
@@ -266,6 +266,13 @@ def describe_failures(trajectories: Iterable[Trajectory]) -> Iterator[str]:
             f"excluded {causes.total()} episodes that do not measure the policy; {count} of "
             f"them: {cause}"
         )
+
+
+def _success(info: Mapping[str, Any]) -> float:
+    team = (info["detail"].get("report") or {}).get("team", {})
+    if "winners" in team:
+        return float(next(iter(team["rewards"])) in team["winners"])
+    return float(info["success"])
 
 
 def success_rate(trajectories: Iterable[Trajectory]) -> float:
