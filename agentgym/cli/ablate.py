@@ -5,10 +5,11 @@ their reports.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +75,7 @@ from agentgym.training.evaluation import (
     write_report,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS
+from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import (
     BudgetError,
     ModelOptions,
@@ -310,7 +312,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="FOLDER...",
-            help="Folders written by `agentgym ablate`; NAME=FOLDER renames their policies.",
+            help="Folders written by `agentgym ablate`, or Inspect's logs of the task agentgym/world; "
+            "NAME=FOLDER renames their policies.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path(
@@ -326,9 +329,21 @@ def compare(
             raise ValueError("name each folder only once")
         if out in named:
             raise ValueError(f"--out {out} is one of the folders; choose another")
-        with console.status("scoring trajectories"):
-            results = load_folders(named)
+        with console.status("scoring trajectories"), TemporaryDirectory() as converted:
+            results = load_folders(dict(_run_folders(named, Path(converted))))
         _report(results, out)
+
+
+def _run_folders(named: Mapping[Path, str], converted: Path) -> Iterator[tuple[Path, str]]:
+    """Yield folders with their names; Inspect's logs are converted into folders first."""
+    for path, name in named.items():
+        if not path.is_file():
+            yield path, name
+            continue
+        with needs_extra("reading Inspect logs", "inspect"):
+            from agentgym.training.integrations.inspect_tasks import to_run_folder  # noqa: PLC0415 - an extra
+        to_run_folder(path, converted / path.stem)
+        yield converted / path.stem, name
 
 
 def _report(results: list[Result], out: Path) -> None:

@@ -1,10 +1,10 @@
-"""The command `export`: a task's program as runnable files."""
+"""The command `export`: a run as an Inspect log, or a task's program as runnable files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,8 @@ from agentgym.cli.common import WorldId, exit_on_user_error, parse_options
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.programs import ROOT
 from agentgym.play.env import tool_env
+from agentgym.training.evaluation.study_settings import log_of
+from agentgym.training.extras import needs_extra
 
 HELPER = "each_once.py"
 """The module that main.py imports first in an export."""
@@ -44,18 +46,41 @@ for name in NEEDED:
 
 def export(
     env_id: WorldId,
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A new or empty folder for the files; with --to inspect, a new log."),
+    ],
+    to: Annotated[
+        Literal["files", "inspect"],
+        typer.Option(help="inspect writes the run in this folder as a log for `inspect view`."),
+    ] = "files",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
     options: Annotated[
         list[str],
         typer.Option("--set", help="a world option as name=value; may be repeated."),
     ] = [],  # noqa: B006
 ) -> None:
-    """Write the program of a CodeWorld task as runnable files."""
+    """Write a run as an Inspect log, or the program of a CodeWorld task as runnable files."""
+    if to == "inspect":
+        with exit_on_user_error():
+            count = _to_inspect(Path(env_id), folder)
+        typer.echo(f"wrote {count} episodes; run: inspect view --log-dir {folder.parent}")
+        return
     with exit_on_user_error():
         files = program(env_id, seed, **parse_options(options))
         write(files, folder)
     typer.echo(f"wrote {len(files)} files; run: python {folder / ROOT}")
+
+
+def _to_inspect(run: Path, log: Path) -> int:
+    with needs_extra("exporting Inspect logs", "inspect"):
+        from agentgym.training.integrations.inspect_tasks import write_log  # noqa: PLC0415 - an extra
+    if not run.is_dir():
+        raise ValueError(f"--to inspect takes the folder of a run, got {str(run)!r}")
+    if log.suffix not in (".eval", ".json") or log.exists():
+        raise ValueError(f"the log must be a new .eval or .json file, got {str(log)!r}")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return write_log(log_of(run), log, run.name)
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:

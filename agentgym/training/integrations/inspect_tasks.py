@@ -54,8 +54,10 @@ from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message, ToolCall
 from agentgym.text.parsing import Dialect, render
+from agentgym.training.evaluation.study_settings import log_of
 from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.models.plain_chat import as_text
+from agentgym.world.world import load_world
 
 KEY = "agentgym"
 """The entry of a sample's metadata that contains the trajectory."""
@@ -66,6 +68,7 @@ def world(
     world: str = "ListWorld",
     seeds: int = 100,
     start: int = 0,
+    horizon: int = 0,
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> Task:
@@ -75,6 +78,8 @@ def world(
         world: The id of a world.
         seeds: The number of instances.
         start: The first seed.
+        horizon: The task size in turns of optimal play, as in `agentgym ablate`; 0 leaves the size
+            to the options.
         tools: `text` explains calls in the prompt; `native` also sends the tool schemas.
         **options: Keyword arguments of `agentgym.make`, such as `oracles` and `context`.
 
@@ -83,14 +88,18 @@ def world(
     """
     if registry.is_team(world):
         raise ValueError(f"an Inspect sample has one agent, and {world} is a team; name its world")
-    registry.spec(world, **options)
     name = registry.resolve(world)
+    options.setdefault("labels", True)
+    if horizon:
+        kind = load_world(registry.spec(world).kwargs["world"])
+        options = {**kind.config_for_horizon(horizon), **options}
+    registry.spec(world, **options)
     samples = [
         Sample(input=f"{name}, seed {seed}", id=seed) for seed in range(start, start + seeds)
     ]
     return Task(
         dataset=MemoryDataset(samples, name=name),
-        solver=play(world, tools, options),
+        solver=play(name, horizon, tools, options),
         scorer=world_score(),
         version=0,
         metadata={"world": name, "options": options, "version": agentgym.__version__},
@@ -98,16 +107,21 @@ def world(
 
 
 @solver
-def play(world: str, tools: str, options: dict[str, Any]) -> Solver:
+def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solver:
     """Return the solver that plays the instance of a sample."""
+    labels = {
+        "world": world.rpartition("/")[2].partition("-v")[0],
+        "arm": options.get("oracles") or "",
+        "context": options.get("context") or "none",
+        "horizon": horizon,
+        "axis": "horizon",
+    }
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         env = await asyncio.to_thread(registry.make, world, **options)
-        labels = {
-            "arm": options.get("oracles") or "none",
-            "context": options.get("context") or "none",
-        }
-        episode = await asyncio.to_thread(Episode, env, int(state.sample_id), labels)
+        played_by = {"policy": str(get_model()), "sample": state.epoch - 1}
+        own = {**labels, **played_by}
+        episode = await asyncio.to_thread(Episode, env, int(state.sample_id), own)
         native = tools == "native"
         try:
             while not episode.over:
@@ -266,6 +280,18 @@ def read_log(path: Path) -> Iterator[Trajectory]:
                 "log of the task agentgym/world"
             )
         yield _trajectory(sample.metadata[KEY])
+
+
+def to_run_folder(log: Path, folder: Path) -> None:
+    """Write the trajectories of an Inspect log into a folder that `load_results` reads.
+
+    Raises:
+        ValueError: A sample has none; another task wrote the log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    trajectories = log_of(folder)
+    with trajectories.writing():
+        trajectories.append(*(each.to_json() for each in read_log(log)))
 
 
 def _trajectory(data: dict[str, Any]) -> Trajectory:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentgym import make
 from agentgym.assemble.registry import worlds
+from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
 from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Message, ToolCall
 from agentgym.text.parsing import parse
@@ -92,6 +95,7 @@ def test_doing_nothing_scores_zero_and_the_trajectory_is_kept(tmp_path: Path) ->
     played = list(read_log(Path(log.location)))
     assert [each.seed for each in played] == [5, 6, 7]
     assert {each.labels["arm"] for each in played} == {"SP"}
+    assert {each.labels["policy"] for each in played} == {"mockllm/model"}
     assert all(step.reply.text == "Let me think." for each in played for step in each.steps)
 
 
@@ -164,3 +168,34 @@ def test_wrong_arguments_are_refused_before_anything_is_played() -> None:
         world("ListWorld", itmes=3)
     with pytest.raises(ValueError, match="is a team; name its world"):
         world("ListWorld-team")
+
+
+def test_logs_are_compared_with_runs(tmp_path: Path) -> None:
+    """Inspect's arms and a run's are compared on the same instances, and the run becomes a log."""
+    for arm in ("none", "P"):
+        task = world(
+            "ListWorld", seeds=3, horizon=4, tools="native", oracles=arm.replace("none", "")
+        )
+        run(task, oracle("ListWorld"), tmp_path / arm)
+    logs = [str(path) for arm in ("none", "P") for path in (tmp_path / arm).glob("*.eval")]
+    study = tmp_path / "run"
+    words = ["--world", "ListWorld", "--horizons", "4", "--oracles", "none", "--episodes", "3"]
+    made = CliRunner().invoke(
+        app, ["ablate", "--policy", "noisy:p=0.9", *words, "--out", str(study)]
+    )
+    assert made.exit_code == 0, made.output
+    out = tmp_path / "compared"
+    result = CliRunner().invoke(app, ["compare", *logs, str(study), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert len(rows) == 9
+    assert {(row["policy"], row["arm"], row["horizon"]) for row in rows} == {
+        ("mockllm/model", "", 4),
+        ("mockllm/model", "P", 4),
+        ("noisy:p=0.9", "", 4),
+    }
+    assert len({row["instance"] for row in rows}) == 3
+    log = tmp_path / "exported.eval"
+    exported = CliRunner().invoke(app, ["export", str(study), str(log), "--to", "inspect"])
+    assert exported.exit_code == 0, exported.output
+    assert len(list(read_log(log))) == 3
