@@ -1,6 +1,4 @@
-"""The context shared by all servers of an office: the episode's clock, its identifiers and its
-files.
-"""
+"""The context shared by an office's servers: clock, identifiers and files."""
 
 from __future__ import annotations
 
@@ -18,11 +16,8 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """An object's attributes at the start of its first episode, restored at the start of each later
-    one.
-
-    Args:
-        names: The names of the attributes; they are copied together, so shared objects stay shared.
+    """Attributes at the first episode's start, restored at later ones; objects they share stay
+    shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -30,7 +25,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the object's attributes at the first call, and restore them at every later one."""
+        """Store the attributes at the first call and restore them at later ones."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -39,14 +34,8 @@ class InitialState:
 
 
 class Clock:
-    """The clock of the episode. Only the task and readings through `tick`, one second each, advance
-    it.
-
-    Args:
-        start: The start of the episode; it must have a time zone.
-
-    Raises:
-        ValueError: The start has no time zone.
+    """The episode's clock, advanced by the task and by `tick` (one second). `start` needs a time
+    zone.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -65,28 +54,23 @@ class Clock:
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the time of a new event in UTC; no two events have the same time."""
+        """Return the UTC time of a new event; no two events share a time."""
         self._now += timedelta(seconds=1)
         return self._now
 
 
 class OfficeContext:
-    """Clock, identifiers and files of one office, shared by its servers.
-
-    Args:
-        start: The start of the episode.
+    """Clock, identifiers and files shared by an office's servers.
 
     Attributes:
-        clock: The clock.
-        files: The workspace.
-        seed: The seed of identifiers and programs; the task draws it for the episode.
-        workbench: The sandbox of programs (`agentgym.sandboxes.workbench.Workbench`), from the
-            first program on. It keeps no state, so copies do not include it.
+        seed: The seed of identifiers and programs, drawn per episode by the task.
+        workbench: The program sandbox (`agentgym.sandboxes.workbench.Workbench`), None before the
+            first program. It keeps no state, so copies omit it.
     """
 
     def __init__(self, start: datetime = START) -> None:
         self.seed = 0
-        self.workbench: Any = None  # from a module that not every host can import
+        self.workbench: Any = None  # typed Any because not every host can import it
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now
@@ -94,14 +78,12 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new identifier of `length` hexadecimal digits, which depends only on the episode
-        and the seed.
-        """
+        """Return `length` hexadecimal digits that depend only on the seed and earlier calls."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores clock, identifiers and files to their current state."""
+        """Return a function that restores the clock, identifiers and files."""
         clock, files, ids = self.clock.undo_point(), self.files.undo_point(), self._ids
 
         def restore() -> None:
@@ -116,19 +98,19 @@ class OfficeContext:
         return self.clock.now(), self._ids, self.files.version()
 
     def begin(self) -> None:
-        """Return to the state at the first call of this method."""
+        """Return to the state at this method's first call."""
         self._initial.begin(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "workbench": None}
 
     def close(self) -> None:
-        """Close the sandbox of programs."""
+        """Close the program sandbox."""
         if self.workbench is not None:
             self.workbench.close()
 
 
-@functools.lru_cache(maxsize=1_024)  # many records share the clock's time, or a day
+@functools.lru_cache(maxsize=1_024)  # many records share a timestamp or a day
 def iso(moment: datetime) -> str:
     """Format a time like the services: `2025-01-15T09:00:00Z`."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
