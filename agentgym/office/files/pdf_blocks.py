@@ -26,7 +26,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Large bold text in a frame, such as the status of an invoice."""
+    """Large bold text in a frame, such as an invoice's status."""
 
     text: str
 

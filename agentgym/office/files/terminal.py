@@ -1,7 +1,7 @@
-"""Terminal server with the tools of cli-mcp-server, configured as in the published tasks.
+"""Terminal server with cli-mcp-server's tools, configured as in the published tasks.
 
-A line without operators runs one program without a shell, so `*` and `$HOME` are plain characters.
-A line with operators runs in a shell once each of its commands has been checked.
+A line without operators runs without a shell, so `*` and `$HOME` are plain characters. A line with
+operators runs in a shell after each of its commands passes the checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # as in the published tasks
 
-# The published tasks' commands, except those that need a network or are missing on some hosts.
+# The published tasks' commands, minus those that need a network or are missing on some hosts.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
@@ -29,14 +29,14 @@ ALLOWED_COMMANDS = tuple(
 
 MAX_CHARS = 2_048  # as in the published tasks
 
-_ENV = "/usr/bin/env"  # runs a program by name without a shell
+_ENV = "/usr/bin/env"  # finds a program by name without a shell
 
-# Their first argument is a script or pattern, so `/x/d` in it is not a path.
+# Their first argument is a script or pattern, so `/x/d` is not a path there.
 _SCRIPTED = ("awk", "grep", "sed")
-# These flags take the next word, which then is not the script.
+# These flags take the next word, which is then not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Quoted text, an escaped character, an operator, other text; `.` matches the rest, such as an
+# Quoted text, an escaped character, an operator, other text; `.` matches any rest, such as an
 # unpaired quotation mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
@@ -48,9 +48,8 @@ _REDIRECTS = ("<", ">")
 class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
-    Commands share only files: each starts in the workspace, and its processes end with it. Files
-    that a command changed stay changed if it then fails or is stopped. The sandbox is described in
-    `agentgym.sandboxes.workbench`.
+    Commands share only files: each starts in the workspace, and its processes end with it. A failed
+    or stopped command's file changes remain. See `agentgym.sandboxes.workbench`.
     """
 
     name: ClassVar[str] = "terminal"
@@ -112,15 +111,7 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments that carry out a command line.
-
-    Args:
-        line: The command line.
-        files: The workspace in which it will run.
-
-    Raises:
-        ToolError: The terminal's rules forbid it.
-    """
+    """Return the program and arguments for a line; raise `ToolError` if the rules forbid it."""
     if len(line) > MAX_CHARS:
         raise ToolError(
             f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
@@ -146,11 +137,7 @@ def parse_command(line: str, files: Workspace) -> list[str]:
 
 
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Split a line into the words of each command.
-
-    Raises:
-        ToolError: The line has a redirect or an unpaired quotation mark.
-    """
+    """Split a line into each command's words; reject redirects and unpaired quotes."""
     commands = [""]
     for piece in pieces:
         if piece in _REDIRECTS:
@@ -178,7 +165,7 @@ def _words(command: str) -> list[str]:
 
 
 def _check(words: list[str], directory: str) -> str:
-    """Raise if a command is not allowed; return the directory for the next one."""
+    """Raise if a command is not allowed; return the next command's directory."""
     name, *arguments = words
     if name not in ALLOWED_COMMANDS:
         raise ToolError(f"security violation: the command {echo(name)} is not allowed")
@@ -213,14 +200,14 @@ def _is_path(argument: str) -> bool:
 
 
 def _check_substitution(pieces: list[str]) -> None:
-    """Reject nested commands, which would run unchecked."""
+    """Reject nested commands, which would escape the checks."""
     for piece in pieces:
         if not piece.startswith(("'", "\\")) and re.search(r"`|\$\(", re.sub(r"\\.", "", piece)):
             raise ToolError("security violation: command substitution is not supported")
 
 
 def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[str]:
-    """Make each path absolute, as the published server does."""
+    """Make paths absolute, as the published server does."""
     operands = _operands(name, arguments)
     absolute = []
     for argument in arguments:
@@ -231,7 +218,6 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    """Return whether an argument with a slash names an existing file or directory."""
     with contextlib.suppress(ToolError):  # not a path, or outside the workspace
         return "/" in argument and files.exists(argument)
     return False
