@@ -25,7 +25,7 @@ PartT = TypeVar("PartT")
 AGGREGATES = frozenset({"avg", "count", "max", "min", "sum"})
 # Maximum characters of a query.
 _MAX_CHARS = 4_000
-# Maximum bracket levels, because parsing and evaluation recurse.
+# Parsing and evaluation recurse per bracket.
 _MAX_DEPTH = 30
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^']*'|"[^"]*")|(?P<column>`[^`]*`)|(?P<number>\d+\.?\d*|\.\d+)|(?P<word>\w+)|(?P<sign><=|>=|<>|!=|[-+*/(),=<>]))""",
@@ -40,13 +40,11 @@ class ParsedQuery:
     """A parsed query.
 
     Attributes:
-        select: The columns of the result; None for all.
+        select: Result columns; None for all.
         where: The row condition, if any.
-        group: The columns whose equal rows form a group.
-        pivot: The columns whose values become columns.
+        group: Columns whose equal rows form a group.
+        pivot: Columns whose values become columns.
         order: Columns and whether they are ascending.
-        limit: The maximum number of rows, if given.
-        offset: The number of rows to skip at the start.
         labels: Headers by column.
     """
 
@@ -65,11 +63,7 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Parse a query.
-
-    Raises:
-        FormulaError: It is invalid.
-    """
+    """Parse a query; raise `FormulaError` if it is invalid."""
     if len(text) > _MAX_CHARS:
         raise FormulaError(VALUE)
     return _Parser(text).whole()
@@ -230,7 +224,6 @@ class _Parser:
         return ("call", word, tuple(arguments))
 
     def _nested(self, part: Callable[[], PartT]) -> PartT:
-        """Parse a part one level deeper."""
         self._deeper()
         node = part()
         self._depth -= 1
@@ -256,7 +249,7 @@ def _moment(kind: str, text: str) -> SerialDate:
 
 
 def columns_of(trees: Sequence[Tree]) -> set[str]:
-    """Return the names of the columns in trees."""
+    """Return the column names in trees."""
     names: set[str] = set()
     waiting = list(trees)
     while waiting:

@@ -20,7 +20,7 @@ from agentgym.office.spreadsheet.cell_values import (
     to_text,
 )
 
-# Working days counted one by one, more than two centuries.
+# Working days are counted one by one; this is over two centuries.
 _MAX_DAYS = 100_000
 
 
@@ -63,7 +63,6 @@ def _week(day: Any, kind: Any = 1.0) -> float:
 
 
 def _difference(start: Any, end: Any, unit: Any) -> float:
-    """Return the whole days, months or years between two dates."""
     first, last = to_moment(start).date(), to_moment(end).date()
     if first > last:
         raise FormulaError(NUMBER)
@@ -116,7 +115,6 @@ def _date_value(text: Any) -> float:
 
 
 def _to_seconds(value: Any) -> int:
-    """Return the seconds since midnight, rounded."""
     return round(to_number(value) % 1 * 86400) % 86400
 
 

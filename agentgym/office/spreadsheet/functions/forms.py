@@ -62,7 +62,7 @@ def _choose(truth: Any, yes: Any, no: Any = False) -> Any:
 def _ifs(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     if len(parts) % 2:
         return VALUE
-    if scope.array:  # from the last pair to the first, so that earlier pairs win
+    if scope.array:  # from last to first, so earlier pairs win
         value: Any = NOT_AVAILABLE
         for test, result in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
             operands = [evaluator.compute(test, scope), evaluator.compute(result, scope), value]
@@ -98,7 +98,7 @@ def _choose_part(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any
 def _if_error(
     evaluator: Evaluator, parts: Parts, scope: FormulaScope, error: CellError | None = None
 ) -> Any:
-    """Return a value, or a replacement for an error; by default for any error."""
+    """Return a value, or a replacement for one error or, by default, any."""
     value, *other = parts
     if len(other) > 1:
         return VALUE

@@ -1,4 +1,4 @@
-"""Text functions. Regular expressions use RE2, as in Google Sheets, with time linear in the text."""
+"""Text functions. Regular expressions use RE2, as in Google Sheets, in linear time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agentgym.office.spreadsheet.cell_values import (
 
 # Maximum characters of a regular expression.
 _MAX_EXPRESSION = 1_000
-# Maximum instructions of a compiled regular expression; this times the text length bounds a match.
+# Maximum compiled instructions; this times the text length bounds a match.
 _MAX_PROGRAM = 500
 
 
@@ -95,9 +95,7 @@ def _char(code: Any) -> str:
 
 
 def _split(text: Any, delimiter: Any, each: Any = True, skip: Any = True) -> Grid:
-    """Split a text at any character of the delimiter (`each`), or at the whole delimiter; numeric
-    parts become numbers.
-    """
+    """Split at any delimiter character (`each`) or the whole delimiter; convert numeric parts."""
     whole, marks = to_text(text), to_text(delimiter)
     if not marks:
         raise FormulaError(VALUE)
@@ -125,11 +123,7 @@ def _compile(expression: str) -> Any:
 
 
 def expression(pattern: Any) -> Any:
-    """Return a compiled regular expression.
-
-    Raises:
-        FormulaError: It is invalid or too long.
-    """
+    """Compile a regular expression; raise `FormulaError` if it is invalid or too long."""
     written = to_text(pattern)
     compiled = _compile(written) if len(written) <= _MAX_EXPRESSION else None
     if compiled is None:
