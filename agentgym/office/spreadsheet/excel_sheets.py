@@ -276,7 +276,7 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
 
 
 def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references; `change` receives the formula's and the reference's sheet, and the
+    """Change all references; `change` gets the formula's and the reference's sheet, and the
     rest.
     """
     for sheet in book.worksheets:
