@@ -1,10 +1,10 @@
-"""The SQL engine of the data warehouses: one episode's tables in DuckDB, queried in a warehouse's
-dialect.
+"""SQL engine of the data warehouses: one episode's tables in DuckDB.
 
-The catalogue (schemas, tables, columns, comments) is kept here. DuckDB contains only the rows of
-tables in use, so an engine costs nothing before the first statement, and a copy shares its rows
-until either writes. DuckDB runs in a separate process, which is killed if a statement takes too
-much time or memory; a journal then brings a new process to the same state.
+This process keeps the catalogue (schemas, tables, columns, comments); DuckDB contains only the rows
+of tables in use. So an engine costs nothing before the first statement, and a copy shares rows
+until
+either writes. DuckDB runs in a separate process, which is killed if a statement takes too much time
+or memory; a journal then brings a new process to the same state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 
 class _Image(NamedTuple):
-    """An immutable snapshot of the catalogue."""
+    """Immutable snapshot of the catalogue."""
 
     schemas: dict[str, Schema]
     tables: dict[TableName, Table]
@@ -59,7 +59,7 @@ class _Journal:
     Attributes:
         tables: The saved tables.
         loaded: Those that were in DuckDB.
-        steps: The requests since then, and the tables loaded in between.
+        steps: The requests and table loads since then.
     """
 
     tables: dict[TableName, Table]
@@ -69,11 +69,7 @@ class _Journal:
 
 @dataclass
 class SQLEngine:
-    """The tables of one server. It can be pickled and deep-copied between statements; nothing is on
-    disk.
-
-    Args:
-        dialect: The dialect of its statements, `bigquery` or `snowflake`.
+    """A server's tables in memory. Picklable and deep-copyable between statements.
 
     Attributes:
         schemas: The schemas by name.
@@ -101,11 +97,7 @@ class SQLEngine:
         rows: Sequence[Sequence[Any]],
         created: datetime,
     ) -> None:
-        """Create or replace a table with records without DuckDB, which is fast for many.
-
-        Raises:
-            ValueError: The number of values in a record differs from the number of columns.
-        """
+        """Create or replace a table without DuckDB; raise `ValueError` for ragged rows."""
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         data = tuple(_pack_columns(rows, len(columns)))
@@ -113,9 +105,7 @@ class SQLEngine:
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
-        """Load several tables into DuckDB as one, with the ends of their names in the column
-        `_TABLE_SUFFIX`.
-        """
+        """Load tables as one; `_TABLE_SUFFIX` contains their names from `start` on."""
         key = tuple(names)
         if key not in self._merged:
             tables = [self.table(name) for name in names]
@@ -148,7 +138,7 @@ class SQLEngine:
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
-        """Record in the catalogue what DuckDB now contains under a name; None if nothing."""
+        """Record what DuckDB now contains under a name, None if nothing."""
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
@@ -166,9 +156,7 @@ class SQLEngine:
         return self.tables[name]
 
     def rows_bound(self, name: TableName) -> float:
-        """Return an upper bound on a table's records; infinite if none is known without asking
-        DuckDB.
-        """
+        """Return an upper bound on a table's records, infinite if only DuckDB knows."""
         table = self.tables.get(name)
         if table is None or table.view:
             return math.inf
@@ -185,12 +173,12 @@ class SQLEngine:
         seed: str = "",
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a query.
+        """Run a DuckDB query on `tables`, at the time `now`.
 
         Args:
-            sql: A DuckDB query.
+            sql: The query.
             tables: The tables that it reads.
-            now: The current time for the query.
+            now: The query's current time.
             limit: The maximum number of records.
             seed: The seed of random functions; empty if there are none.
             most_characters: The maximum characters of the records.
@@ -219,20 +207,17 @@ class SQLEngine:
         values: Sequence[Any] = (),
         new: Sequence[TableName] = (),
     ) -> list[Any]:
-        """Run statements that change something, atomically.
+        """Run statements atomically and return the last one's records.
 
         Args:
             statements: The DuckDB statements.
             tables: The tables that they read or change.
-            now: The current time for the statements.
+            now: The statements' current time.
             targets: The tables whose rows they change.
             seed: The seed of random functions; empty if there are none.
             schema: The schema in which they create something.
-            values: Values of the last one.
+            values: The last one's values.
             new: The tables that they create.
-
-        Returns:
-            The records of the last one.
 
         Raises:
             ToolError: One is invalid, needs too much time or memory, or stores too much.
@@ -254,7 +239,7 @@ class SQLEngine:
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Load a table outside the catalogue into DuckDB, such as an information schema view."""
+        """Load a table outside the catalogue, such as an information schema view."""
         declared = [
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
@@ -262,15 +247,12 @@ class SQLEngine:
         self._put(name, declared, _pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
-        """Load a table outside the catalogue."""
         statements = _loading(name, columns, data)
         self._open().request("execute", statements)
         self._library[name] = statements
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
-        """Return a table's columns in DuckDB, with the comments and keys of columns that already
-        existed.
-        """
+        """Return a table's columns in DuckDB, keeping comments and keys from `before`."""
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
@@ -307,17 +289,13 @@ class SQLEngine:
                 self._live.close()  # the next request starts another one
 
     def committed_table(self, name: TableName) -> Table | None:
-        """Return a table with its committed rows, without those of the running transaction; None if
-        there is none.
-        """
+        """Return a table as before the running transaction, or None."""
         if self._committed is not None:
             return self._committed.tables.get(name)
         return self.table(name) if name in self.tables else None
 
     def committed_catalog(self) -> tuple[Mapping[str, Schema], Mapping[TableName, Table]]:
-        """Return the committed schemas and tables, without the running transaction; rows may be
-        outdated.
-        """
+        """Return schemas and tables as before the running transaction; rows may be outdated."""
         return self._committed or _Image(self.schemas, self.tables)
 
     def close(self) -> None:
@@ -334,7 +312,7 @@ class SQLEngine:
         return rows, self.schemas.copy(), self.tables.copy(), self._committed
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores the engine's current state."""
+        """Return a function that restores the current state."""
         before = {
             name: getattr(self, name).copy() for name in ("schemas", "tables", "_dirty", "_loaded")
         }
@@ -378,7 +356,6 @@ class SQLEngine:
         return copied
 
     def _save_all(self) -> None:
-        """Save the rows of all changed tables from DuckDB."""
         for name in sorted(self._dirty):
             table = self.tables[name]
             if not table.view:
@@ -435,7 +412,6 @@ class SQLEngine:
             self._loaded, self.tables = loaded, present
 
     def _ensure_loaded(self, tables: Iterable[TableName]) -> None:
-        """Load missing tables with their rows into DuckDB."""
         live = self._open()
         for name in tables:
             if name in self._loaded or name not in self.tables:
@@ -463,12 +439,12 @@ def _opening(now: datetime, seed: str) -> list[str]:
 
 
 def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return for each column of records a JSON array of its values."""
+    """Return a JSON array of values per column."""
     return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
-    """Return the statements that create a table with its rows, with their values."""
+    """Return the statements that create a table with its rows."""
     statements: _Statements = [
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]

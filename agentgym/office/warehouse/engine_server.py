@@ -1,4 +1,4 @@
-"""The base class of servers with an SQL engine."""
+"""Base class of servers with an SQL engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EngineServer(Server):
         self.engine = SQLEngine(self.dialect)
 
     def read_all(self, name: TableName) -> Rows:
-        """Return all records of a table in insertion order."""
+        """Return a table's records in insertion order."""
         return self.engine.read(
             f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
         )
@@ -41,10 +41,10 @@ class EngineServer(Server):
         return super().version(), self.engine.version()
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield the undo points of the server and of its engine."""
+        """Yield the server's and the engine's undo points."""
         yield from super().undo_points()
         yield self.engine.undo_point()
 
     def close(self) -> None:
-        """Release the engine's memory outside of Python."""
+        """Release the engine's memory outside Python."""
         self.engine.close()

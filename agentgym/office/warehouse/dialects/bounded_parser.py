@@ -1,7 +1,7 @@
-"""SQLGlot's parser with bounds on the work of a statement, and errors in a fixed order.
+"""SQLGlot's parser with bounded work, and errors in a fixed order.
 
 Where a text may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
-for each, which doubles the work with each level of nesting.
+for each, which doubles the work per nesting level.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class TooLargeError(RecursionError):
 
 
 def parse_sql(sql: str, dialect: str) -> list[Any]:
-    """Return the trees of the statements in a text, None for an empty one.
+    """Return a text's statement trees, None for an empty statement.
 
     Raises:
-        SqlglotError: The text is not valid in the dialect.
+        SqlglotError: The text is invalid in the dialect.
         RecursionError: It is nested too deeply or has too many parts.
     """
     language = Dialect.get_or_raise(dialect)
@@ -70,7 +70,7 @@ def _check_tokens(tokens: list[Any]) -> None:
 
 
 def _check_tree(tree: Any) -> None:
-    """Refuse a tree for which later steps would take long."""
+    """Refuse a tree that would make later steps slow."""
     level, depth, queries, joins = [tree], 0, 0, 0
     while level:
         depth += 1
@@ -88,7 +88,7 @@ def _check_tree(tree: Any) -> None:
         )
 
 
-# Nodes that DuckDB plans as joins.
+# DuckDB plans these as joins.
 _JOINED = (exp.Join, exp.Subquery, exp.Exists)
 
 

@@ -1,7 +1,4 @@
-"""Snowflake's dialect on DuckDB.
-
-VARIANT, OBJECT and ARRAY values are JSON. Unquoted names are upper-case.
-"""
+"""Snowflake's dialect on DuckDB. VARIANT, OBJECT and ARRAY are JSON; unquoted names upper-case."""
 
 from __future__ import annotations
 
@@ -39,8 +36,8 @@ _STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTST
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect; an engine schema is named `DATABASE.SCHEMA`, and a database also exists
-    under its own name.
+    """Snowflake's dialect; engine schemas are named `DATABASE.SCHEMA`, and `DATABASE` for a
+    database.
 
     Args:
         engine: The tables.
@@ -62,11 +59,7 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Return the tree of one statement.
-
-        Raises:
-            ToolError: It cannot be parsed, or is a Snowflake Scripting block.
-        """
+        """Parse one statement; raise `ToolError` for invalid or Snowflake Scripting text."""
         if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
         if _SCRIPTING.match(sql):
@@ -100,7 +93,7 @@ class SnowSQL(Warehouse):
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Create a schema; a database starts with the schema PUBLIC and becomes the current one."""
+        """Create a schema; a new database gets a PUBLIC schema and becomes the current one."""
         database, _, schema = name.partition(".")
         if kind == "SCHEMA":
             self._check_scope(f"database {database}", database)
@@ -111,11 +104,7 @@ class SnowSQL(Warehouse):
         return outcome
 
     def use(self, tree: exp.Use) -> ConversionResult:
-        """USE DATABASE, USE SCHEMA.
-
-        Raises:
-            ToolError: There is no such database or schema.
-        """
+        """USE DATABASE or USE SCHEMA, or raise `ToolError` if it is missing."""
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
         if kind == "DATABASE" or (not kind and not database):
@@ -148,11 +137,7 @@ class SnowSQL(Warehouse):
         return named or words[0] in _STAGE_STATEMENTS
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse a name.
-
-        Raises:
-            ToolError: It is not a name.
-        """
+        """Parse a name, or raise `ToolError`."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
@@ -268,7 +253,6 @@ class SnowSQL(Warehouse):
         return lambda table: table[0] == schema
 
     def _check_scope(self, label: str, name: str) -> None:
-        """Refuse a missing schema or database, under a label."""
         if name not in self.engine.schemas:
             raise ToolError(f"not found: {label} does not exist or not authorized")
 
@@ -360,7 +344,7 @@ _TRANSACTIONS: dict[type, Callable[[SQLEngine], None]] = {
     exp.Rollback: SQLEngine.rollback,
 }
 _COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
-# The start of a Snowflake Scripting block.
+# Start of a Snowflake Scripting block.
 _SCRIPTING = re.compile(
     r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
     re.IGNORECASE,
