@@ -25,7 +25,7 @@ NOT_ENABLED = (
 )
 """The refusal of everything that needs GoogleSQL's procedural language."""
 
-# Comments, then the start of a statement that needs a script.
+# Comments, then a statement that needs the procedural language.
 _SCRIPT = re.compile(
     r"(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?:(?!\*/).)*+\*/)*+"
     r"(?:DECLARE|SET|BEGIN|COMMIT|ROLLBACK|IF|CASE|LOOP|REPEAT|WHILE|FOR|RAISE|CALL|EXECUTE\s+IMMEDIATE"
@@ -36,9 +36,7 @@ _SCRIPT = re.compile(
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; an engine schema is a dataset of the single project, which may prefix
-    names.
-    """
+    """BigQuery's dialect; an engine schema is a dataset of the one project, a valid prefix."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS

@@ -247,9 +247,7 @@ def _shift(node: Node) -> Node:
 
 
 def _on_items(*items: str, whole: bool = True) -> Callable[[Node], Node]:
-    """Rewrite an array function; `items` names item arguments, `whole` says that it returns an
-    array.
-    """
+    """Rewrite a function of arrays and `items`; `whole` if the result is an array."""
 
     def change(node: Node) -> Node:
         for name in ("this", "expression", "expressions"):

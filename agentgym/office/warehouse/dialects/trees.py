@@ -198,9 +198,7 @@ def _dates(node: Node) -> Node:
 
 
 def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
-    """Let the `lib` function `check`, with argument names or expressions, bound the first
-    argument.
-    """
+    """Let `lib`'s function `check`, given other arguments or expressions, bound the first."""
 
     def rewrite(node: Node) -> Node:
         arguments = [node.this]
