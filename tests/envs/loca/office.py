@@ -27,7 +27,6 @@ TASKS = {
 
 
 def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """Return a task at the start of an episode."""
     env = agentgym.tool_env(agentgym.make(task, length=length, **knobs))
     env.reset(seed=seed)
     return env.world
@@ -49,12 +48,10 @@ def _solved(task: str, length: int, seed: int, knobs: tuple[tuple[str, Any], ...
 
 
 def solved(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """Return a new copy of a task after its reference plan."""
     return pickle.loads(_solved(task, length, seed, tuple(sorted(knobs.items()))))
 
 
 def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> list[str]:
-    """Return the failures after the reference plan and a change to the final state."""
     world = solved(task, **options)
     assert list(world.all_failures()) == []
     change(world)
@@ -75,7 +72,6 @@ def no_file(path: str) -> Change:
 
 
 def folder_at(path: str) -> Change:
-    """Put a directory in place of a file."""
     return lambda world: (
         world.office.context.files.remove(path),
         world.office.context.files.mkdir(path),
@@ -87,7 +83,6 @@ def table_of(world: Any, path: str) -> Rows:
 
 
 def csv_rows_of(data: bytes) -> Rows:
-    """Return the non-empty rows of a CSV file; none if it is not text."""
     text = data.decode("utf-8-sig", errors="replace")
     rows = csv.reader(io.StringIO(text, newline=""))
     return [[cell.strip() for cell in row] for row in rows if row]
@@ -100,15 +95,12 @@ def csv_text(rows: Rows, **form: Any) -> str:
 
 
 def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Rewrite a CSV file with other rows or another format."""
     return lambda world: world.office.context.files.write(
         path, csv_text(change(table_of(world, path)), **form)
     )
 
 
 def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
-    """Change a cell of a table."""
-
     def edit(rows: Rows) -> Rows:
         rows[row][column] = change(rows[row][column])
         return rows
@@ -117,7 +109,6 @@ def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[R
 
 
 def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
-    """Change the cells of a column except its header."""
     return lambda rows: [
         rows[0],
         *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:]),
@@ -125,7 +116,6 @@ def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Row
 
 
 def enter(world: Any, spreadsheet: str, sheet: str, area: str, data: Rows) -> None:
-    """Enter values into a Google spreadsheet."""
     world.office.call(
         "update_cells", {"spreadsheet_id": spreadsheet, "sheet": sheet, "range": area, "data": data}
     )
@@ -136,7 +126,6 @@ def update_product(world: Any, product: int, **fields: Any) -> None:
 
 
 def unsent(world: Any, mail: Mail | None = None) -> Mail:
-    """Take back a sent mail, by default the last one, and return it."""
     email = world.office.get(Email)
     gone: Mail = mail or email.sent()[-1]
     email.store.delete("mails", message=int(gone.id))
@@ -145,7 +134,6 @@ def unsent(world: Any, mail: Mail | None = None) -> Mail:
 
 
 def resend(world: Any, mail: Mail, **changes: Any) -> None:
-    """Send a mail again with changes and without its attachments."""
     world.office.call(
         "send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes}
     )

@@ -1,4 +1,4 @@
-"""Alternative calls with the same effect as those of a plan."""
+"""Alternative calls with the same effect as a plan's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ Rewriter = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that do the same as a step."""
     call = step.equivalent or step.call
     rewriter = REWRITERS.get(call.name)
     return rewriter(dict(call.arguments), draw) if rewriter else [call]
@@ -43,7 +42,6 @@ def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
 
 
 def _insert(query: str) -> tuple[str, list[str]]:
-    """Split an INSERT of literals into the part before its rows, and the rows."""
     head, _, values = query.partition(" VALUES ")
     return head, [f"({row})" for row in values[1:-1].split("), (")]
 

@@ -1,4 +1,4 @@
-"""Fast page layout compared with the bytes of reportlab and the texts that pypdf reads."""
+"""Fast page layout against reportlab's bytes and pypdf's texts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_special_layouts_are_left_to_reportlab(blocks: Sequence[Block]) -> None:
 def test_invoices_share_page_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Page frames are cached by title and first bold page, which have few combinations."""
+    """Frames are cached by title and first bold page, which have few combinations."""
     built: list[str] = []
     build, read = pdfs._build_pdf, pdfs._read
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""AcademicWarning: near misses fail, equivalents pass, and the tables confirm the expected result."""
+"""AcademicWarning: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ def sql(query: str) -> Change:
 
 
 def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
-    """Replace the plan's log entries by ones in another format."""
-
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)
         held = len(world.truth["entries"])

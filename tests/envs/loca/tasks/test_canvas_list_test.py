@@ -1,4 +1,4 @@
-"""CanvasListTest: near misses fail, equivalents pass, and Canvas confirms the expected result."""
+"""CanvasListTest: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -186,7 +186,6 @@ def test_other_announcements_drop_nothing() -> None:
 
 
 def need_in(text: str, code: str) -> float:
-    """Return the points that exempt, by a sentence of an announcement."""
     if FOR_ALL.search(text):
         return math.inf
     numbers = re.findall(r"\b[89][05]\b", text.replace(code, ""))

@@ -1,6 +1,4 @@
-"""CourseAssistant: near misses fail, equivalents pass, and roster and mailbox confirm the expected
-result.
-"""
+"""CourseAssistant: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -47,8 +45,6 @@ def roster(world: Any) -> list[list[str]]:
 
 
 def again(**changes: Any) -> Change:
-    """Replace the first reminder; a change is a value or a function of the old one."""
-
     def apply(world: Any) -> None:
         mail = unsent(world, world.office.get(Email).sent()[0])
         shown = {"to": mail.to, "body": mail.body}
@@ -62,14 +58,12 @@ def again(**changes: Any) -> Change:
 
 
 def in_html(world: Any) -> str:
-    """Return an HTML reminder for the student whose mail `again` replaces."""
     address = next(iter(world.truth["missing"]))
     name, number = world.truth["missing"][address]
     return f"<p>Dear <b>{name}</b> ({number}),</p><p>please hand in.</p>"
 
 
 def other(world: Any) -> list[str]:
-    """Return an enrolled student who needs no reminder."""
     return next(
         row for row in roster(world) if row[3] == ENROLLED and row[2] not in world.truth["missing"]
     )
@@ -88,7 +82,6 @@ def remind(choose: Callable[[Any], list[str]]) -> Change:
 
 
 def longer(body: str, world: Any) -> str:
-    """Replace the name by a longer one with the same beginning."""
     name = body.removeprefix("Dear ").partition(",")[0]
     world.truth["names"].append(f"{name} Zimmermann")
     return body.replace(name, f"{name} Zimmermann")

@@ -1,6 +1,4 @@
-"""MachineOperating: near misses fail, equivalents pass, and table and workbook confirm the expected
-result.
-"""
+"""MachineOperating: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -39,8 +37,6 @@ def upload(world: Any) -> None:
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Change the report and upload it again."""
-
     def apply(world: Any) -> None:
         rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
         text = io.StringIO(newline="")
@@ -62,8 +58,6 @@ def cells(column: str, change: Callable[[str], str]) -> Change:
 
 
 def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
-    """Report another reading, the first that satisfies a condition."""
-
     def apply(world: Any) -> None:
         ranges = ranges_of(world)
         rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)

@@ -1,6 +1,4 @@
-"""Mutations of the correct final state: a change fails the check unless the task lists it as
-harmless.
-"""
+"""A mutation of the correct final state fails unless the task lists it as harmless."""
 
 from __future__ import annotations
 
@@ -114,13 +112,7 @@ def _plain(name: str) -> str:
 
 
 class Arguments:
-    """Arguments for tools, drawn from schemas and from the records of the state.
-
-    Args:
-        world: The task.
-        server: The server whose tools are called.
-        rng: The random generator.
-    """
+    """Tool arguments drawn from schemas and the state's records."""
 
     def __init__(self, world: Any, server: Any, rng: random.Random) -> None:
         self._rng, self._server = rng, server
@@ -180,13 +172,12 @@ class Arguments:
                 values.append(value)
 
     def of(self, tool: BoundTool) -> dict[str, Any]:
-        """Return arguments that fit the schema of a tool."""
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with one changed or added.
 
-        The path of a file that a text names is skipped: it would mean the same as that text.
+        It skips a file path that a text names, which would mean the same as the text.
         """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))
@@ -224,7 +215,6 @@ class Arguments:
         return draw(schema, self._pool, self._rng, types)
 
     def _known(self, name: str, kind: Any) -> list[Any]:
-        """Return values of a type known under a name, or under its end."""
         for key in (name, *(name[k:] for k in range(1, len(name) - 1)), f"{name}s"):
             values = [
                 str(value) if kind is str and isinstance(value, int) else value
@@ -248,7 +238,6 @@ class Arguments:
 
 
 def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a changed copy of a world for each successful call of a tool."""
     image = pickle.dumps(world)
     server = next(each for each in world.office.toolsets() if each.name == server_name)
     drawn = Arguments(world, server, rng)
@@ -270,7 +259,6 @@ def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tupl
 
 
 def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the solved task with one argument changed in the last call of each tool."""
     world = fresh(task, size=SIZE)
     images, steps = [], []
     while (pending := world.progress.pending()) != [CLAIM]:
@@ -294,7 +282,6 @@ def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
 
 
 def harmful(kind: type[OfficeTask[Any]], names: set[str]) -> set[str]:
-    """Return the differences that the task does not list as harmless."""
     patterns = kind.harmless_differences()
     return {
         name

@@ -1,4 +1,4 @@
-"""The plan follows the state: work done in another correct way is not requested again."""
+"""The plan follows the state: it does not repeat work done in another correct way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def play(world: Any, calls: Sequence[ToolCall]) -> None:
 
 
 def obey(world: Any) -> list[PlanStep]:
-    """Follow the hints to the end; return the changes made."""
     changes = []
     limit = 3 * len(solved_steps(type(world).__name__)) + 10
     while (steps := world.progress.pending()) != [CLAIM]:
@@ -92,7 +91,7 @@ def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: in
         for call in ([step.call] if draw.random() < 0.2 else rewritten(step, draw))
     ]
     for call in calls[: draw.choice((len(calls), draw.randint(1, len(calls))))]:
-        with suppress(ToolError):  # one form of a step may already include the next
+        with suppress(ToolError):  # one form of a step may include the next
             play(world, [call])
     obey(world)
     check_end(world)
@@ -100,7 +99,6 @@ def test_work_done_before_the_plan_has_read_anything_is_kept(name: str, seed: in
 
 @pytest.mark.family(name=list(TASKS), seed=range(3))
 def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
-    """A step in another form is productive, and success stays possible."""
     draw, env = random.Random(seed), agentgym.make(name, labels=True, budget_slack=50)
     env.reset(seed=seed)
     world = cast("OfficeTask[Any]", agentgym.tool_env(env).world)
