@@ -247,7 +247,6 @@ def _event_id(row: Row) -> str:
 
 
 def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
-    """Return an event's columns after checking text lengths, times and their order."""
     texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:

@@ -16,9 +16,7 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """Attributes at the first episode's start, restored at later ones; objects they share stay
-    shared.
-    """
+    """Attributes at the first episode's start, for later ones; copied together to stay shared."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
@@ -34,9 +32,7 @@ class InitialState:
 
 
 class Clock:
-    """The episode's clock, advanced by the task and by `tick` (one second). `start` needs a time
-    zone.
-    """
+    """The episode's clock, advanced by the task and by `tick` (one second)."""
 
     def __init__(self, start: datetime = START) -> None:
         if start.tzinfo is None:
@@ -50,11 +46,11 @@ class Clock:
         return self._now
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that resets the clock to the current time."""
+        """Return a function that resets the clock."""
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the UTC time of a new event; no two events share a time."""
+        """Return the UTC time of a new event; each event's time is unique."""
         self._now += timedelta(seconds=1)
         return self._now
 
@@ -78,12 +74,12 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return `length` hexadecimal digits that depend only on the seed and earlier calls."""
+        """Return `length` hexadecimal digits, determined by the seed and earlier calls."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores the clock, identifiers and files."""
+        """Return a function that restores the current state."""
         clock, files, ids = self.clock.undo_point(), self.files.undo_point(), self._ids
 
         def restore() -> None:

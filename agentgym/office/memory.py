@@ -248,7 +248,6 @@ def _find_entity(graph: MemoryGraph, name: str) -> Entity | None:
 
 
 def _subgraph(graph: MemoryGraph, entities: list[Entity]) -> MemoryGraph:
-    """Return entities with all relations that touch one of them."""
     names = {entity["name"] for entity in entities}
     return MemoryGraph(
         entities=entities,

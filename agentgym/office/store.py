@@ -58,9 +58,7 @@ class Store:
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return a SELECT's records as dicts in column order; `?` takes values, `:name`
-        parameters.
-        """
+        """Return records as dicts in column order; values fill `?`, parameters `:name`."""
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
@@ -73,15 +71,15 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return a SELECT's records undecoded, which is faster for many short records."""
+        """Return undecoded records, which is faster for many short ones."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """Return a SELECT's first record, or None."""
+        """Return the first record, or None."""
         return next(iter(self.rows(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
-        """Return the first column of a SELECT's first record, or None."""
+        """Return the first column of the first record, or None."""
         record = self._db.execute(sql, _encode_all(values)).fetchone()
         return record[0] if record else None
 

@@ -83,7 +83,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` fields are shown too."""
+        """Add an assignment and return its id; `extra` is shown too."""
         for kind in submission_types:
             choice("submission_types", kind, _SUBMISSION_TYPES)
         return self._records.add(
@@ -113,7 +113,7 @@ class Assignments(CanvasPart):
         url: Text = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now, and return its id; a score makes it graded."""
+        """Add a submission, by default made now, and return its id; a score grades it."""
         now = self._records.now()
         return self._records.add(
             "submissions",

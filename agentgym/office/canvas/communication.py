@@ -32,7 +32,7 @@ _MAX_ID_DIGITS = len(str(MAX_ID)) - 1  # numbers with this many digits fit into 
 
 
 class Discussions(CanvasPart):
-    """Announcements and discussion topics, which Canvas stores in one table."""
+    """Announcements and topics, which Canvas stores in one table."""
 
     def add_announcement(
         self,
@@ -44,7 +44,7 @@ class Discussions(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement like `add_topic`; students see it from `posted_at`."""
+        """Add an announcement, visible to students from `posted_at`."""
         return self.add_topic(
             course_id,
             title,
@@ -67,7 +67,7 @@ class Discussions(CanvasPart):
         is_announcement: bool = False,
         **extra: Any,
     ) -> int:
-        """Add a topic, by default by the first teacher, and return its id; `extra` is shown too."""
+        """Add a topic, by default by the first teacher, and return its id."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)
@@ -154,7 +154,6 @@ class Discussions(CanvasPart):
         return row
 
     def _show(self, topics: Sequence[Row]) -> list[Row]:
-        """Use one query for the authors' names of all topics."""
         names = dict(self._store.tuples(_NAMES, [topic["user_id"] for topic in topics]))
         return [_show_topic(topic, names.get(topic["user_id"], "")) for topic in topics]
 
@@ -212,7 +211,7 @@ class Conversations(CanvasPart):
         return self._show_conversation(new_id)
 
     def _recipients(self, recipients: list[str]) -> list[int]:
-        """Resolve recipients to distinct user ids, or raise if the user may not write to one."""
+        """Resolve recipients to distinct user ids; each must share a course with the user."""
         acquaintances = {user["id"] for user, _ in self._records.acquaintances()}
         users: list[int] = []
         for recipient in recipients:

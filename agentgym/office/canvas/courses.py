@@ -49,7 +49,7 @@ class Courses(CanvasPart):
         account_id: int = 1,
         **extra: Any,
     ) -> int:
-        """Add a course with its members and return its id; `extra` fields are shown too."""
+        """Add a course with members and return its id; `extra` is shown too."""
         with self._store.change():
             course = self._records.add(
                 "courses",
@@ -74,7 +74,7 @@ class Courses(CanvasPart):
     def enroll(
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
-        """Enroll a user, or change an enrollment's state; return its id."""
+        """Enroll a user, or change the enrollment's state; return its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"

@@ -86,9 +86,7 @@ class Dashboard(CanvasPart):
         description: Text = None,
         location_name: Text = None,
     ) -> int:
-        """Add an event to a course's or user's calendar and return its id; the end defaults to
-        the start.
-        """
+        """Add an event to a course's or user's calendar and return its id."""
         start, end = moment("start_at", start_at), moment("end_at", end_at)
         return self._records.add(
             "events",

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 
 
 def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
-    """Return a text that is neither blank nor longer than `most`."""
+    """Return a text of 1 to `most` characters, not all blank."""
     if value is not None and (not value.strip() or len(value) > most):
         raise ToolError(
             f"invalid argument: {field} must have 1 to {most} characters that are not all blank, "
@@ -47,7 +47,7 @@ def prose(field: str, value: str | None) -> str | None:
 
 
 def moment(field: str, value: When) -> str | None:
-    """Convert a date from 1900 on to UTC in table format; "" stays "" to clear a field."""
+    """Convert a date from 1900 on to UTC in table format; "" clears a field."""
     if value is None:
         return None
     if value == "":
@@ -94,7 +94,7 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
 
 
 def updates(**fields: Any) -> dict[str, Any]:
-    """Return the fields that an update sets; an empty date clears its field."""
+    """Return the fields that an update sets; an empty date clears one."""
     changes = {key: value for key, value in fields.items() if value is not None}
     for key, value in changes.items():
         if value == "" and key.endswith("_at"):

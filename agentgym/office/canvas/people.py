@@ -12,7 +12,7 @@ class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:
-        """Log a user in without a password; raise `ToolError` if the user does not exist."""
+        """Log a user in without a password, or raise `ToolError`."""
         user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
             raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
@@ -26,10 +26,7 @@ class People(CanvasPart):
         *,
         admin: bool = False,
     ) -> int:
-        """Add a user and return the id.
-
-        An administrator has all rights. The login id is also the e-mail address.
-        """
+        """Add a user with an e-mail address as login id; an administrator has all rights."""
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
             raise ToolError(f"conflict: login id {echo(login_id)} is taken")

@@ -60,11 +60,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id; `extra` fields are shown too.
-
-        The time limit is in minutes; -1 attempts are unlimited. Added questions replace the given
-        question count and points.
-        """
+        """Add a quiz and return its id. Limits are in minutes; -1 attempts are unlimited."""
         return self._records.add(
             "quizzes",
             **_quiz_fields(
@@ -87,10 +83,11 @@ class Quizzes(CanvasPart):
         return self.add_questions(quiz_id, [{"question_text": question_text, **fields}])[0]
 
     def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add questions to a quiz, update its totals and return their ids.
+        """Add questions, update the quiz's totals and return their ids.
 
         Each has `question_text` and optionally `question_name`, `question_type`, `points_possible`
-        and `answers`.
+        and
+        `answers`.
         """
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():
@@ -377,9 +374,7 @@ class Quizzes(CanvasPart):
         return shown
 
     def _questions(self, quiz: Row) -> list[Row]:
-        """Return no questions to students before the quiz opens or under an access code, never
-        the key.
-        """
+        """Hide the key from students, and questions before the quiz opens or under a code."""
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.may(quiz["course_id"], "edit"):
             return [show_question(row) for row in rows]
@@ -425,7 +420,6 @@ def _quiz_fields(
     scoring_policy: str | None,
     access_code: str | None,
 ) -> Row:
-    """Validate the fields that an author sets and drop those that are None."""
     if allowed_attempts != _UNLIMITED:
         integer("allowed_attempts", allowed_attempts, 1)
     return updates(

@@ -99,7 +99,7 @@ SELECT u.*, known FROM users u JOIN (
 
 
 class CanvasRecords(ServerState):
-    """Records in the published server's form, and the logged-in user's rights."""
+    """Records as the published server shows them, and the user's rights."""
 
     def now(self) -> str:
         """Return the current time in table format."""
@@ -110,19 +110,19 @@ class CanvasRecords(ServerState):
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
-        """Add a record and return its id; raise `ToolError` if it violates a constraint."""
+        """Add a record and return its id, or raise `ToolError`."""
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def stamp(self, table: str, id: int) -> Row:
-        """Set a record's creation time to now and return the record."""
+        """Set a record's creation time to now and return it."""
         self.store.update(table, id, created_at=self.tick())
         return self.store.get(table, id)
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record regardless of rights; raise `ToolError` if none matches."""
+        """Return a record regardless of rights, or raise `ToolError`."""
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
@@ -132,7 +132,7 @@ class CanvasRecords(ServerState):
         return rows[0]
 
     def me(self) -> Row:
-        """Return the logged-in user; raise `ToolError` if there is none."""
+        """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         user, store = self.session["user"], self.store
@@ -140,7 +140,7 @@ class CanvasRecords(ServerState):
         return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the user's enrollment types in a course, for the given states."""
+        """Return the user's enrollment types in a course, by state."""
         user, store = self.session["user"], self.store
         sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
         rows: list[Row] = store.derive(
@@ -151,13 +151,13 @@ class CanvasRecords(ServerState):
         return {row["type"] for row in rows if row["enrollment_state"] in states}
 
     def may(self, course_id: int, right: str) -> bool:
-        """Return whether the user has a right; administrators have all except `learn`."""
+        """Return whether the user has a right; administrators lack only `learn`."""
         if right != "learn" and self.me()["admin"]:
             return True
         return not self.my_enrollments(course_id, "active").isdisjoint(RIGHTS[right])
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course; raise `ToolError` if it is missing or the user lacks the right."""
+        """Return a course, or raise `ToolError` without the right."""
         self.me()
         key = ("course", course_id)
         course = dict(self.store.derive(key, ("courses",), lambda: self.get("courses", course_id)))
@@ -176,7 +176,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the visible users, each with whether one of the two teaches the other."""
+        """Return visible users, and whether one of the two teaches the other."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -187,11 +187,7 @@ class CanvasRecords(ServerState):
     def of_course(
         self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
     ) -> Row:
-        """Return a course's record; only users who can edit the course find unpublished ones.
-
-        Raises:
-            ToolError: The user lacks the right, or there is no such record.
-        """
+        """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
         self.course(course_id, right)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.may(course_id, "edit"):
@@ -227,7 +223,7 @@ class CanvasRecords(ServerState):
 
 
 class CanvasPart:
-    """A part of the server: some tools, and methods that add records."""
+    """A part of the server with some tools."""
 
     def __init__(self, records: CanvasRecords) -> None:
         self._records = records
@@ -271,9 +267,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments with submission counts, using one query; only graders see ungraded
-    counts.
-    """
+    """Return assignments with submission counts, using one query; graders see ungraded ones."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
@@ -303,5 +297,5 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
 
 
 def _uuid(kind: str, record: Row) -> str:
-    """Return a 40-digit hexadecimal id, which Canvas uses for other services."""
+    """Canvas's 40-digit id for other services."""
     return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

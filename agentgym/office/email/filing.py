@@ -164,7 +164,6 @@ class Filing(EmailPart):
         return f"{text} (moved to Trash)"
 
     def _delete(self, email_ids: Sequence[str]) -> int:
-        """Delete mails and return how many were deleted permanently."""
         rows = self._rows(email_ids)
         for row in rows:
             if row["folder"] == "Trash":
@@ -174,7 +173,6 @@ class Filing(EmailPart):
         return sum(row["folder"] == "Trash" for row in rows)
 
     def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
-        """Change columns of mails and return the mails under `key`, with their count."""
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], **changes)
         return {

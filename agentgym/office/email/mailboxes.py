@@ -61,10 +61,10 @@ _SAME = (
 
 
 class Mailboxes(ServerState):
-    """Users, folders and mails. A message in several mailboxes is stored once."""
+    """Users, folders and mails. A message is stored once for all its mailboxes."""
 
     def me(self) -> Row:
-        """Return the logged-in user; raise `ToolError` if there is none."""
+        """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
@@ -75,7 +75,7 @@ class Mailboxes(ServerState):
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of an address; raise `ToolError` if it is unknown."""
+        """Return the id of an address, or raise `ToolError`."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -87,7 +87,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder name as created, ignoring case; raise `ToolError` if it is missing."""
+        """Return a folder name as created, ignoring case, or raise `ToolError`."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -98,7 +98,7 @@ class Mailboxes(ServerState):
         return stored
 
     def ensure_folder(self, user: int, name: str) -> str:
-        """Return a folder name, creating the folder if needed; raise `ToolError` if invalid."""
+        """Return a folder name, creating the folder if needed."""
         if not self.store.find("folders", "name", user=user, name=name):
             if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
                 raise ToolError(
@@ -110,11 +110,7 @@ class Mailboxes(ServerState):
     def places(
         self, mail: Mail, author: int | None, user_id: UserIds | None = None
     ) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail: the author's Sent folder and each
-        INBOX.
-
-        Pass `user_id` to use cached lookups. Raises `ToolError` for too many recipients.
-        """
+        """Return the (user, folder) pairs that receive a mail; `user_id` caches lookups."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -128,7 +124,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
-        """Return recipients without a mailbox in a local domain; other mails leave the office."""
+        """Return missing local recipients; other mails leave the office."""
         user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
@@ -136,11 +132,7 @@ class Mailboxes(ServerState):
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in stored form, with a new Message-ID if it has none.
-
-        Raises:
-            ToolError: The mail is invalid, or the mailboxes are full.
-        """
+        """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
         mail = normalize(mail)
         size = sum(map(len, mail.attachments.values()))
         if size:
@@ -157,7 +149,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders, as a draft in Drafts, and return its ids."""
+        """Store a checked mail in folders and return its ids; Drafts contains only drafts."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -200,7 +192,7 @@ class Mailboxes(ServerState):
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of the user; raise `ToolError` if the mailbox has no such id."""
+        """Return a mail of the user, or raise `ToolError`."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
@@ -211,7 +203,7 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to a mail with attachments; only its author sees bcc."""
+        """Convert a row to a mail; only its author sees bcc."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
@@ -231,7 +223,7 @@ class Mailboxes(ServerState):
 
 
 class EmailPart:
-    """A part of the mail server with some of its tools."""
+    """A part of the mail server with some tools."""
 
     def __init__(self, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
@@ -254,7 +246,7 @@ def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
 
 
 def show_mail(boxes: Mailboxes, row: Row) -> Row:
-    """Return a `Mailboxes.rows` row as a mail with text and attachment list."""
+    """Return a `Mailboxes.rows` row as a full mail."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
     given = {"from_name": name} if name and not is_mine else {}  # as in the published server
@@ -289,7 +281,7 @@ def show_draft(row: Row) -> Row:
 
 
 def _show_text(row: Row) -> Row:
-    """Return recipients, subject and text; only the author sees bcc."""
+    """Only the author sees bcc."""
     return {
         "to": row["to"],
         "cc": row["cc"],

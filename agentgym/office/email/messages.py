@@ -104,9 +104,7 @@ def text_of(body: str, html: str | None) -> str:
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse distinct (name, address) pairs; names may be empty. Raise `ToolError` for a bad
-    entry.
-    """
+    """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
     return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
 
 
@@ -135,7 +133,7 @@ _short_list = functools.lru_cache(maxsize=4096)(_parse_list)
 
 
 def format_address(name: str, address: str) -> str:
-    """Format an address-list entry with a readable name, not encoded in ASCII."""
+    """Format an address-list entry with a readable, unencoded name."""
     if not name:
         return address
     if not re.fullmatch(r"[\w !#$%&'*+/=?^`{|}~-]+", name):
@@ -145,7 +143,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in stored form; raise `ToolError` if a message cannot carry a field."""
+    """Return a mail in stored form, or raise `ToolError`."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
@@ -183,7 +181,7 @@ def normalize(mail: Mail) -> Mail:
 
 
 def file_name(name: str) -> str:
-    """Return an attachment's file name without directories and control characters."""
+    """Strip directories and control characters from an attachment's file name."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"

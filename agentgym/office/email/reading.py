@@ -128,7 +128,6 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        """Return a folder's mail count and the ids on a page."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
@@ -137,7 +136,6 @@ class Reading(EmailPart):
         return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
 
     def _search(self, query: str, folder: str) -> list[int]:
-        """Return matching ids, newest first."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         terms = []

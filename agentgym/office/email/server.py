@@ -73,11 +73,7 @@ class Email(Server):
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Add (address, password, name) users with mailboxes; an empty password disables the login.
-
-        Raises:
-            ToolError: An address is invalid or taken.
-        """
+        """Add (address, password, name) users; an empty password disables the login."""
         with self.store.change():
             for email, password, name in users:
                 if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
@@ -102,12 +98,12 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Put mails into mailboxes without sending them.
+        """Put mails with any dates into mailboxes without sending them.
 
         Args:
-            mails: One mail or several, with any dates.
-            user: The only receiving mailbox. By default all recipients get the mail, and the sender
-                a copy in Sent.
+            mails: One mail or several.
+            user: The only receiving mailbox; by default all recipients, and the sender's Sent
+                folder.
             folder: Folder in that mailbox, created if missing.
         """
         boxes = self._mailboxes
@@ -133,9 +129,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the mails that a user, or any user, sent with tools, in order, even if deleted
-        since.
-        """
+        """Return a user's, or all, mails sent with tools, in order; deleted ones remain."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""

@@ -247,7 +247,7 @@ class Filesystem(Server):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
-        """Return each entry's name, canonical path and whether it is a directory."""
+        """Return (name, canonical path, is directory) per entry."""
         full, files = self.context.files.resolve(path), self.context.files
         return [
             (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)
@@ -266,7 +266,6 @@ class Filesystem(Server):
         return tree
 
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
-        """Yield relative and canonical paths below a directory, skipping excluded subtrees."""
         for name, full, folder in self._entries(path):
             relative = f"{above}{name}"
             if not excluded.match(relative):

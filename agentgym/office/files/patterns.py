@@ -15,9 +15,7 @@ _CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces expand first
 
 
 class Patterns:
-    """Glob patterns, any of which may match; raises `ToolError` if they are too long or too
-    many.
-    """
+    """Glob patterns, any of which may match; raises `ToolError` above the limits."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns: list[list[str]] = []

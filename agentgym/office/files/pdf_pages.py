@@ -186,9 +186,7 @@ class _Page:
         self._next_line = bottom + _CELL_BASE - _CELL_LEADING, _CELL_SIZE
 
     def _note_cells(self, cells: Sequence[str], *, is_beside: bool) -> None:
-        """Record cell texts. PDF readers put a space before a first cell level with the next
-        line.
-        """
+        """PDF readers put a space before a first cell level with the next line."""
         self.texts += [f"{cell}\n" for cell in cells]
         if is_beside:
             self.texts[-len(cells)] = f" {cells[0]}\n"
@@ -203,7 +201,6 @@ def _check(text: str) -> str:
 
 
 def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
-    """Return operators for black text, with the first line at height `y`."""
     font = f"/{'F2' if text.bold else 'F1'} {_number(text.size)} Tf"
     start, lines = f"BT 1 0 0 1 0 {_number(y)} Tm", f"{_number(leading)} TL"
     if "&" not in text.text:
@@ -214,7 +211,6 @@ def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
 
 
 def _frame_parts(xs: Sequence[float], ys: Sequence[float], width: float) -> list[str]:
-    """Return operators for grid lines, outer ones first."""
     right, top = _number(xs[-1]), _number(ys[0])
     across = [f"n 0 {_number(y)} m {right} {_number(y)} l S" for y in ys]
     down = [f"n {_number(x)} 0 m {_number(x)} {top} l S" for x in xs]

@@ -176,7 +176,6 @@ class _Work:
         self._rest = MAX_WORK
 
     def __sub__(self, words: int) -> Self:
-        """Charge a content stream's words."""
         self._rest -= words
         return self
 

@@ -1,7 +1,7 @@
 """In-memory file system of an office, with quotas.
 
-It contains only files and directories, no symlinks or devices, and no path leads outside.
-Programs change a copy in a sandbox, from which regular files and directories are read back.
+It contains only files and directories, no symlinks or devices, and no path leads outside. Programs
+change a copy in a sandbox, from which regular files and directories are read back.
 """
 
 from __future__ import annotations

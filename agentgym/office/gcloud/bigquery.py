@@ -194,8 +194,7 @@ class BigQuery:
         """Create or replace a table, and its dataset if missing.
 
         `columns` maps names to BigQuery types, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
-        DATETIME
-        or TIMESTAMP; `rows` follow its order.
+        DATETIME or TIMESTAMP; `rows` follow its order.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
@@ -249,7 +248,6 @@ class BigQuery:
 
 
 def _head(total: int, milliseconds: int) -> str:
-    """Return a query response's first lines."""
     return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
@@ -265,5 +263,4 @@ def _response(outcome: ConversionResult) -> str:
 
 
 def _effect(counts: Mapping[str, int]) -> str:
-    """Describe a statement's changes, such as `2 rows inserted, 1 rows deleted`."""
     return ", ".join(f"{count} rows {action}" for action, count in counts.items())

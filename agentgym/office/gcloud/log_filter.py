@@ -71,7 +71,7 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Recursive-descent parser for one filter."""
+    """Recursive-descent parser."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -228,7 +228,6 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """Return the values at a path, descending into lists."""
     for place, name in enumerate(path):
         if isinstance(value, list):
             return _at_all(value, path[place:])
@@ -294,7 +293,6 @@ def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
 def _comparable(
     path: tuple[str, ...], text: str
 ) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """Return a comparison with a filter's text, according to the field's type."""
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)

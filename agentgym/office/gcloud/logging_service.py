@@ -297,7 +297,6 @@ class Logging:
     # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
-        """Store entries where sinks route them."""
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
@@ -337,7 +336,6 @@ class Logging:
                 self._storage.put_object(bucket, name, data)
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
-        """Return an SQL condition for entries in log buckets within their retention."""
         now = self._server.context.clock.now()
         values: list[Any] = []
         for bucket in buckets:
@@ -371,7 +369,6 @@ class Logging:
 
 
 def _log(name: str) -> str:
-    """Return the full name of a writable log."""
     check_name(
         "log",
         name.removeprefix(f"projects/{PROJECT}/logs/"),
@@ -419,7 +416,6 @@ def _show(row: Row) -> Row:
 
 
 def _show_lines(row: Row, most: int | None) -> str:
-    """Format an entry, cutting its message to `most` characters."""
     [payload] = row["payload"].values()
     message = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
     if most is not None and len(message) > most:

@@ -358,7 +358,7 @@ class Storage:
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _bucket(self, name: str) -> Row:
-        """Return a bucket after applying its lifecycle rules."""
+        """Apply lifecycle rules first."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
@@ -385,7 +385,6 @@ class Storage:
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> None:
-        """Change a bucket's settings and apply its rules."""
         self._server.store.update("buckets", self._bucket(name)["id"], **changes)
         self._server.context.clock.tick()
         self._bucket(name)
@@ -465,13 +464,11 @@ def _check_object_name(name: str) -> str:
 
 
 def _rule(rule: Row) -> str:
-    """Describe a lifecycle rule, such as `Delete after 30 days`."""
     kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
     return f"{kind} after {rule['condition']['age']} days"
 
 
 def _show(row: Row, with_generation: bool) -> str:
-    """Return an object's line: name, size and unusual properties."""
     notes = []
     if row["storage_class"] != CLASSES[0]:
         notes.append(row["storage_class"])

@@ -305,7 +305,6 @@ def _parse_date(text: str) -> Any:
 
 
 def _since_midnight(match: re.Match[str]) -> timedelta:
-    """Parse the optional time of day after a date."""
     hours, minutes, seconds, half = match.groups()[-4:]
     if hours is None:
         return timedelta()

@@ -309,7 +309,6 @@ class Evaluator:
         return self._operations(node, scope)
 
     def _array(self, node: Node, scope: FormulaScope) -> Grid:
-        """Return an array literal: parts side by side, rows below each other."""
         inner, items = replace(scope, array=True), iter(node[2])
         bands: list[list[list[Any]]] = []
         for width in node[1]:
@@ -484,7 +483,6 @@ def _may_expand(node: Node) -> bool:
 
 
 def _overlap(area: Area, spot: Spot, bottom: int, right: int) -> bool:
-    """Return whether an area overlaps the rectangle that starts at a cell."""
     return (
         area.top <= bottom
         and area.left <= right

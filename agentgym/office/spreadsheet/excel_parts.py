@@ -292,7 +292,6 @@ def _place(titles: Sequence[str], name: str) -> int:
 
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    """Order numbers before texts before empty values."""
     numbers = (int, float)
     return [
         (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))

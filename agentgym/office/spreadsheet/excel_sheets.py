@@ -276,9 +276,7 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
 
 
 def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references; `change` gets the formula's and the reference's sheet, and the
-    rest.
-    """
+    """Change all references by `change(formula's sheet, reference's sheet, rest)`."""
     for sheet in book.worksheets:
         for row in sheet.iter_rows():
             for cell in row:

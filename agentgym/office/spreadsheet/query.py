@@ -149,7 +149,6 @@ class _Table:
     def _groups(
         self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[list[Any]]]:
-        """Return groups of rows, ordered by key."""
         for tree in select:
             if not _is_aggregate(tree) and tree not in query.group and columns_of([tree]):
                 raise FormulaError(VALUE)
@@ -161,7 +160,6 @@ class _Table:
     def _pivoted(
         self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[Any]]:
-        """Return the result with one column per pivot value."""
         sums = [tree for tree in select if _is_aggregate(tree)]
         keys = [tree for tree in select if not _is_aggregate(tree)]
         if query.order or not sums:
@@ -188,7 +186,6 @@ class _Table:
     def _split(
         self, rows: Sequence[list[Any]], trees: Sequence[Tree]
     ) -> dict[tuple[Any, ...], list[list[Any]]]:
-        """Group rows by the values of some columns."""
         groups: dict[tuple[Any, ...], list[list[Any]]] = {}
         for row in rows:
             groups.setdefault(tuple(self.value(tree, row) for tree in trees), []).append(row)

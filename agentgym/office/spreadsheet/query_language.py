@@ -121,7 +121,6 @@ class _Parser:
         return items
 
     def _sorted(self) -> tuple[Tree, bool]:
-        """Parse a column and its order, ascending by default."""
         return self._sum(), self._take("asc") or not self._take("desc")
 
     def _count(self) -> int:
@@ -137,7 +136,6 @@ class _Parser:
         return text[1:-1]
 
     def _chain(self, part: Callable[[], Tree], *operators: str) -> Tree:
-        """Parse operands between operators, from left to right."""
         node = part()
         while operator := next(filter(self._take, operators), None):
             node = (operator, node, part())

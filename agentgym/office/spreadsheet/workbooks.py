@@ -83,8 +83,8 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of Python values by sheet title, texts that start with `=` as formulas;
-    the first sheet is active.
+    """Return a workbook of Python values by sheet title, texts that start with `=` as formulas; the
+    first sheet is active.
     """
     tables = {title: list(rows) for title, rows in sheets.items()}
     if all(map(_is_plain_sheet, tables.values())):
@@ -93,7 +93,6 @@ def write_workbook(
 
 
 def _write(tables: Mapping[str, Sequence[Sequence[Any]]], created: datetime) -> bytes:
-    """Write cell by cell with the library."""
     book = library().Workbook(write_only=True)
     for title, rows in tables.items():
         sheet = book.create_sheet(title)
@@ -138,7 +137,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _fill_sheet(sheet: bytes, rows: Sequence[Sequence[Any]]) -> bytes:
-    """Return an empty sheet's XML filled with plain cells."""
     names = [column_name(k) for k in range(1, 1 + max(map(len, rows), default=0))]
     lines = [
         f'<row r="{number}">{"".join(_cells(names, number, row))}</row>'
@@ -261,8 +259,6 @@ def check_workbook(data: bytes) -> None:
 
 
 class _Look:
-    """Counter of the contents of a workbook's parts."""
-
     def __init__(self) -> None:
         self._bytes = self._cells = self._spread = self._others = self._opened = 0
         self._row = self._column = self._shared = self._longest = self._began = 0
@@ -338,7 +334,6 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    """Count a reference's cells."""
     ends = [part.replace("$", "") for part in reference.split(":")]
     spots = [
         (

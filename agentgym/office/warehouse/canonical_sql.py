@@ -33,9 +33,7 @@ def canonical_query(query: str, dialect: str) -> str:
 
 
 def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield a table and its columns with values per literal row; positions name unlisted
-    columns.
-    """
+    """Yield (table, columns with values) per literal row; positions name unlisted columns."""
     for statement in _parse(query, dialect):
         if not isinstance(statement, exp.Insert) or not isinstance(
             statement.expression, exp.Values

@@ -119,8 +119,7 @@ class _Host:
         """Release a process, which ends when its connection closes, and reap it at the next start.
 
         The garbage collector may call this in a thread that holds the lock, between a request to
-        the host
-        and its answer.
+        the host and its answer.
         """
         self._abandoned.append(pid)
 
@@ -181,7 +180,7 @@ class DuckDBProcess:
 
     @property
     def usable(self) -> bool:
-        """Return whether it runs and belongs to this process, not to a fork's parent."""
+        """Return False in a fork or after the end."""
         return self._dropped.alive and self._owner == os.getpid()
 
     def request(self, method: str, *arguments: Any) -> Any:

@@ -72,8 +72,7 @@ class _Session:
 
         Returns:
             Column names, types and shapes, the records up to `limit` and `most_characters`, their
-            total
-            number, and whether some were omitted for their length.
+            total number, and whether some were omitted for their length.
         """
         self._begin(opening, [sql])
         cursor = self._live.execute(sql)

@@ -2,9 +2,8 @@
 
 This process keeps the catalogue (schemas, tables, columns, comments); DuckDB contains only the rows
 of tables in use. So an engine costs nothing before the first statement, and a copy shares rows
-until
-either writes. DuckDB runs in a separate process, which is killed if a statement takes too much time
-or memory; a journal then brings a new process to the same state.
+until either writes. DuckDB runs in a separate process, which is killed if a statement takes too
+much time or memory; a journal then brings a new process to the same state.
 """
 
 from __future__ import annotations
@@ -173,14 +172,14 @@ class SQLEngine:
         seed: str = "",
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query on `tables`, at the time `now`.
+        """Run a DuckDB query at the time `now`.
 
         Args:
             sql: The query.
             tables: The tables that it reads.
             now: The query's current time.
             limit: The maximum number of records.
-            seed: The seed of random functions; empty if there are none.
+            seed: The seed of random functions, if any.
             most_characters: The maximum characters of the records.
 
         Raises:
@@ -214,7 +213,7 @@ class SQLEngine:
             tables: The tables that they read or change.
             now: The statements' current time.
             targets: The tables whose rows they change.
-            seed: The seed of random functions; empty if there are none.
+            seed: The seed of random functions, if any.
             schema: The schema in which they create something.
             values: The last one's values.
             new: The tables that they create.
@@ -372,13 +371,12 @@ class SQLEngine:
         self.set_schema(name, None)
 
     def _size(self, name: TableName) -> int:
-        """Return a table's approximate number of characters."""
         if name in self._dirty:
             return self._dirty[name]
         return sum(map(len, self.tables[name].data))
 
     def _change(self, method: str, *arguments: Any) -> Any:
-        """Make a request that changes DuckDB's contents, and record it in the journal."""
+        """Record the request in the journal."""
         live = self._open()
         result = live.request(method, *arguments)
         if self._journal is None:
@@ -397,7 +395,7 @@ class SQLEngine:
         return self._live
 
     def _restore(self) -> None:
-        """Bring a new DuckDB to the previous state with the tables and the journal."""
+        """Bring a new DuckDB to the previous state."""
         self._merged, self._library = {}, {}
         journal, present = self._journal, self.tables
         if journal is None:
@@ -430,7 +428,6 @@ class SQLEngine:
 
 
 def _opening(now: datetime, seed: str) -> list[str]:
-    """Return the statements that set a statement's other inputs."""
     statements = [f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"]
     if seed:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
@@ -439,12 +436,10 @@ def _opening(now: datetime, seed: str) -> list[str]:
 
 
 def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return a JSON array of values per column."""
     return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
-    """Return the statements that create a table with its rows."""
     statements: _Statements = [
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]

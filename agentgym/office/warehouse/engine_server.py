@@ -16,12 +16,7 @@ ALL_ROWS = 10_000_000
 
 
 class EngineServer(Server):
-    """A server whose episode has an SQL engine.
-
-    Attributes:
-        dialect: The dialect of its statements.
-        engine: The tables.
-    """
+    """A server whose episode has an SQL engine."""
 
     dialect: ClassVar[str]
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")

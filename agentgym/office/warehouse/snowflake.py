@@ -232,7 +232,6 @@ class Snowflake(EngineServer):
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
-    """Return introductory lines, then a block per record with a line per field."""
     rows = [
         "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
         for record in records

@@ -60,7 +60,6 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
-    """Execute an INSERT, UPDATE, DELETE or MERGE."""
     if isinstance(tree, exp.Delete) and not tree.this:
         tree.set("this", tree.args["tables"][0])
         tree.set("tables", None)

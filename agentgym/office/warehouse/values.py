@@ -72,15 +72,7 @@ class Rows:
 
 @dataclass(slots=True)
 class ConversionResult:
-    """The effect of a statement.
-
-    Attributes:
-        kind: SELECT, INSERT, CREATE_TABLE, …
-        rows: A query's records.
-        counts: The numbers of inserted, updated and deleted records.
-        target: The changed table.
-        message: A sentence about it, if any.
-    """
+    """A statement's effect: `kind` is SELECT, INSERT, CREATE_TABLE, …; `counts` are by action."""
 
     kind: str
     rows: Rows | None = None
@@ -252,7 +244,6 @@ def from_bigquery(name: str) -> str:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """Return the names and types of a DuckDB STRUCT's fields."""
     fields, depth, start = [], 0, 0
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")

@@ -70,7 +70,6 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
 
 
 def _recursions(tree: exp.Expression) -> Iterator[Node]:
-    """Yield the recursive terms of common table expressions."""
     for item in tree.find_all(exp.CTE):
         term = item.this.unnest() if isinstance(item.this, exp.Subquery) else item.this
         if isinstance(term, exp.SetOperation) and any(
@@ -184,7 +183,6 @@ def _check_copies(tree: exp.Expression) -> None:
 
 
 def _repeated(node: Node) -> int:
-    """Return how often the function around an argument repeats it."""
     call = node.parent
     if not isinstance(call, exp.Anonymous) or not call.name.startswith("lib."):
         return 1

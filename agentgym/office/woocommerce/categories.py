@@ -46,7 +46,7 @@ class Categories(ShopPart):
     # For other parts.
 
     def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
-        """Return a term's id, given its name or id, and add new names to `table` and `ids`."""
+        """Return a term's id, given its name or id; add new names to `table` and `ids`."""
         if isinstance(term, int):
             return term
         if term not in ids:
@@ -56,11 +56,7 @@ class Categories(ShopPart):
         return ids[term]
 
     def assign(self, product_id: int, data: Row, kind: str) -> None:
-        """Assign a product's `categories` and `tags`, if `data` changes them; variations have none.
-
-        Raises:
-            ToolError: A category or tag does not exist.
-        """
+        """Assign a product's `categories` and `tags`, if `data` has them; variations have none."""
         for table, name in TERMS.items():
             if table in data and kind != "variation":
                 terms = list(dict.fromkeys(term["id"] for term in data[table]))
@@ -157,11 +153,7 @@ class Reviews(ShopPart):
     """Reviews of products."""
 
     def add(self, product_id: int, reviewer: str, review: str, rating: int, **fields: Any) -> int:
-        """Add a review and return its id.
-
-        The rating is 1 to 5 stars; `fields` may contain `reviewer_email`, `status`, `verified` and
-        `date_created`.
-        """
+        """Add a review with 1 to 5 stars and return its id."""
         record = {
             "status": "approved",
             "reviewer_email": "",

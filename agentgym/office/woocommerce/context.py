@@ -68,7 +68,7 @@ class ShopContext(ServerState):
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return fields that are always shown or differ from a new record, in site time."""
+        """Return fields always shown or unlike a new record's, in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -77,12 +77,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a caller's date to GMT; it is in site time by default, and an empty text gives
-        None.
-
-        Raises:
-            ToolError: The text, which `name` identifies, is not a date.
-        """
+        """Convert a date, by default in site time, to GMT; `ToolError` contains `name`."""
         if not text:
             return None
         try:
@@ -116,9 +111,6 @@ class ShopContext(ServerState):
             order: SQL expression to sort by.
             page: Page number from 1, or None for all records.
             size: Records per page.
-
-        Raises:
-            ToolError: The page or its size is out of range.
         """
         conditions = {sql: value for sql, value in where.items() if value is not None}
         sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
@@ -161,14 +153,7 @@ class ShopContext(ServerState):
     def delete_or_trash(
         self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
     ) -> Row:
-        """Delete a record permanently (`force`) or move it to the trash.
-
-        Returns:
-            The record in the trash, or as it was, in the API form that `show` returns.
-
-        Raises:
-            ToolError: The record is in the trash already.
-        """
+        """Delete a record (`force`) or trash it, unless already trashed, and `show` it."""
         record = show(id)
         if force:
             self.store.delete(table, id=id)
@@ -188,13 +173,9 @@ class ShopContext(ServerState):
     ) -> dict[str, list[Row]]:
         """Process a batch's items one by one; a failing item changes nothing.
 
-        Each job consists of records, with an `id` to update or ids to delete, and the tool for one.
-
-        Returns:
-            Records by verb, with an error for each failed item.
-
-        Raises:
-            ToolError: The batch is too large.
+        Each job is a list of records or ids, and the tool for one. Returns records by verb, with an
+        error
+        for each failed item.
         """
         jobs: dict[str, BatchJob] = {
             "create": create,
@@ -218,7 +199,7 @@ class ShopContext(ServerState):
 
 
 class ShopPart:
-    """A part of the shop: some tools, and methods for task authors."""
+    """A part of the shop with some tools."""
 
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
@@ -236,7 +217,7 @@ def _id_of(data: Row) -> int:
 
 
 def stamp(moment: datetime) -> str:
-    """Format a time in GMT for storage; raise `ValueError` if it has no time zone."""
+    """Format a time with a time zone in GMT for storage."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -255,12 +236,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Apply a caller's changes to a record's custom fields.
-
-    A change replaces the field with the same id, or else key; null removes it. A new field without
-    a
-    key raises `ToolError`.
-    """
+    """Replace custom fields with the same id, or else key; null removes one."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
@@ -303,7 +279,7 @@ def words_in(*columns: str) -> str:
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`; raise `ToolError` if there are too many."""
+    """Split a search into words for `words_in`, or raise `ToolError`."""
     if not search:
         return None
     # SQLite's lower() handles ASCII only, as lowering bytes does.

@@ -54,12 +54,9 @@ class Customers(ShopPart):
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add customers and return their ids, in order.
 
-        Records are REST API fields with an `email`, plus `role` and `date_created` (a datetime, by
-        default now).
-
-        Raises:
-            ValueError: A field name is unknown.
-            ToolError: A value is invalid, or an address is taken.
+        Records are REST API fields with an `email`, plus `role` and `date_created` (a datetime).
+        Unknown
+        fields raise `ValueError`, invalid values `ToolError`.
         """
         customers = []
         for record in records:

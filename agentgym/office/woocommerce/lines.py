@@ -37,7 +37,7 @@ class PriceLookup:
     products_by_sku: dict[str, Row]
 
     def product_of(self, line: Row) -> Row:
-        """Return a new line's product, given by variation, product or SKU, or raise `ToolError`."""
+        """Return a new line's product by variation, product or SKU."""
         key, sku = line.get("variation_id") or line.get("product_id"), line.get("sku") or ""
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
         if row is None:
@@ -65,7 +65,7 @@ class OrderLines(ShopPart):
         return PriceLookup(products, by_sku)
 
     def compose(self, current: Sequence[Row], data: Row, prices: PriceLookup) -> list[Row]:
-        """Return an order's items after a caller's changes; raise `ToolError` if one is invalid."""
+        """Return an order's items after a caller's changes."""
         items = [dict(item) for item in current]
         for field, kind in _TYPES.items():
             for line in data.get(field, ()):
@@ -144,7 +144,6 @@ def _scale(amount: int, quantity: int, before: int) -> int:
 
 
 def _price(product: Row, quantity: int) -> Row:
-    """Return a new line's fields at the product's current price."""
     amount = cents(product["price"]) * quantity
     parent = product["parent_id"]
     return {

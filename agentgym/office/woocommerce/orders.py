@@ -96,10 +96,8 @@ class Orders(ShopPart):
 
         Args:
             records: REST API fields; `date_created` (by default now), `date_paid` and
-                `date_completed`
-                are datetimes. The latter two default to the creation date if the status implies
-                them,
-                and `billing` to the customer's address.
+                `date_completed` are datetimes. The latter two default to the creation date if the
+                status implies them, and `billing` to the customer's address.
             take_stock: Whether the orders change stock and sales; by default the products already
                 account for them.
 
@@ -285,7 +283,6 @@ class Orders(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, order: Row, data: Row, now: str) -> Row:
-        """Change anything but an order's items."""
         status = data.get("status", order["status"])
         # Payment advances an unpaid order, as in WooCommerce.
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
@@ -312,7 +309,6 @@ class Orders(ShopPart):
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
-    """Return an order's totals, or raise above the maximum amount."""
     sums = totals(items)
     if sums["total"] + sums["discount_total"] > MAX_AMOUNT * 100:
         raise ToolError(

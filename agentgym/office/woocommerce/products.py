@@ -83,10 +83,8 @@ class Products(ShopPart):
         Args:
             records: REST API fields with extensions: `date_created` is a datetime (by default now),
                 `total_sales` may be set, `categories` and `tags` are names or ids (new names are
-                added),
-                `stock_quantity` enables stock management, `meta_data` may be a mapping, and
-                `parent_id`
-                makes a variation.
+                added), `stock_quantity` enables stock management, `meta_data` may be a mapping, and
+                `parent_id` makes a variation.
 
         Raises:
             ValueError: A field name is unknown.
@@ -308,7 +306,6 @@ class Products(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
-        """Derive a changed product's price, sale flag and stock status."""
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
         details = {
             **row["details"],
@@ -331,7 +328,6 @@ class Products(ShopPart):
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
     def _sync_parent(self, id: int | None) -> None:
-        """Set a variable product's price to its variations' lowest."""
         if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
             sql = """SELECT price, on_sale FROM products
                 WHERE parent_id = ? AND status = 'publish' AND price <> ''"""

@@ -68,7 +68,7 @@ class Refunds(ShopPart):
     # For other parts.
 
     def check_total(self, order_id: int) -> None:
-        """Raise `ToolError` if an order's total is below its refunds."""
+        """Raise `ToolError` if refunds exceed an order's total."""
         total, refunded = self._total(order_id), self._refunded(order_id)
         if total < refunded:
             raise ToolError(
@@ -77,7 +77,7 @@ class Refunds(ShopPart):
             )
 
     def refund_rest(self, order_id: int) -> None:
-        """Refund the rest of an order that a caller marks as refunded, without returning stock."""
+        """Refund an order's rest, without stock, when a caller marks it as refunded."""
         rest = self._total(order_id) - self._refunded(order_id)
         if rest:
             self._add(order_id, rest, "Order fully refunded.", [])
@@ -148,7 +148,6 @@ class Refunds(ShopPart):
         )
 
     def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
-        """Return refund lines in cents, checked against each item's remainder."""
         refunds = self._store.find("refunds", order_id=order_id)
         lines: list[Row] = [line for refund in refunds for line in refund["lines"]]
         earlier = len(lines)

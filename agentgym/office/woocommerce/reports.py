@@ -165,7 +165,6 @@ class Reports(ShopPart):
     # Helpers.
 
     def _sales(self, where: str, values: tuple[str, ...]) -> defaultdict[int, Row]:
-        """Return sales by product, with zeros for unsold products."""
         sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
               count(DISTINCT i.order_id) AS orders
             FROM items AS i JOIN (SELECT * FROM orders WHERE {_SOLD} AND {where}) AS o
@@ -185,7 +184,6 @@ class Reports(ShopPart):
     def _range(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[date, date]:
-        """Return a report's first and last day."""
         today = (self._shop.clock.now() + self._shop.offset()).date()
         if period == "last_month":
             end = today.replace(day=1) - _DAY
@@ -205,7 +203,6 @@ class Reports(ShopPart):
     def _created(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[str, tuple[str, ...]]:
-        """Return an SQL condition for the creation date, with its values."""
         if not (period or first or last):
             return "1", ()
         start, end = self._range(period, first, last)

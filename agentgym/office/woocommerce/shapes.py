@@ -297,11 +297,8 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return the fields of a task author's record; `extra` fields pass unchecked.
-
-    Raises:
-        ValueError: A field name is unknown.
-        ToolError: A value is invalid.
+    """Return a task author's fields; `extra` ones are unchecked, unknown ones raise
+    `ValueError`.
     """
     names = dict.fromkeys([*shape.__annotations__, *extra])
     unknown = record.keys() - names.keys()

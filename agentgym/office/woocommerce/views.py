@@ -93,7 +93,7 @@ def select_products(
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return products with required fields and those that differ from a new product."""
+    """Return required fields and those unlike a new product's."""
     terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
     variations = shop.rows_by_owner(
         "parent_id",
@@ -184,7 +184,6 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
 
 
 def _show_extras(item: Row) -> Row:
-    """Return a line's optional fields: variation and custom fields."""
     extras = {
         "variation_id": item["variation_id"],
         "meta_data": item["meta_data"] and show_meta(item["meta_data"]),

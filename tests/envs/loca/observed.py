@@ -35,8 +35,7 @@ def differences(
     """Name the differences between two observations.
 
     A name is `part.field` for a changed record, `part+` for a new one, `part-` for a removed one,
-    or a
-    file's path. `output:` marks outputs, `own:` other things that did not exist at the start.
+    or a file's path. `output:` marks outputs, `own:` other things that did not exist at the start.
     """
 
     def name(key: tuple[str, Any], change: str) -> str:

@@ -3,8 +3,7 @@
 `<server>.json` has a line per tool: parameters, and the form of a result. In a JSON tree, `key?` is
 optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]` a list of
 anything. `<server>.py` has the calls to compare and the intended differences with their reasons,
-from
-which docs/loca_servers.md is generated.
+from which docs/loca_servers.md is generated.
 """
 
 from __future__ import annotations

@@ -121,7 +121,6 @@ def _rank(value: Any, grid: Grid, rising: Any = False) -> float:
 
 
 def _percentile(data: Any, share: Any) -> float:
-    """Interpolate linearly between values."""
     values, part = sorted(numbers([data])), to_number(share)
     if not values or not 0 <= part <= 1:
         raise FormulaError(NUMBER)

@@ -156,7 +156,6 @@ def _lambda(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
 
 
 def _operands(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> tuple[list[Grid], Any]:
-    """Return a call's arrays, and the function in its last argument."""
     *sources, function = [evaluator.compute(part, scope) for part in parts]
     return [grid_of(each) for each in sources], function
 

@@ -53,7 +53,6 @@ def _domain(function: Callable[..., float], *values: Any) -> float:
 
 
 def _whole(function: Callable[..., int], most: int, *values: Any) -> float:
-    """Call a function of non-negative integers."""
     arguments = [to_int(value) for value in values]
     if not all(0 <= value <= most for value in arguments):
         raise FormulaError(NUMBER)

@@ -80,8 +80,6 @@ def _now(text: str) -> Callable[[Node], Node]:
 
 
 def _trunc(kind: str) -> Callable[[Node], Node]:
-    """Return the rewrite of a function that truncates a type's values, including literals."""
-
     def change(node: Node) -> Node:
         item, unit, zone = node.this, node.args["unit"], node.args.get("zone")
         if isinstance(item, exp.Literal):

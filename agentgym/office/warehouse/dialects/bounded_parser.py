@@ -70,7 +70,6 @@ def _check_tokens(tokens: list[Any]) -> None:
 
 
 def _check_tree(tree: Any) -> None:
-    """Refuse a tree that would make later steps slow."""
     level, depth, queries, joins = [tree], 0, 0, 0
     while level:
         depth += 1

@@ -237,7 +237,6 @@ class SnowSQL(Warehouse):
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        """Return a predicate for the tables that a SHOW covers."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
             name = self.find_table(scope)
