@@ -86,8 +86,7 @@ class Quizzes(CanvasPart):
         """Add questions, update the quiz's totals and return their ids.
 
         Each has `question_text` and optionally `question_name`, `question_type`, `points_possible`
-        and
-        `answers`.
+        and `answers`.
         """
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():

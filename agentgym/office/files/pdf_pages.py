@@ -109,7 +109,7 @@ class _Page:
         x: float = _EDGE,
         space: float = 0.0,
     ) -> float:
-        """Place content with space around it and return its bottom's y coordinate."""
+        """Place content with space around it and return its bottom."""
         before = max(space - self._space, 0.0) if self._space >= 0 else 0.0
         y = self._y - (height + before)
         if y < _EDGE:
@@ -224,7 +224,7 @@ def _column_width(cells: Sequence[str]) -> float:
 
 
 class _Line(NamedTuple):
-    """A line and the extra points per space, negative if the last word is squeezed in."""
+    """A line and the extra points per space, negative if squeezed."""
 
     text: str
     spacing: float

@@ -208,7 +208,7 @@ class PdfTools(Server):
         return self.context.files.read(path)
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
-        """Write pages into one file and return their count; None selects all pages."""
+        """Write pages, or all with None, into one file and return their count."""
         writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
         with guarded():
             for path, numbers in sources:
@@ -235,7 +235,7 @@ class PdfTools(Server):
         return searches[identity]
 
     def _show(self, identity: str, page: int, *, first: bool = False) -> str:
-        """Format a page of results; only the first answer states the page size."""
+        """Format a page of results; only the first one states the page size."""
         search = self._search(identity)
         search["page"], search["accessed"] = page, self.context.clock.now()
         matches, size = search["found"], search["size"]
@@ -274,7 +274,7 @@ def _pages(search: dict[str, Any]) -> int:
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """Return (page, text, text before, text after) for each match; raise `ToolError` on timeout."""
+    """Return (page, text, text before, text after) per match."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(
             f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "

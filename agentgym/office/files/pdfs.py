@@ -167,10 +167,7 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 class _Work:
-    """The remaining work budget for a file, shared by all its streams and pages.
-
-    It replaces the two numbers by which pypdf limits words per stream and forms per page.
-    """
+    """Work budget for a file, in place of pypdf's limits on words per stream and forms per page."""
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
@@ -188,7 +185,7 @@ class _Work:
         return self._rest < 0
 
     def read(self, page: Any) -> str:
-        """Return a page's text; raise `ToolError` if the file exceeds `MAX_WORK`."""
+        """Return a page's text, or raise `ToolError`."""
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
@@ -219,12 +216,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf, inside `guarded`.
-
-    Raises:
-        ToolError: The file has too many pages.
-        ImportError: pypdf is not installed.
-    """
+    """Open a file with pypdf inside `guarded`; raise `ToolError` for too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(
@@ -236,12 +228,7 @@ def open_pdf(data: bytes) -> Any:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Convert pypdf's errors on malformed files to `ToolError`.
-
-    Raises:
-        ToolError: A file cannot be read as PDF.
-        ImportError: pypdf is not installed.
-    """
+    """Convert pypdf's errors on malformed files to `ToolError`."""
     errors = pdf_library("pypdf.errors")
     try:
         with _QUIET:

@@ -23,11 +23,8 @@ def run_on(
 ) -> tuple[ProgramResult, str]:
     """Run a program and replace the context's files with those it left.
 
-    Returns:
-        The result, and a note for the policy on files that could not be kept.
-
-    Raises:
-        SandboxUnavailable: The host lost the ability to run programs after the env's preflight.
+    Returns the result and a note on files that could not be kept. Raises `SandboxUnavailable` if
+    the host lost the ability to run programs after the preflight.
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")

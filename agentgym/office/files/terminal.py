@@ -111,7 +111,7 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments for a line; raise `ToolError` if the rules forbid it."""
+    """Return a line's program and arguments, or raise `ToolError` under the rules."""
     if len(line) > MAX_CHARS:
         raise ToolError(
             f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
@@ -137,7 +137,7 @@ def parse_command(line: str, files: Workspace) -> list[str]:
 
 
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Split a line into each command's words; reject redirects and unpaired quotes."""
+    """Split a line into each command's words."""
     commands = [""]
     for piece in pieces:
         if piece in _REDIRECTS:
@@ -165,7 +165,7 @@ def _words(command: str) -> list[str]:
 
 
 def _check(words: list[str], directory: str) -> str:
-    """Raise if a command is not allowed; return the next command's directory."""
+    """Raise if a command is forbidden; return the next one's directory."""
     name, *arguments = words
     if name not in ALLOWED_COMMANDS:
         raise ToolError(f"security violation: the command {echo(name)} is not allowed")

@@ -25,11 +25,8 @@ class EditOperation(TypedDict):
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     """Replace each edit's first occurrence in order.
 
-    Without an exact match, lines may differ in surrounding whitespace; the new lines then take over
-    their indentation.
-
-    Raises:
-        ToolError: An old text is empty or missing, or a text is too long.
+    Without an exact match, lines may differ in surrounding whitespace, and new lines take over the
+    indentation. Raises `ToolError` for an empty or missing old text or an overlong result.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -57,7 +54,7 @@ def _replace_lines(text: str, old: str, new: str) -> str:
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
-    """Indent new lines like the old ones, keeping their relative depth."""
+    """Indent new lines like the old ones, keeping relative depth."""
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
@@ -73,7 +70,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """Return a fenced unified diff; raise `ToolError` for too many lines."""
+    """Return a fenced unified diff, or raise `ToolError` for too many lines."""
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
         raise ToolError(

@@ -47,12 +47,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. Methods accept paths as policies write them and raise `ToolError` before any
-    change.
-
-    Attributes:
-        clock: Returns the time for file timestamps.
-    """
+    """Files by path. Methods accept policies' paths and raise `ToolError` before any change."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
@@ -61,7 +56,7 @@ class Workspace:
         self._bytes = 0
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores the current files; their bytes are shared."""
+        """Return a function that restores the current files."""
         return functools.partial(
             vars(self).update,
             _files=self._files.copy(),
@@ -107,7 +102,7 @@ class Workspace:
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> WorkspaceFile:
-        """Return a file with its times; raise `ToolError` if there is none."""
+        """Return a file with its times, or raise `ToolError`."""
         full = self.resolve(path)
         if full in self._files:
             return self._files[full]
@@ -120,14 +115,14 @@ class Workspace:
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return a UTF-8 file's text; raise `ToolError` if it is missing or not text."""
+        """Return a UTF-8 file's text, or raise `ToolError`."""
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Create or replace a file, with its parents, and return the canonical path."""
+        """Write a file, creating its parents, and return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
@@ -166,7 +161,7 @@ class Workspace:
         self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
 
     def move(self, path: str, target: str) -> str:
-        """Move a file or directory to a free path; return its canonical form."""
+        """Move to a free path and return its canonical form."""
         full, there = self._there(path), self._free(target)
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
@@ -178,12 +173,12 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a free path; return its canonical form."""
+        """Copy a file to a free path and return its canonical form."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return a directory's sorted names; raise `ToolError` if it is missing."""
+        """Return a directory's sorted names, or raise `ToolError`."""
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
@@ -191,12 +186,12 @@ class Workspace:
         return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the sorted canonical paths of all files below a path."""
+        """Yield the sorted canonical paths of files below a path."""
         full = self._there(path)
         return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the sorted canonical paths of a directory and its subdirectories."""
+        """Yield a directory's and its subdirectories' sorted canonical paths."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if within(name, full)))
 
@@ -213,11 +208,8 @@ class Workspace:
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
         """Replace all files; one with unchanged bytes keeps its times.
 
-        Args:
-            entries: File bytes by path; None marks a directory.
-
-        Returns:
-            The paths dropped for an invalid name or lack of room.
+        An entry of None is a directory. Returns the paths dropped for an invalid name or lack of
+        room.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock
@@ -260,7 +252,7 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        """Create directories if the quota allows them and `files` new files."""
+        """Create directories within the quota, counting `files` new files."""
         if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"

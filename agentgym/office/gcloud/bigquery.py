@@ -31,9 +31,7 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The `bigquery_*` tools, and tasks' access to datasets. `storage` resolves
-    `gs://bucket/object`.
-    """
+    """The `bigquery_*` tools, and tasks' access to datasets."""
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
         self._server = server
@@ -206,7 +204,7 @@ class BigQuery:
         )
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """Return a table's records in insertion order; raise `ToolError` if it is missing."""
+        """Return a table's records in insertion order, or raise `ToolError`."""
         return self._server.read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:

@@ -44,7 +44,7 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def read_token(token: str) -> tuple[str, int]:
-    """Parse a `next_page` token into the last record's text and number, or raise `ToolError`."""
+    """Parse a `next_page` token, or raise `ToolError`."""
     number, slash, text = token.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,18}", number):
         raise ToolError(
@@ -59,7 +59,7 @@ def next_page(text: str, number: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a counted heading and one line or block per item; `empty` replaces the heading."""
+    """Format a counted heading and one line or block per item."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

@@ -282,8 +282,6 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
 
 
 def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
-    """Return a test that passes if any value at a path does."""
-
     def passes(entry: Entry) -> bool:
         return any(holds(leaf) for leaf in _at(entry, path))
 

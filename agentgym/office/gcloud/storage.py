@@ -367,7 +367,7 @@ class Storage:
         return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Apply a rule; as rules run daily, a retired version is deleted by the next run."""
+        """Rules run daily, so a version retired by one run is deleted by the next."""
         now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":

@@ -50,7 +50,7 @@ CYCLE = NO_REFERENCE
 
 
 class FormulaError(Exception):
-    """Raised to end a function with an error as its value."""
+    """Raised to make an error a function's value."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -68,7 +68,7 @@ class Grid:
     """Values in rows and columns; `cells` maps row and column, from 0, to non-empty values.
 
     Attributes:
-        origin: Row and column, from 1, of a range's first cell; None for computed values.
+        origin: A range's first row and column, from 1; None for computed values.
         searched: Cache of `positions`.
     """
 
@@ -80,7 +80,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
-        """Return the grid of rows of values, with at least one (empty) cell."""
+        """Return a grid of rows, with at least one (empty) cell."""
         cells = {
             (r, c): value
             for r, row in enumerate(rows)
@@ -124,7 +124,7 @@ class Lambda:
 
 
 def match_key(value: Any) -> Any:
-    """Return a key equal for matching values: case is ignored, and booleans are not numbers."""
+    """Return a key equal for matching values, without case; booleans are not numbers."""
     if isinstance(value, str):
         return value.lower()
     return (value,) if isinstance(value, bool) else float(value)
@@ -192,7 +192,7 @@ def ordering(value: Any, other: Any) -> tuple[int, Any]:
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
-    """Remove empty cells at a row's end, or empty rows at the end."""
+    """Remove empty cells, or empty rows, at the end."""
     while items and items[-1] == empty:
         items.pop()
     return items
@@ -211,7 +211,7 @@ _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell for a typed value, `None` if empty; raise `ToolError` if invalid."""
+    """Return the cell for a typed value, `None` if empty, or raise `ToolError`."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -229,7 +229,7 @@ def parse_input(value: Any) -> Any:
 
 
 def check_content(value: Any, most: int) -> None:
-    """Raise `ToolError` for content that a cell cannot contain, such as an overlong text."""
+    """Raise `ToolError` for content that no cell can contain."""
     if isinstance(value, (dict, list)):
         raise ToolError(
             "invalid argument: a cell holds a text, a number, true, false or null, got "
@@ -244,7 +244,7 @@ _SHOWN_WHOLE = 10**15
 
 
 def from_python(value: Any) -> Any:
-    """Return the cell for a Python value; formulas see numbers, dates and times as such."""
+    """Return the cell for a Python value with its type."""
     if isinstance(value, str):
         return value
     if type(value) is int and abs(value) < _SHOWN_WHOLE:
@@ -267,12 +267,12 @@ def from_python(value: Any) -> Any:
 
 
 def raw(cell: Any) -> Any:
-    """Return a cell without a formula as a bare value; a date is its number of days."""
+    """Return a formula-free cell as a bare value; a date is its number of days."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
 def validate(value: Any) -> Any:
-    """Return a value in stored form: double precision, whole numbers without a point."""
+    """Store numbers with double precision, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
@@ -334,7 +334,7 @@ def is_number(value: Any) -> bool:
 
 
 def numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the arguments' numbers; ranges may contain other values, direct arguments may not."""
+    """Return the arguments' numbers; only ranges may contain other values."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -345,14 +345,14 @@ def numbers(arguments: Sequence[Any]) -> list[float]:
 
 
 def check(value: Any) -> Any:
-    """Return a value that is not an error, or raise it as `FormulaError`."""
+    """Return a value, or raise `FormulaError` if it is an error."""
     if isinstance(value, CellError):
         raise FormulaError(value)
     return value
 
 
 def to_number(value: Any) -> float:
-    """Convert a value to a number; texts are parsed as if typed."""
+    """Convert a value to a number; texts are parsed as typed."""
     converted = number(value)
     if isinstance(converted, CellError) and type(value) is str:
         cell = parse_input(value.strip())

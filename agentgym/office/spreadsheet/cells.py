@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the closed part within a sheet size; it may be empty (`bottom < top`)."""
+        """Return the closed part within a sheet size, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,
@@ -97,7 +97,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a single cell's row and column from 1, or raise `ToolError`."""
+    """Parse a cell's row and column from 1, or raise `ToolError`."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")
@@ -105,7 +105,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Split a reference into its sheet title, or None, and the rest."""
+    """Split a reference into sheet title, or None, and rest."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -115,6 +115,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Quote a sheet title for a reference, unless it is one plain word."""
+    """Quote a sheet title unless it is one plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -78,9 +78,6 @@ class FormulaScope:
     """The position and names of a part of a formula.
 
     Attributes:
-        sheet: The sheet's title.
-        row: The formula's row.
-        column: The formula's column.
         array: Whether operators and functions apply to each cell of a range.
         names: Values of names defined by LET and LAMBDA.
     """
@@ -93,19 +90,14 @@ class FormulaScope:
 
 
 class _Missing(Exception):
-    """Raised when a formula needs cells that are not computed yet."""
+    """Raised when a formula needs uncomputed cells."""
 
     def __init__(self, spots: Sequence[Spot]) -> None:
         self.spots = spots
 
 
 class Evaluator:
-    """The results of one spreadsheet's formulas, each computed once.
-
-    Args:
-        load: Returns a sheet's cells by lower-case title, or None.
-        now: The time of TODAY and NOW.
-    """
+    """The results of one spreadsheet's formulas, each computed once."""
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
@@ -121,7 +113,7 @@ class Evaluator:
         self._steps = self._depth = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
-        """Return the results of all formulas, including the cells into which arrays expanded."""
+        """Return all formulas' results, including expanded arrays."""
         for sheet in sheets:
             self._find_formulas(sheet)
         pending = [(sheet, *place) for sheet, places in self._pending.items() for place in places]
@@ -160,7 +152,7 @@ class Evaluator:
         return sheet
 
     def spend(self, steps: int) -> None:
-        """Count work; raise `FormulaError` above the limit for one change of a spreadsheet."""
+        """Count work; raise `FormulaError` above the limit per change."""
         self._steps += steps
         if self._steps > MAX_STEPS:
             raise FormulaError(SYNTAX)
@@ -243,7 +235,7 @@ class Evaluator:
                 yield row, column, lines[row][column]
 
     def _result(self, spot: Spot, node: Node) -> Any:
-        """Return a formula's value; its array expands down and to the right."""
+        """Return a formula's value, expanding arrays down and right."""
         scope = FormulaScope(*spot)
         value = self.compute(node, scope)
         if isinstance(value, Grid) and _may_expand(node):
@@ -337,7 +329,7 @@ class Evaluator:
         return value
 
     def area(self, sheet: str, area: Area) -> Grid:
-        """Return an area's values; raise `FormulaError` if the sheet is missing."""
+        """Return an area's values, or raise `FormulaError`."""
         if (sheet, area) in self._grids:
             self.spend(len(self._grids[sheet, area].cells) // 4)
             return self._grids[sheet, area]
@@ -388,7 +380,7 @@ class Evaluator:
             return stop.error
 
     def _spend_on(self, name: str, arguments: Sequence[Any]) -> None:
-        """Charge a function in advance for ranges' lines, or all cells if it makes an array."""
+        """Charge ranges' lines in advance, or all cells if the function makes an array."""
         for argument in arguments:
             if isinstance(argument, Grid):
                 whole = name in ARRAY_RESULTS and name not in SINGLES
@@ -412,15 +404,7 @@ class Evaluator:
         scope: FormulaScope,
         singles: Iterable[int] | None = None,
     ) -> Any:
-        """Call a scalar function per cell in array context, otherwise on each range's matching
-        cell.
-
-        Args:
-            function: The function.
-            arguments: Its arguments.
-            scope: The scope of the call.
-            singles: Positions of arguments that must be single values; all by default.
-        """
+        """Call a scalar function per cell in array context, otherwise once on `single` values."""
         places = range(len(arguments)) if singles is None else singles
         grids = [k for k in places if k < len(arguments) and isinstance(arguments[k], Grid)]
         if not grids:
@@ -462,7 +446,7 @@ class Evaluator:
         return Grid.of(rows)
 
     def single(self, value: Any, scope: FormulaScope) -> Any:
-        """Return a range's cell in the formula's row or column, or a computed array's first."""
+        """Return a range's cell in the formula's row or column, or an array's first."""
         if not isinstance(value, Grid):
             return value
         if value.origin is None or (value.height, value.width) == (1, 1):

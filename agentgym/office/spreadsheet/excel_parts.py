@@ -61,7 +61,7 @@ def colour(text: str) -> str:
 
 
 def check_formula(formula: str) -> None:
-    """Raise `ToolError` for formulas that Excel cannot read or that act outside the workbook."""
+    """Raise `ToolError` for formulas that Excel cannot read or that act outside the file."""
     if not formula.startswith("=") or len(formula) > MAX_FORMULA:
         raise ToolError(
             f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, "
@@ -153,11 +153,7 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
     """Return a chart of an area with series names in its first row and categories in its first
     column.
 
-    Args:
-        source: The area's sheet.
-        area: A closed area of at least two rows and two columns.
-        kind: One of `CHARTS`.
-        titles: Titles of chart, x axis and y axis; empty ones are omitted.
+    `kind` is one of `CHARTS`; `titles` name the chart and its axes, and empty ones are omitted.
     """
     charts = library().chart
     diagram = getattr(charts, CHARTS[kind])()
@@ -360,7 +356,6 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
 
 
 def _allowed_values(formula: str, sheet: Any) -> list[str]:
-    """Return a list rule's values, which are quoted or in a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
     title, _, cells = formula.lstrip("=").rpartition("!")

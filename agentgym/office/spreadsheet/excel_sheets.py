@@ -52,20 +52,20 @@ def last_place(sheet: Any) -> tuple[int, int]:
 
 
 class Workbooks:
-    """The workspace's workbooks (.xlsx). A file is written only after the whole call succeeds."""
+    """The workspace's workbooks (.xlsx), written only after the whole call succeeds."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def open(self, path: str) -> Any:
-        """Return a workbook for editing; raise `ToolError` if missing or unreadable."""
+        """Return a workbook for editing, or raise `ToolError`."""
         check_path(path)
         if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
         return open_workbook(self._server.context.files.read(path))
 
     def look(self, path: str) -> Any:
-        """Return a read-only workbook, shared by later readers of the file."""
+        """Return a read-only workbook, shared between readers."""
         check_path(path)
         files = self._server.context.files
         data = files.read(path) if files.is_file(path) else b""
@@ -76,7 +76,7 @@ class Workbooks:
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; a new one gets the current time as creation time."""
+        """Write a workbook; a new one is created now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -84,7 +84,7 @@ class Workbooks:
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
-        """Open a workbook for editing and write it unless the block raises."""
+        """Open a workbook and write it unless the block raises."""
         book = self.open(path)
         try:
             yield book
@@ -120,7 +120,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with a title; raise `ToolError` if missing or a chart."""
+    """Return the sheet with a title, or raise `ToolError`."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet
@@ -153,7 +153,7 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """Return the area between two cells, within the call limit; `start` may name both."""
+    """Return the area between two cells; `start` may name both."""
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
@@ -167,14 +167,14 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Yield the rows and columns of a closed area's cells, row by row."""
+    """Yield a closed area's rows and columns, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column
 
 
 def data_area(sheet: Any) -> Area:
-    """Return the area from A1 to the last row and column with a cell."""
+    """Return the area from A1 to the last cell."""
     return Area(1, 1, sheet.max_row, sheet.max_column)
 
 
@@ -220,7 +220,7 @@ def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> Non
 
 
 def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
-    """Remove cells; those below move up, or those to the right move left."""
+    """Remove cells; others move up or left."""
     moving = (
         Area(area.top, area.left, MAX_ROWS, area.right)
         if up
@@ -240,9 +240,7 @@ def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before number `start` (from 1), or remove -`count` from it on, and
-    update merged ranges, tables and formulas.
-    """
+    """Insert rows or columns before `start` (from 1), or remove -`count`, and update references."""
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(

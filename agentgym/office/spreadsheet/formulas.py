@@ -165,7 +165,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield a tree's parts from left to right, without recursion: `1+1+…` is as deep as long."""
+    """Yield a tree's parts without recursion: `1+1+…` is as deep as long."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -180,7 +180,7 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Yield the areas that a tree refers to, from left to right."""
+    """Yield the areas that a tree refers to."""
     return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
 
 
@@ -193,14 +193,9 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """Update a reference after rows or columns were inserted before number `start`, or removed from
-    it on.
+    """Update a reference after rows or columns were inserted before `start`, or removed from it on.
 
-    Args:
-        reference: The reference without its sheet.
-        axis: `row` or `column`.
-        start: The first number.
-        count: How many; negative for removal. A reference to removed cells only becomes `#REF!`.
+    The count is negative for removal. A reference to removed cells only becomes `#REF!`.
     """
     ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
     part = 3 if axis == "row" else 1

@@ -60,7 +60,7 @@ class GoogleSheet(Server):
     # For task authors.
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from Python values, with texts unchanged, and return its id."""
+        """Create a spreadsheet from Python values and return its id; texts are literal."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -73,7 +73,7 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the oldest spreadsheet with a title, ignoring case, or None."""
+        """Return the oldest spreadsheet's id by title, ignoring case, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
@@ -84,10 +84,10 @@ class GoogleSheet(Server):
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return a sheet's computed values, by default the first sheet's, down to the last
-        non-empty row.
+        """Return a sheet's computed values, by default the first's, without empty rows and cells at
+        the ends.
 
-        Rows end with their last non-empty cell; an empty cell is None; a typed date is its text.
+        An empty cell is None, a typed date its text.
         """
         sheet_row = (
             self._books.sheet(spreadsheet, sheet)

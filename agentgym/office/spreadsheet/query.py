@@ -42,15 +42,12 @@ _NAMES = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
 
 
 def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
-    """Return a query's result.
+    """Return a query's result, or raise `FormulaError` if it is invalid or empty without a header.
 
     Args:
-        data: A range, with columns named by letter, or an array, with columns Col1, Col2 and so on.
+        data: A range, with columns named by letter, or an array, with Col1, Col2 and so on.
         statement: The query.
         headers: Header rows in the data; guessed if omitted or negative.
-
-    Raises:
-        FormulaError: The query is invalid, or the result is empty and has no header.
     """
     if not isinstance(data, Grid):
         raise FormulaError(VALUE)
@@ -66,7 +63,7 @@ def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
 
 
 def _guess_headers(rows: Sequence[Row]) -> int:
-    """Return 1 if the first row contains texts and a column continues with other values."""
+    """Return 1 if the first row contains only texts and a later row another type."""
     return int(
         len(rows) > 1
         and all(value is None or type(value) is str for value in rows[0])
@@ -107,7 +104,7 @@ class _Table:
                     row[place] = None
 
     def run(self, query: ParsedQuery) -> list[list[Any]]:
-        """Return the result's rows after its header, if it has one."""
+        """Return the result's rows, with any header."""
         select = query.select or [("column", name) for name in self._names]
         order = [tree for tree, _ in query.order]
         trees = [*select, *query.group, *query.pivot, *order, *query.labels]

@@ -41,7 +41,6 @@ class ParsedQuery:
 
     Attributes:
         select: Result columns; None for all.
-        where: The row condition, if any.
         group: Columns whose equal rows form a group.
         pivot: Columns whose values become columns.
         order: Columns and whether they are ascending.
@@ -160,7 +159,7 @@ class _Parser:
         return node
 
     def _is_condition(self) -> bool:
-        """Return whether the next bracket contains a condition rather than a number."""
+        """Return whether the next bracket contains a condition, not a number."""
         depth = 0
         for kind, text in reversed(self._left):
             depth += (text == "(") - (text == ")") if kind == "sign" else 0

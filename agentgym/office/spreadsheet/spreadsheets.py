@@ -59,12 +59,7 @@ CREATE TABLE permissions (
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell.
-
-    Attributes:
-        content: The stored cell; None if an array expanded into it.
-        result: The result of its formula, or of the array's.
-    """
+    """A non-empty cell. `content` is None if an array expanded into it, with its `result`."""
 
     content: Any
     result: Any
@@ -124,7 +119,7 @@ def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
 
 
 class Spreadsheets:
-    """An account's spreadsheets. A row is stored as JSON of its non-empty cells by column."""
+    """An account's spreadsheets, stored as JSON of each row's non-empty cells."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -143,12 +138,12 @@ class Spreadsheets:
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
-        """Return a spreadsheet's sheets in order; raise `ToolError` if it is missing."""
+        """Return a spreadsheet's sheets in order, or raise `ToolError`."""
         self._server.store.get("spreadsheets", spreadsheet)
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with a title; raise `ToolError` if it is missing."""
+        """Return the sheet with a title, or raise `ToolError`."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
@@ -223,7 +218,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return a reference's area, by default the sheet; raise `ToolError` if outside."""
+        """Return a reference's area, by default the sheet, or raise `ToolError`."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -240,11 +235,11 @@ class Spreadsheets:
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
-        """Return a reference in the service's form, with the sheet title."""
+        """Return a reference with the sheet title, as the service does."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
-        """Return an area's rows up to their last non-empty cells, without empty rows at the end."""
+        """See `cells`."""
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
         filled: dict[int, dict[int, SheetCell]] = {}
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
@@ -266,11 +261,7 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return the rows of an area, by default the whole sheet, without empty rows at the end.
-
-        Each row ends with its last non-empty cell. Raises `ToolError` for too many cells or an area
-        outside the sheet.
-        """
+        """Return an area, by default the sheet, without empty rows and cells at the ends."""
         return _within_limit(self._cells(sheet, self.area(sheet, text)))
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
@@ -299,12 +290,12 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return a sheet's `SheetCell.exact` values whatever its size, None for empty cells."""
+        """Return a sheet's `SheetCell.exact` values at any size."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
     def _results(self, spreadsheet: str) -> Results:
-        """Return all results by lower-case sheet title, computed once per change of the account."""
+        """Cache results by lower-case sheet title until the account changes."""
         store = self._server.store
         if self._computed[:2] != (store, store.changes):
             self._computed = (store, store.changes, {})
@@ -331,11 +322,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values into an area and return their number; a single cell starts an open area.
-
-        Raises:
-            ToolError: They do not fit into the area, or one does not fit into a cell.
-        """
+        """Enter values and return their number; a single cell starts an open area."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -366,12 +353,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Insert empty rows or columns after the first `start`, by default at the end, and update
-        references.
-
-        Raises:
-            ToolError: The sheet does not exist, or would become too large.
-        """
+        """Insert empty rows or columns after the first `start`, by default at the end."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
@@ -421,7 +403,6 @@ def properties_of(sheet: Row) -> dict[str, Any]:
 def _spread(
     lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
 ) -> dict[int, dict[int, Any]]:
-    """Move rows after `count` rows or columns were inserted after number `start`."""
     if axis == "row":
         return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
     return {

@@ -66,7 +66,7 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def library() -> Any:
-    """Return the workbook library, imported on first use because it is slow; it may be missing."""
+    """Return the workbook library, which is optional and slow to import."""
     with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
     return openpyxl
@@ -83,9 +83,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of Python values by sheet title, texts that start with `=` as formulas; the
-    first sheet is active.
-    """
+    """Return a workbook of values by sheet title; texts that start with `=` are formulas."""
     tables = {title: list(rows) for title, rows in sheets.items()}
     if all(map(_is_plain_sheet, tables.values())):
         return _fill(_empty_workbook(tuple(tables), created), list(tables.values()))
@@ -160,9 +158,6 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
     """Return the sheets' values by title, without empty rows and cells at the ends.
 
     Whole numbers are int, dates are `datetime`. A formula is its stored value, or None.
-
-    Raises:
-        ToolError: It is not a workbook, or too large.
     """
     check_workbook(data)
     sheets = {}
@@ -182,7 +177,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """Return a workbook for editing; raise `ToolError` if unreadable or too large."""
+    """Return a workbook for editing, or raise `ToolError`."""
     check_workbook(data)
     try:
         return library().load_workbook(io.BytesIO(data))

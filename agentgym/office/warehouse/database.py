@@ -111,7 +111,7 @@ class _Host:
             return Connection(ours.detach()), pid
 
     def end(self, pid: int) -> int:
-        """Kill a process if necessary; return its exit status as from `os.wait`."""
+        """Kill a process if necessary; return its status as from `os.wait`."""
         with self._lock:
             return self._ask(str(pid).encode())
 
@@ -224,7 +224,7 @@ class DuckDBProcess:
         return value
 
     def _end(self) -> int | None:
-        """End the process; return its exit status, None if it is absent or another process's."""
+        """End the process; return its exit status, None if absent or another process's."""
         if self._dropped.detach() is None:
             return None
         self._connection.close()
@@ -259,7 +259,7 @@ def _drop(host: _Host, connection: Connection, pid: int) -> None:
 
 
 def _explain(text: str) -> str:
-    """Return a DuckDB error's first lines, without its kind and internal names."""
+    """Drop a DuckDB error's kind, internal names and later lines."""
     text = (
         text.split("\n\n", maxsplit=1)[0]
         .split("\nLINE ", maxsplit=1)[0]

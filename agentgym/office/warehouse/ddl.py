@@ -232,7 +232,7 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
 
 
 class _Alteration:
-    """An ALTER TABLE under construction: DuckDB statements and the new catalogue."""
+    """An ALTER TABLE under construction."""
 
     def __init__(self, warehouse: Warehouse, name: TableName) -> None:
         self._warehouse = warehouse
@@ -313,7 +313,7 @@ class _Alteration:
         self._comment = texts[-1]
 
     def add_keys(self, action: exp.AddConstraint) -> None:
-        """Record a PRIMARY KEY, unenforced as in the warehouses; drop other constraints."""
+        """Keys are recorded, not enforced, as in the warehouses; other constraints are dropped."""
         for name in _primary_keys([action]):
             column = self._find(name)
             self._columns[self._columns.index(column)] = replace(column, key=True)

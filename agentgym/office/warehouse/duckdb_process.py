@@ -35,7 +35,7 @@ class _Refusal(Exception):
 
 
 class _Session:
-    """One DuckDB; `counters` are sequences that count a statement's work, with their ends."""
+    """One DuckDB with sequences that count a statement's work."""
 
     def __init__(
         self, config: dict[str, Any], statements: Sequence[str], counters: dict[str, int]
@@ -70,9 +70,8 @@ class _Session:
     ) -> tuple[list[str], list[str], list[Any], list[Any], int, bool]:
         """Run a query after the `opening` statements.
 
-        Returns:
-            Column names, types and shapes, the records up to `limit` and `most_characters`, their
-            total number, and whether some were omitted for their length.
+        Returns column names, types and shapes, the records within both limits, their total number,
+        and whether some were omitted for their length.
         """
         self._begin(opening, [sql])
         cursor = self._live.execute(sql)
@@ -115,12 +114,10 @@ class _Session:
         targets: Sequence[tuple[str, str]],
         room: int,
     ) -> list[Any]:
-        """Run statements atomically, the last one with `values`.
+        """Run statements atomically, the last one with `values`, within `room` characters for
+        `targets`.
 
-        `targets` are the (schema, name) of tables that may grow to `room` characters in total.
-
-        Returns:
-            The last one's records, and the characters in the targets.
+        Returns the last one's records, and the targets' characters.
         """
         self._begin(opening, statements)
         self._live.execute("BEGIN")
@@ -173,7 +170,7 @@ def _quote(name: str) -> str:
 
 
 def _shape(kind: Any) -> tuple[str, list[Any]]:
-    """Return a type as plain data: its kind, and the names and shapes of its parts."""
+    """Return a type's kind, and its parts' names and shapes."""
     parts = kind.children if kind.id in ("list", "array", "struct") else []
     # An array's length is separate from its type.
     return kind.id, [(name, _shape(part)) for name, part in parts if hasattr(part, "id")]

@@ -68,12 +68,7 @@ class _Journal:
 
 @dataclass
 class SQLEngine:
-    """A server's tables in memory. Picklable and deep-copyable between statements.
-
-    Attributes:
-        schemas: The schemas by name.
-        tables: The tables by name. Only `load`, `write` and `set_schema` change it.
-    """
+    """A server's tables in memory. Picklable and deep-copyable between statements."""
 
     dialect: str
     schemas: dict[str, Schema] = field(default_factory=dict)
@@ -172,7 +167,7 @@ class SQLEngine:
         seed: str = "",
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query at the time `now`.
+        """Run a DuckDB query.
 
         Args:
             sql: The query.
@@ -251,7 +246,7 @@ class SQLEngine:
         self._library[name] = statements
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
-        """Return a table's columns in DuckDB, keeping comments and keys from `before`."""
+        """Return a table's columns, keeping comments and keys from `before`."""
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"

@@ -169,14 +169,10 @@ class Snowflake(EngineServer):
         rows: Sequence[Sequence[Any]],
         keys: Sequence[str] = (),
     ) -> None:
-        """Create or replace a table, with its database and schema, and fill it.
+        """Create or replace `DATABASE.SCHEMA.TABLE`, in the case given, and fill it.
 
-        Args:
-            table: `DATABASE.SCHEMA.TABLE`, in the case to keep.
-            columns: Snowflake type by column, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE,
-                TIMESTAMP_NTZ.
-            rows: Records with values in column order.
-            keys: The primary key's columns.
+        `columns` maps names to Snowflake types, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE
+        or TIMESTAMP_NTZ; `rows` follow its order; `keys` are the primary key's columns.
         """
         database, schema, name = table.split(".")
         now = self.context.clock.now()
@@ -215,7 +211,7 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """Return a database or schema name, in upper case if the exact name does not exist."""
+        """Fall back to the name in upper case."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each

@@ -29,7 +29,6 @@ class Table:
 
     Attributes:
         data: Per column, a JSON array of its values in DuckDB's text form.
-        rows: The number of records.
         view: A view's DuckDB query, including work counters.
         needs: The tables that the query reads.
         definition: A view's displayed query.

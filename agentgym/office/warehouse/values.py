@@ -33,7 +33,7 @@ class Rows:
     """A query's column names and DuckDB types, and records of plain JSON values.
 
     Attributes:
-        total: The number of records, larger than that of `records` if cut.
+        total: The number of records, including those cut off.
         too_long: Whether records were omitted for their length.
     """
 

@@ -41,12 +41,8 @@ _PLAIN_WINDOWS = (
 
 
 def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> None:
-    """Make a translated statement, changed in place, count its work.
-
-    `rows_of` returns an upper bound on a table's rows, infinite if unknown.
-
-    Raises:
-        ToolError: Its functions multiply when expanded.
+    """Make a DuckDB statement count its work; `rows_of` bounds a table's rows, possibly at
+    infinity.
     """
     _check_copies(tree)
     queries = list(tree.find_all(exp.Select))
@@ -161,7 +157,7 @@ def _counted_part(part: Node) -> Node:
 
 
 def _sources(node: Node) -> set[str]:
-    """Return the tables of an expression's columns, or columns without a table name."""
+    """Return an expression's tables, or its columns without a table name."""
     columns = list(node.find_all(exp.Column))
     named = all(column.table for column in columns)
     return {column.table if named else column.sql() for column in columns}

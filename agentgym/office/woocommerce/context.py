@@ -68,7 +68,7 @@ class ShopContext(ServerState):
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return fields always shown or unlike a new record's, in site time."""
+        """Return fields that are always shown or not default, in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -173,9 +173,8 @@ class ShopContext(ServerState):
     ) -> dict[str, list[Row]]:
         """Process a batch's items one by one; a failing item changes nothing.
 
-        Each job is a list of records or ids, and the tool for one. Returns records by verb, with an
-        error
-        for each failed item.
+        Each job is a list of records or ids, and the tool for one. Returns records or errors by
+        verb.
         """
         jobs: dict[str, BatchJob] = {
             "create": create,

@@ -55,8 +55,7 @@ class Customers(ShopPart):
         """Add customers and return their ids, in order.
 
         Records are REST API fields with an `email`, plus `role` and `date_created` (a datetime).
-        Unknown
-        fields raise `ValueError`, invalid values `ToolError`.
+        Unknown fields raise `ValueError`, invalid values `ToolError`.
         """
         customers = []
         for record in records:

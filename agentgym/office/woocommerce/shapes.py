@@ -297,9 +297,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return a task author's fields; `extra` ones are unchecked, unknown ones raise
-    `ValueError`.
-    """
+    """Return an author's fields; `extra` ones are unchecked, unknown ones raise `ValueError`."""
     names = dict.fromkeys([*shape.__annotations__, *extra])
     unknown = record.keys() - names.keys()
     if unknown:

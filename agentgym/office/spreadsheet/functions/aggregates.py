@@ -64,7 +64,7 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the positions, row by row, at which all alternating (range, criterion) pairs hold."""
+    """Return the positions at which all (range, criterion) pairs hold."""
     if (
         len(pairs) % 2
         or not all(isinstance(grid, Grid) for grid in pairs[::2])

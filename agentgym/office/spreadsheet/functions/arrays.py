@@ -28,7 +28,6 @@ _MAX_MADE = 100_000
 
 
 def _some_rows(rows: Sequence[Sequence[Any]]) -> Grid:
-    """Return rows as a grid, or raise if there are none."""
     if not rows:
         raise FormulaError(NOT_AVAILABLE)
     return Grid.of(rows)
@@ -77,7 +76,7 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
 
 
 def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bool]]:
-    """Read keys from pairs of a column (number or range) and its direction."""
+    """Read pairs of a column (number or range) and its direction."""
     keys = []
     for at in range(0, len(arguments), 2):
         column = arguments[at]
@@ -98,7 +97,7 @@ def _sort(source: Any, *arguments: Any) -> Grid:
 
 
 def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
-    """Return a sorted range's first rows (SORTN) in tie mode 0, or 2, which drops duplicates."""
+    """SORTN in tie mode 0, or 2, which drops duplicates."""
     grid, mode = grid_of(source), to_int(ties)
     if mode not in (0, 2) or to_int(count) < 1:
         raise FormulaError(NUMBER)

@@ -35,7 +35,7 @@ def _time(hours: Any, minutes: Any, seconds: Any) -> float:
 
 
 def _month_later(start: Any, months: Any, *, end: bool) -> SerialDate:
-    """Return the same day in a later month, or that month's last day."""
+    """Keep the day in a later month, or take its last."""
     day = to_moment(start)
     year, month = divmod(day.year * 12 + day.month - 1 + to_int(months), 12)
     last = calendar.monthrange(year, month + 1)[1]

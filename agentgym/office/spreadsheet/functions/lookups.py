@@ -40,13 +40,12 @@ def _exact_position(target: Any, grid: Grid, *, down: bool) -> int:
 
 
 def _first_like(pattern: str, line: Iterable[tuple[int, Any]]) -> int | None:
-    """Return the first text's position that matches a wildcard pattern, if any."""
     test = condition(f"={pattern}")
     return next((k for k, value in line if isinstance(value, str) and test(value)), None)
 
 
 def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -> int:
-    """Return the last position whose value does not exceed another, in a sorted line."""
+    """Return the last value's position that does not exceed the target, in a sorted line."""
     target = check(scalar(target))
     key, last = ordering(target, target), -1
     for k, value in enumerate(line):

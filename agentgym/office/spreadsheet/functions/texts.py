@@ -47,7 +47,6 @@ def _search(part: Any, text: Any, start: Any = 1.0) -> float:
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
-    """Return `length` characters from a position, or from the end without one."""
     whole, size = to_text(text), to_int(length)
     first = max(0, len(whole) - size) if start is None else start
     return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
@@ -123,7 +122,7 @@ def _compile(expression: str) -> Any:
 
 
 def expression(pattern: Any) -> Any:
-    """Compile a regular expression; raise `FormulaError` if it is invalid or too long."""
+    """Compile a regular expression, or raise `FormulaError`."""
     written = to_text(pattern)
     compiled = _compile(written) if len(written) <= _MAX_EXPRESSION else None
     if compiled is None:
@@ -171,7 +170,7 @@ _MAX_PATTERN = 255
 
 
 def format_value(value: Any, pattern: Any) -> str:
-    """Format a value with a pattern; a non-numeric text stays unchanged."""
+    """Format a value; a non-numeric text stays unchanged."""
     form = to_text(pattern)
     if len(form) > _MAX_PATTERN:
         raise FormulaError(VALUE)

@@ -36,7 +36,7 @@ _SCRIPT = re.compile(
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; an engine schema is a dataset of the one project, a valid prefix."""
+    """BigQuery's dialect; an engine schema is a dataset of the one project."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -54,11 +54,11 @@ class GoogleSQL(Warehouse):
         return super().parse(sql)
 
     def run(self, sql: str, limit: int) -> ConversionResult:
-        """Execute a statement; a refused one raises `ToolError` and changes nothing."""
+        """Execute a statement, or raise `ToolError` and change nothing."""
         return run(self, self.parse(sql), writes=True, limit=limit)
 
     def check_statement(self, sql: str) -> str:
-        """Return a statement's kind, checking a query's names and types without running it."""
+        """Return a statement's kind; check a query's names and types without running it."""
         tree = self.parse(sql)
         kind = self.kind(tree)
         if self.reads(tree):

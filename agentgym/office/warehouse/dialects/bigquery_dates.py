@@ -125,7 +125,6 @@ def _written(node: Node) -> Node:
 
 
 def _joined(pieces: list[str], local: str, utc: str) -> str:
-    """Concatenate a format's parts; raise `ToolError` if there are too many."""
     if len(pieces) > _MOST_PIECES:
         raise ToolError(
             f"invalid argument: a format has at most {_MOST_PIECES} parts that DuckDB cannot write "
@@ -174,7 +173,7 @@ def _read(node: Node) -> Node:
 
 
 def in_format(item: Node, style: Node) -> Node:
-    """Format a date or time as in a CAST; raise `ToolError` for an unsupported element."""
+    """Format a date or time as in a CAST, or raise `ToolError`."""
     text = style.name if isinstance(style, exp.Literal) else ""
     elements = _CAST_ELEMENT.findall(text)
     if "".join(elements) != text or not re.search("[YMDHS]", text, re.I):
@@ -186,7 +185,7 @@ def in_format(item: Node, style: Node) -> Node:
 
 
 def _cast_piece(element: str) -> str:
-    """Return a CAST format element's SQL; names follow the element's letter case."""
+    """Names follow the element's letter case."""
     piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
     if element[0].isalpha() and element.isupper():
         return f"upper({piece})"

@@ -36,14 +36,7 @@ _STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTST
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect; engine schemas are named `DATABASE.SCHEMA`, and `DATABASE` for a
-    database.
-
-    Args:
-        engine: The tables.
-        now: The current time.
-        session: The current `database` and `schema`, which USE changes.
-    """
+    """Snowflake's dialect. Engine schemas are `DATABASE.SCHEMA`; USE changes `session`."""
 
     dialect: ClassVar[str] = "snowflake"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -59,7 +52,7 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement; raise `ToolError` for invalid or Snowflake Scripting text."""
+        """Parse one statement; raise `ToolError` for Snowflake Scripting."""
         if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
         if _SCRIPTING.match(sql):
@@ -93,7 +86,7 @@ class SnowSQL(Warehouse):
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Create a schema; a new database gets a PUBLIC schema and becomes the current one."""
+        """Create a schema, or a database with a PUBLIC schema, and make it current."""
         database, _, schema = name.partition(".")
         if kind == "SCHEMA":
             self._check_scope(f"database {database}", database)
@@ -104,7 +97,7 @@ class SnowSQL(Warehouse):
         return outcome
 
     def use(self, tree: exp.Use) -> ConversionResult:
-        """USE DATABASE or USE SCHEMA, or raise `ToolError` if it is missing."""
+        """Execute USE DATABASE or USE SCHEMA."""
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
         if kind == "DATABASE" or (not kind and not database):

@@ -84,7 +84,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return columns and records if the name is an information schema view."""
+        """Return an information schema view's columns and records, or None."""
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
@@ -103,7 +103,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
-        """Return the tree of a statement unknown to SQLGlot; None for others."""
+        """Parse a statement unknown to SQLGlot; return None for others."""
 
     # Common to all dialects.
 
@@ -125,11 +125,7 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes equivalent DuckDB SQL.
-
-        Raises:
-            ToolError: It is malformed in a way that the parser accepts, or nested too deeply.
-        """
+        """Change a tree so that SQLGlot writes equivalent DuckDB SQL, or raise `ToolError`."""
         try:
             # Children precede their parents, whose rewrites copy them.
             growth = Growth()
@@ -147,7 +143,7 @@ class Warehouse(ABC):
             ) from None
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement; raise `ToolError` if it is invalid or there are several."""
+        """Parse exactly one statement, or raise `ToolError`."""
         text = sql.strip().rstrip(";")
         parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
         try:
@@ -195,7 +191,7 @@ class Warehouse(ABC):
         return self.to_duckdb(tree, copy=False), needed, seed
 
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        """Prepare a tree; return the tables that it needs and its random functions' inputs."""
+        """Prepare a tree; return its tables and its random functions' inputs."""
         is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
         seed = tree.sql(self.dialect) if is_random else ""
         self.check(tree)
@@ -207,7 +203,7 @@ class Warehouse(ABC):
         return needed, seed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree, which `copy` keeps intact, as DuckDB SQL, or raise `ToolError`."""
+        """Return a tree as DuckDB SQL, or raise `ToolError`; without `copy`, the tree changes."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)

@@ -56,11 +56,8 @@ class Growth:
         self._sizes, self._levels = Counter[int](), Counter[int]()
 
     def record(self, node: Node, parent: Node, new: Node | None) -> None:
-        """Record the next node's rewriting; raise `ToolError` if rewrites multiply the tree too
-        much.
-
-        `parent` contained it before; `new` is its replacement, itself if changed, or None if
-        unchanged.
+        """Record a node's rewriting (`new` is None if unchanged), or raise `ToolError` above the
+        limit.
         """
         size = 1 + self._sizes.pop(id(node), 0)
         level = self._levels.pop(id(node), 0) + (new is not None)
