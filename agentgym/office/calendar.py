@@ -23,10 +23,7 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500
-"""Maximum events of a calendar, as many as Google Calendar lists at once, so that a listing is
-complete.
-"""
+MAX_EVENTS = 2_500  # as many as Google Calendar lists at once, so a listing is complete
 # Maximum characters per text; Google Calendar's limits for summary and description.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 # Characters that iCalendar cannot contain; tab and line feed are allowed.

@@ -11,8 +11,7 @@ from typing import Any
 
 from agentgym.office.files.workspace import Workspace
 
-START = datetime(2025, 1, 15, 9, tzinfo=UTC)
-"""Default start of an episode, on a working day during working hours."""
+START = datetime(2025, 1, 15, 9, tzinfo=UTC)  # a working day during working hours
 
 
 class InitialState:

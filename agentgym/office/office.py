@@ -16,6 +16,7 @@ from agentgym.text.validation import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 
+# Module and class by name, imported on first use because some load large libraries.
 SERVERS = {
     "filesystem": "files.filesystem:Filesystem",
     "terminal": "files.terminal:Terminal",
@@ -32,8 +33,6 @@ SERVERS = {
     "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
-"""Module and class of each server by name, imported on first use because some load large libraries.
-"""
 
 
 class Office:

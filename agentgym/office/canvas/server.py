@@ -27,6 +27,7 @@ class Canvas(Server):
 
     name: ClassVar[str] = "canvas"
     schema: ClassVar[str] = SCHEMA
+    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = (
         "canvas_health_check",
         "canvas_login",
@@ -96,7 +97,6 @@ class Canvas(Server):
         "canvas_create_account_report",
         "canvas_get_syllabus",
     )
-    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)

@@ -29,6 +29,7 @@ class Email(Server):
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
+    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = (
         "login",
         "logout",
@@ -61,7 +62,6 @@ class Email(Server):
         "import_emails",
         "download_attachment",
     )
-    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)

@@ -19,10 +19,8 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-DAY_ZERO = datetime(1899, 12, 30)
-"""The day from which spreadsheets count days."""
-MAX_TEXT = 50_000
-"""Maximum characters of a cell, as in Google Sheets."""
+DAY_ZERO = datetime(1899, 12, 30)  # spreadsheets count days from here
+MAX_TEXT = 50_000  # characters of a cell, as in Google Sheets
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
 
@@ -45,8 +43,7 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE
-"""The value of a formula that depends on itself, as in Google Sheets."""
+CYCLE = NO_REFERENCE  # a formula that depends on itself, as in Google Sheets
 
 
 class FormulaError(Exception):
@@ -57,10 +54,10 @@ class FormulaError(Exception):
         self.error = error
 
 
+# By sign in formulas, criteria and queries.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
-"""Comparisons by their signs in formulas, criteria and queries."""
 
 
 @dataclass(slots=True)

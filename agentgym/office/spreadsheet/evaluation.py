@@ -46,17 +46,12 @@ from agentgym.office.spreadsheet.functions.registry import (
     SINGLES,
 )
 
+# Cells visited or created and formula parts computed per change, which take less than a second.
 MAX_STEPS = 500_000
-"""Cells visited or created, and formula parts computed, after one change of a spreadsheet; less
-than a second. Formulas beyond are `#ERROR!`.
-"""
 
 # Steps per call for one cell of a range, besides visiting the cell.
 _CALL_STEPS = 5
-MAX_LEVELS = 80
-"""Levels of a computation, twice those of a formula, because functions that it defines may call
-each other.
-"""
+MAX_LEVELS = 80  # twice a formula's depth, because functions that it defines may call each other
 
 Spot: TypeAlias = tuple[str, int, int]
 """Lower-case sheet title, row and column of a cell."""

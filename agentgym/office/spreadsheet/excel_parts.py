@@ -13,6 +13,7 @@ from agentgym.office.spreadsheet.cells import Area, column_name
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo
 
+# The published server's charts, with their openpyxl classes.
 CHARTS = {
     "line": "LineChart",
     "bar": "BarChart",
@@ -20,13 +21,11 @@ CHARTS = {
     "scatter": "ScatterChart",
     "area": "AreaChart",
 }
-"""The published server's charts, with their openpyxl classes."""
+# Effects outside the workbook; the published server refuses these, too.
 UNSAFE = frozenset(
     ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
 )
-"""Functions with effects outside the workbook, which the published server refuses too."""
-MAX_FORMULA = 8_192
-"""Maximum characters of a formula, as in Excel."""
+MAX_FORMULA = 8_192  # characters, as in Excel
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")

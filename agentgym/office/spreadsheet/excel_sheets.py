@@ -26,10 +26,8 @@ from agentgym.office.spreadsheet.workbooks import (
 )
 from agentgym.text.tools import ToolError, echo
 
-MAX_AREA = 50_000
-"""Maximum cells that one call reads or changes, half of a workbook's maximum."""
-MAX_SHEETS = 200
-"""Maximum sheets of a workbook, as in Google Sheets; Excel is limited by memory."""
+MAX_AREA = 50_000  # cells that one call reads or changes, half of a workbook's
+MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
 # Do not cache larger workbooks; in memory they take sixty times the space.
 _CACHED_BYTES = 2**19

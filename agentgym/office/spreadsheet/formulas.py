@@ -20,10 +20,7 @@ from agentgym.office.spreadsheet.cells import (
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: its kind, then its parts."""
 
-MAX_DEPTH = 40
-"""Maximum levels of a formula, because parsing and evaluation recurse: brackets, arguments, right
-operands.
-"""
+MAX_DEPTH = 40  # levels of brackets, arguments and right operands, over which parsing recurses
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -213,8 +210,7 @@ def shift(reference: str, axis: str, start: int, count: int) -> str:
     return ":".join(map("".join, ends))
 
 
-OPEN = 10**9
-"""Beyond any row and column: the end of an open range."""
+OPEN = 10**9  # the end of an open range, beyond any row and column
 _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 

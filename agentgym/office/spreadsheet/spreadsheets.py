@@ -28,16 +28,11 @@ from agentgym.text.tools import ToolError, echo
 
 CellT = TypeVar("CellT")
 
-MAX_CELLS = 10_000_000
-"""Maximum cells of one spreadsheet's sheets, empty or not, as in the real service."""
-MAX_COLUMNS = 18_278
-"""Maximum columns of a sheet, up to ZZZ as in the real service."""
-MAX_READ = 200_000
-"""Maximum cells that one call returns, a few megabytes of JSON."""
-MAX_SHEETS = 200
-"""Maximum sheets of one spreadsheet, as in the real service."""
-GRID = (1000, 26)
-"""Rows and columns of a new sheet, as in the real service."""
+MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
+MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
+MAX_READ = 200_000  # cells per call, a few megabytes of JSON
+MAX_SHEETS = 200  # as in the real service
+GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 

@@ -21,34 +21,22 @@ from agentgym.office.spreadsheet.cell_values import trim
 from agentgym.office.spreadsheet.cells import column_name, column_number
 from agentgym.text.tools import ToolError
 
-MAX_BYTES = 64 * 2**20
-"""Maximum unpacked bytes of all parts of a workbook, because an archive may expand far beyond its
-size.
-"""
-MAX_PARTS = 2_000
-"""Maximum files in a workbook; a sheet with charts has a few."""
-MAX_CELLS = 100_000
-"""Maximum cells of a workbook; opening one takes about 20 µs per cell."""
-MAX_ROWS = 100_000
-"""Maximum rows of a sheet, equal to the maximum number of cells."""
-MAX_COLUMNS = 16_384
-"""Maximum columns of a sheet, as in Excel."""
-MAX_SPREAD = 1_000_000
-"""Maximum total cells from the first column to the last non-empty one of each row."""
-MAX_OTHERS = 30_000
-"""Maximum XML elements of other kinds, such as styles and rules."""
+MAX_BYTES = 64 * 2**20  # unpacked, because an archive may expand far beyond its size
+MAX_PARTS = 2_000  # files in a workbook; a sheet with charts has a few
+MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
+MAX_ROWS = 100_000  # equal to the maximum number of cells
+MAX_COLUMNS = 16_384  # as in Excel
+MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-empty one, in total
+MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
+# Longest formula's length times the cells that share one; opening a workbook expands each.
 MAX_SHARED = 2_000_000
-"""Maximum length of the longest formula times the cells that share one; opening a workbook expands
-each of them.
-"""
-MAX_TEXT = 32_767
-"""Maximum characters of a cell, as in Excel; the library cuts longer texts."""
+MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library cuts longer texts
 
+# Errors from Python's own libraries for a broken workbook.
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
-"""Errors of Python's own libraries for a broken workbook."""
 
 # Elements of cell values; a cell has few.
 _CONTENT = frozenset(("v", "is", "t", "si"))

@@ -23,18 +23,13 @@ from agentgym.office.libraries import install_hint
 from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
+# CPU seconds per request, several times what the work limits allow; tasks need milliseconds.
 SECONDS = 30.0
-"""CPU seconds of a request, several times what the work limits leave to it; those of tasks take
-milliseconds.
-"""
 
+# A host counts as stuck after this; much longer, because others may use the same processors.
 WALL_SECONDS = 600.0
-"""Wall seconds after which a host counts as stuck; much longer, because others may use the same
-processors.
-"""
 
-MEMORY = "512MB"
-"""Memory of one DuckDB; many offices share a machine."""
+MEMORY = "512MB"  # per DuckDB; many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 # The exhausted resource by counting sequence.

@@ -21,10 +21,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+# Bytes beyond DuckDB's libraries, several times its buffer limit for memory outside the buffers.
 ADDRESS_SPACE = 2 << 30
-"""Bytes that a process may map beyond DuckDB's libraries, several times its buffer limit to allow
-for memory outside the buffers.
-"""
 
 # Few records per fetch, so that megabyte-sized ones do not add up.
 _CHUNK = 256

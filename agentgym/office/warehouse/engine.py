@@ -34,10 +34,9 @@ from agentgym.office.warehouse.values import (
     to_plain,
 )
 
+# In all tables (bytes of fixed-width columns), a fraction of DuckDB's memory, so every host refuses
+# the same statements.
 MAX_CHARACTERS = 1 << 26
-"""Maximum characters of all tables (bytes of fixed-width columns), a fraction of DuckDB's memory,
-so that every host refuses the same statements.
-"""
 
 
 # DuckDB statements with their values.

@@ -11,8 +11,7 @@ from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
-ALL_ROWS = 10_000_000
-"""A limit beyond any table's records, to read all of it."""
+ALL_ROWS = 10_000_000  # beyond any table's records
 
 
 class EngineServer(Server):

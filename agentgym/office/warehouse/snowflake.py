@@ -17,10 +17,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.snowflake import SnowSQL
 
-MAX_NAME_CHARS = 1_000
-"""Maximum characters of a qualified table name, each part at most 255."""
-MAX_ROWS = 10_000
-"""Maximum records of one result; its size is limited too."""
+MAX_NAME_CHARS = 1_000  # of a qualified table name, each part at most 255
+MAX_ROWS = 10_000  # records of one result, whose size is limited too
 
 
 class Snowflake(EngineServer):

@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20
-"""Maximum bytes of a result's records as JSON, more than any context window."""
+MAX_BYTES = 1 << 20  # of a result's records as JSON, more than any context window
 
 to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
 

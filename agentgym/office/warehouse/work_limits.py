@@ -18,16 +18,14 @@ from agentgym.office.warehouse.dialects.trees import Node, is_cte, nodes_of
 from agentgym.office.warehouse.tables import TableName
 from agentgym.text.tools import ToolError
 
-MAX_FREE_ROWS = 1_000_000
-"""Maximum row combinations of an uncounted statement, which takes milliseconds."""
+MAX_FREE_ROWS = 1_000_000  # row combinations that need no counter, as they take milliseconds
 
 # Maximum rows from an array or a function (`lib.upto`, `lib.few`).
 _GENERATED_ROWS = 1_000_000.0
 
+# Nodes that a tree may gain through repeated arguments of `lib` functions. DuckDB binds about ten
+# thousand per second, and nested calls multiply.
 MAX_COPIES = 20_000
-"""Maximum nodes that a tree may gain through repeated arguments of `lib` functions. DuckDB binds
-about ten thousand per second, and nested calls multiply.
-"""
 
 # Sources whose row count is not a table's.
 _MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample, exp.TableFromRows)

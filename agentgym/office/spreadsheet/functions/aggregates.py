@@ -182,6 +182,7 @@ def _subtotal(code: Any, *arguments: Any) -> float:
     return float(AGGREGATES[names[(to_int(code) - 1) % 100]](*arguments))
 
 
+# Functions of whole ranges.
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(numbers(a)),
     "SUMSQ": lambda *a: math.fsum(value * value for value in numbers(a)),
@@ -231,4 +232,3 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "ROWS": lambda a: float(a.height),
     "COLUMNS": lambda a: float(a.width),
 }
-"""Functions of whole ranges, by name."""

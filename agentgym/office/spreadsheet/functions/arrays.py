@@ -223,4 +223,3 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "DROP": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=True),
     "ARRAY_CONSTRAIN": _constrain,
 }
-"""Functions with an array as value, by name."""

@@ -118,6 +118,7 @@ def _to_seconds(value: Any) -> int:
     return round(to_number(value) % 1 * 86400) % 86400
 
 
+# Functions of single dates; a list of holidays is a range.
 DATES: dict[str, Callable[..., Any]] = {
     "DATE": _date,
     "TIME": _time,
@@ -139,4 +140,3 @@ DATES: dict[str, Callable[..., Any]] = {
     "NETWORKDAYS": _working_days,
     "WORKDAY": _working_day,
 }
-"""Functions of single dates, by name; a list of holidays is a range."""

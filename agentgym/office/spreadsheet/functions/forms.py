@@ -261,6 +261,7 @@ def _clock(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, day: bool
     return VALUE if parts else SerialDate(moment // 1 if day else moment)
 
 
+# Each receives the evaluator, its arguments' trees and their scope.
 FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "IF": _if,
     "IFS": _ifs,
@@ -300,4 +301,3 @@ FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "TODAY": partial(_clock, day=True),
     "NOW": partial(_clock, day=False),
 }
-"""Functions by name; each receives the evaluator, the trees of its arguments and their scope."""

@@ -180,4 +180,3 @@ LOOKUPS: dict[str, Callable[..., Any]] = {
     "XMATCH": _xmatch,
     "ADDRESS": _address,
 }
-"""Lookup functions, by name."""

@@ -70,6 +70,7 @@ def _sign(value: Any) -> float:
     return float((exact > 0) - (exact < 0))
 
 
+# Functions of single numbers.
 MATH: dict[str, Callable[..., Any]] = {
     "ABS": lambda a: abs(to_number(a)),
     "INT": lambda a: float(math.floor(to_number(a))),
@@ -108,4 +109,3 @@ MATH: dict[str, Callable[..., Any]] = {
     "CEILING": partial(_multiple, ROUND_CEILING),
     "FLOOR": partial(_multiple, ROUND_FLOOR),
 }
-"""Functions of single numbers, by name."""

@@ -274,6 +274,7 @@ def _exponent(exact: Decimal, match: re.Match[str]) -> str:
     return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[5])}}"
 
 
+# Functions of single texts.
 TEXTS: dict[str, Callable[..., Any]] = {
     "LEN": lambda a: float(len(to_text(a))),
     "LEFT": lambda a, n=1.0: _cut(a, 0, n),
@@ -315,4 +316,3 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "ISURL": lambda a: re.fullmatch(r"(?:https?|ftp)://[^\s/]+\.\S+", to_text(a)) is not None,
     "ISEMAIL": lambda a: re.fullmatch(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+", to_text(a)) is not None,
 }
-"""Functions of single texts, by name."""

@@ -10,6 +10,7 @@ from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES, in_
 from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, Node, duck, library
 from agentgym.office.warehouse.tables import quote
 
+# SQLGlot does not know these; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
     {
         "error",
@@ -24,7 +25,6 @@ FUNCTIONS = frozenset(
         "ieee_divide",
     }
 )
-"""Functions unknown to SQLGlot that DuckDB has with the same meaning."""
 
 
 def _cast(node: Node) -> Node:

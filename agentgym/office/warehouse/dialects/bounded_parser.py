@@ -11,18 +11,13 @@ from typing import Any
 
 from sqlglot import Dialect, Parser, TokenType, exp
 
-MAX_TOKENS = 50_000
-"""Maximum tokens of a text, half as many as its characters; each takes some 20 microseconds."""
+MAX_TOKENS = 50_000  # half the maximum characters; each token takes some 20 microseconds
+# Nodes from root to leaf, as in DuckDB. A chain of operators is as deep as long, and some work
+# grows with depth.
 MAX_DEPTH = 1_000
-"""Maximum nodes from the root of a tree to a leaf, as in DuckDB. A chain of operators is as deep as
-it is long, and some work grows with depth.
-"""
-MAX_BRACKETS = 40
-"""Maximum nested brackets and CASE expressions, for which the parser calls itself."""
-MAX_QUERIES = 1_000
-"""Maximum queries in a statement, such as those of a UNION; DuckDB's time is quadratic."""
-MAX_JOINS = 100
-"""Maximum joined sources and nested queries, for the same reason."""
+MAX_BRACKETS = 40  # nested brackets and CASE expressions, over which the parser recurses
+MAX_QUERIES = 1_000  # per statement, as in a UNION; DuckDB's time is quadratic
+MAX_JOINS = 100  # joined sources and nested queries, for the same reason
 
 # Maximum average re-reads per token; ordinary statements need less than one.
 _REREADS = 16

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from itertools import zip_longest
 
-RECURSIONS = 4
-"""Sequences that count recursion rounds; from the fifth on, a statement's recursions share one."""
+RECURSIONS = 4  # sequences that count rounds; a statement's fifth and later recursions share one
 
 # Maximum work of a statement: rows visited or created (20 ns each), rows of windows that visit all
 # rows for each, texts and arrays over a thousand characters or items created (or letter pairs
@@ -28,12 +27,14 @@ _COUNTED = {
     "searched": 5_000,
 }
 
+# Sequences end at these counts; the recursion rounds are the published limits.
 COUNTERS: Mapping[str, Mapping[str, int]] = {
     dialect: {**_COUNTED, **{f"steps{k}": rounds for k in range(RECURSIONS)}}
     for dialect, rounds in {"bigquery": 500, "snowflake": 100}.items()
 }
-"""The ends of each dialect's counting sequences; the recursion rounds are the published limits."""
 
+# Texts and arrays of bounded length, arguments that bound a function's work (no other limit reaches
+# inside a call), dates that stay dates.
 _COMMON = (
     # Apply a function to a one-item list, because a macro expands its arguments at each
     # occurrence: two nested calls would become four. Count work before it happens, because
@@ -133,9 +134,6 @@ _COMMON = (
         "CAST(a AS TIMESTAMP))"
     ),
 )
-"""Macros of all dialects: texts and arrays of bounded length, arguments that bound a function's
-work (no other limit reaches inside a single call), dates that stay dates.
-"""
 
 # GoogleSQL's division and casts, by argument type where relevant.
 _BIGQUERY = (
@@ -189,6 +187,7 @@ _SCALE = (
     "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
 )
 
+# Division, casts and dates, by argument type where relevant.
 _SNOWFLAKE = (
     # A NUMBER divided by a NUMBER has six more decimal places than the first, up to 12; with a
     # FLOAT it is a FLOAT.
@@ -213,15 +212,16 @@ _SNOWFLAKE = (
     "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
     "values(a) AS from_json(a, '[\"JSON\"]')",
 )
-"""Snowflake's division, casts and dates, by argument type where relevant."""
 
+# Later macros may call earlier ones.
 MACROS: Mapping[str, tuple[str, ...]] = {
     "bigquery": (*_BIGQUERY, *_COMMON),
     "snowflake": (*_SNOWFLAKE, *_COMMON),
 }
-"""The macros of each dialect; later ones may call earlier ones."""
 
 
+# DuckDB functions that reveal its process. DuckDB calls most of them when a name is not a column,
+# quoted or not, as in `SELECT user`. The episode's time is in a variable.
 HIDDEN: Mapping[str, str] = {
     **{
         name: name
@@ -234,9 +234,6 @@ HIDDEN: Mapping[str, str] = {
     "get_current_time": "current_time",
     "get_current_timestamp": "current_timestamp",
 }  # fmt: skip
-"""DuckDB functions that reveal its process, by name. DuckDB calls most of them when a name is not a
-column, quoted or not, as in `SELECT user`. The episode's time is in a variable.
-"""
 
 
 @functools.cache

@@ -44,16 +44,15 @@ _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 # Results vary unless seeded.
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
 
-READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
-"""Statements that return records."""
+READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
 
 
 # Bounds the memory of cached statements' trees to 100 MB.
 _CACHED_CHARACTERS = 1_000
 
 
+# Callers must not change the cached trees.
 _parse_cached = functools.lru_cache(maxsize=128)(parse_sql)
-"""Cached trees of statements, which must not be changed."""
 
 
 class Warehouse(ABC):

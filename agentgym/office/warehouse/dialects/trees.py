@@ -129,8 +129,7 @@ def check_length(sql: str) -> str:
     return sql
 
 
-NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
-"""The episode's current time in DuckDB SQL."""
+NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time
 
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
