@@ -10,6 +10,7 @@ import pytest
 from benchmarks.texts import mean_share_read, values_read
 
 LENGTH = 64_000
+# In these tasks, a quarter of the prose tokens is read.
 QUARTER = (
     "ApplyPhDEmail",
     "CanvasArrangeExam",
@@ -21,7 +22,6 @@ QUARTER = (
     "WoocommerceNewWelcome",
     "WoocommerceStockAlert",
 )
-"""Tasks in which a quarter of the prose tokens is read."""
 
 
 @pytest.mark.parametrize("name", QUARTER)

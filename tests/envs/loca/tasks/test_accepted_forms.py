@@ -18,8 +18,7 @@ from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
 
-AT_LEAST = 20
-"""Minimum number of rewritings per task."""
+AT_LEAST = 20  # rewritings per task
 BOM = b"\xef\xbb\xbf"
 SPARE = "work/notes/spare.txt"
 

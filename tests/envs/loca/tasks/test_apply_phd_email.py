@@ -250,13 +250,13 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
+# Written by hand, in words that the package does not use for reading.
 NOT_NOW = re.compile(
     r"nothing to send|wait until I write|application elsewhere|and not I|cannot take you|do not send your papers"
     r"|to give you an idea"
     r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only then can I"
     r"|decide about applicants|would want your file|too early"
 )
-"""Reasons not to send papers, in words that the package does not use for reading."""
 
 
 def positive(text: str) -> bool:

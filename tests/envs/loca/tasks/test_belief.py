@@ -27,8 +27,7 @@ from tests.helpers import calls_of
 
 # The next step sums over all games, so no part suffices.
 SUMS = {"NhlB2bAnalysis"}
-SMALL = 1_000
-"""Characters of a call that a brief belief should contain in full."""
+SMALL = 1_000  # characters of a call that a brief belief should contain in full
 
 
 def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:

@@ -157,10 +157,10 @@ STAYS = re.compile(
     r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|but not this year|still needed"
     r"|look unnecessary"
 )
+# Written by hand, in words that the package does not use for reading.
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )
-"""Teachers' sentences, in words that the package does not use for reading."""
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:

@@ -46,8 +46,8 @@ from tests.envs.loca.office import update_product as update
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
 EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
+# Has ties and cancelled subscribers.
 STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
-"""A state with ties and cancelled subscribers."""
 rewrite = functools.partial(in_csv, TABLE)
 
 
@@ -239,13 +239,13 @@ def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
     assert not any("attachment" in fault for fault in found)
 
 
+# Written by hand, in words that the package does not use for reading.
 EXCLUDED = re.compile(
     r"Never sold in|does not allow|not find it in any|however slowly|By contract|^Excluded|\. Excluded|Do not wait|do not clear it"
     r"|keep it out of|we keep out of|counter only|We have promised|outlet in vain|A reserved"
     r"|for months, it does|but this does not|is not cleared|never cleared"
     r"|except this one|is closed to it|would break"
 )
-"""Descriptions of products that stay, in words that the package does not use for reading."""
 
 
 def test_the_truth_is_what_the_shop_tells() -> None:

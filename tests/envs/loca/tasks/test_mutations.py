@@ -32,12 +32,12 @@ CASES = [
     for server in entry.world.servers
     if server not in ("claim_done", "python_execute", "terminal")
 ]
-SIZE = 12
-"""Small states, since each call gets a copy."""
+SIZE = 12  # small states, since each call gets a copy
 TRIES, CHANGES = 40, 4
 """Maximum numbers of calls drawn per tool, and of changes judged."""
 
 _TIMES = ("2025-10-01T00:00:00Z", "2025-10-01T01:00:00Z")
+# Likely values by parameter name, for values that no record contains.
 NAMES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         ("startcell", "endcell", "cell", "targetcell", "targetstart"), ("A1", "B2", "C3", "A9")
@@ -67,10 +67,10 @@ NAMES: Mapping[str, tuple[Any, ...]] = {
     "attachments": ("/workspace/own.txt",),
     "foldername": ("Mutated",),
 }
-"""Likely values by parameter name, for values that no record contains."""
 
 WHOLE_YEAR = {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-01-01T00:00:00Z"}
 
+# Names in braces are parts of the server's catalogue.
 STATEMENTS = {
     "google_cloud": (
         "ALTER TABLE {table} SET OPTIONS (description = 'mutated')",
@@ -104,7 +104,6 @@ STATEMENTS = {
         "TRUNCATE TABLE {table}",
     ),
 }
-"""Statements that change something, by server; names in braces are parts of its catalogue."""
 
 
 def _plain(name: str) -> str:

@@ -247,11 +247,11 @@ OPEN = re.compile(
     r"(?:BALANCE DUE:|STILL OPEN:|balance of|All but|owe us|the missing|total,|payment was|Only|Apart from|except"
     rf"|your payment is|deducted|have another) {MONEY}"
 )
+# Written by hand, in words that the package does not use for reading.
 RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
     rf"|of the month|for the|cheque for) {MONEY}"
 )
-"""Payment texts of invoices, in words that the package does not use for reading."""
 
 
 def paid_by(text: str, total: int) -> int:

@@ -20,8 +20,7 @@ from tests.laws.test_refusals import PROGRAMS
 SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE children (
   id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents(id) ON DELETE CASCADE);"""
-TRIES = 3
-"""Calls drawn per tool; more calls make a success more likely."""
+TRIES = 3  # calls drawn per tool; more calls make a success more likely
 
 
 def prints(store: Store, anew: bool = False) -> list[str]:

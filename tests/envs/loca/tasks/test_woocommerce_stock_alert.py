@@ -72,12 +72,12 @@ def at_threshold(world: WoocommerceStockAlert) -> None:
     more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
 
 
+# Written by hand, in words that the package does not use for reading.
 GONE = re.compile(
     r"(Discontinued|No longer ordered):|closed, so we can|not order another|not order it any|not ordered any more|do not reorder|"
     r"have stopped ordering|stopped making|not ordering any|order no new|not order it again|ended in spring, and|last delivery|"
     r"Please choose soon|has run out|one is no longer|for the last time|mould broke, and|will not reorder|off our order list"
 )
-"""Descriptions of discontinued products, in words that the package does not use for reading."""
 
 
 def gone(world: WoocommerceStockAlert) -> None:
