@@ -16,6 +16,7 @@ from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import needs_workbench
 
+# Injections, path escapes, odd Unicode and extreme or mistyped values.
 HOSTILE: tuple[Any, ...] = (
     "", " ", "x" * 20_000, "0",
     "'; DROP TABLE users; --", "../../etc/passwd", "/etc/passwd", "%s%n{0}", "\u202e\ufeff", "null", "é" * 300,

@@ -28,6 +28,7 @@ from agentgym.text.tools import ToolError
 from tests.envs.agentlongbench.vocabulary import vocabulary
 
 TSV = Path(build_species.__file__).with_name("species.tsv")
+# No condition separates these, so they cannot be isolated.
 TWINS = [
     {"Nidorina", "Nidorino"},
     {"Nidoqueen", "Nidoking"},

@@ -75,4 +75,4 @@ def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
         for task in tasks
         if set(task.documents) <= {*database.index.best(task.question, PAGE * PAGES)}
     ]
-    assert len(solvable) <= 0.15 * len(tasks)
+    assert len(solvable) <= 0.15 * len(tasks)  # the rest need further queries

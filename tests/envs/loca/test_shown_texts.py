@@ -13,12 +13,12 @@ from tests.envs.loca.office import TASKS
 from tests.envs.loca.shown_texts import masked, sentences, shown
 
 CASES = [(name, length) for name in TASKS for length in ("8k", "32k", "128k")]
-SEEDS = {"8k": (0, 1, 2, 3), "32k": (4, 5), "128k": (6,)}
+SEEDS = {"8k": (0, 1, 2, 3), "32k": (4, 5), "128k": (6,)}  # fewer where states are larger
 # Written by people; the other kinds are data.
 PROSE = re.compile(r"^mail$|description$|message$|body$|customer_note$|pdf$")
 # A task explains these: professors prescribe names with them.
 PLACEHOLDERS = {"Name", "Student_ID", "Last_Name", "n", "scenario", "name", "student ID"}
-REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")
+REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")  # unfilled slots and choices
 VOWEL = r"(?!(?:eu|one\b|once\b|uni|us[ae]|uti)\w*)[aeiou]\w*"
 ERRORS = {
     "a plural of one": r"\b1 (?:days|weeks|pages|minutes|hours|pieces|points|students|slots|years)\b",

@@ -157,7 +157,7 @@ def test_weights_choose_operators() -> None:
         if node.kind == "rule"
     ]
     assert set(names) == {"add", "join"}
-    assert 0.7 < names.count("add") / len(names) < 0.8
+    assert 0.7 < names.count("add") / len(names) < 0.8  # weight 3 of 4
 
 
 def grow_with(seed: int, weights: dict[str, float]) -> Graph:

@@ -25,7 +25,7 @@ from tests.envs.lore.picture_solver import kinds, read_turned
 from tests.envs.lore.test_document_world import BOTH, computable, read, reply
 from tests.helpers import compare, play, play_optimally, start
 
-LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
+LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that keep every pixel
 
 
 def generated(seed: int, **options: Any) -> MultimodalWorld:

@@ -16,7 +16,7 @@ from agentgym.envs.lumina.list_world import ListWorld
 from tests.helpers import play, play_optimally, start
 
 DONE = ToolCall("done", {})
-PLENTY = 1_000
+PLENTY = 1_000  # turns, more than any case needs
 
 
 def pop(index: object) -> ToolCall:

@@ -32,7 +32,7 @@ from tests.envs.lumina.tree_beliefs import (
 from tests.helpers import play, play_optimally, start
 
 UNREACHABLE = ToolCall("unreachable", {})
-PLENTY = 1_000
+PLENTY = 1_000  # turns, more than any case needs
 
 
 def ask(node: str) -> ToolCall:
@@ -102,7 +102,7 @@ def optimal(world: TreeWorld) -> set[Path | str]:
 
 THOROUGH = [
     *range(1, 5),
-    *(pytest.param(nodes, marks=pytest.mark.exhaustive) for nodes in (5, 6, 7)),
+    *(pytest.param(nodes, marks=pytest.mark.exhaustive) for nodes in (5, 6, 7)),  # grows fast
 ]
 SETTINGS = pytest.mark.parametrize(
     ("target", "absent"),

@@ -19,11 +19,12 @@ WORDS = (
     *("a", "Müller", "(x)", "back\\slash", "1,000.00", "Copper wire", "–", "a.b@c.example"),
     *("W" * 20, "il", "€5", "'", "A & B"),
 )
+# Reportlab must lay these out.
 SPECIAL = (
     *("a <b>", " lead", "two  spaces", "tab\tstop", "x" * 120, "no\xa0break", "soft\xadhyphen"),
     *("A & B & C", "A & " + "long " * 40),
 )
-A4 = (595.2755905511812, 841.8897637795277)
+A4 = (595.2755905511812, 841.8897637795277)  # points, as in reportlab
 
 
 def sentence(rng: random.Random, most: int) -> str:

@@ -155,6 +155,7 @@ def test_results_are_kept_until_something_changes_and_follow_undone_changes() ->
     assert server.values(made) == [[6, 7]]
 
 
+# Each would take long without a limit on work.
 HOSTILE = [
     '=REDUCE("a",SEQUENCE(1000),LAMBDA(a,b,a&a))',
     "=REDUCE(A1:C5,SEQUENCE(100),LAMBDA(a,b,VSTACK(a,a)))",

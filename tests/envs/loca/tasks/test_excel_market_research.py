@@ -216,7 +216,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
         old_sum, new_sum = (
             sum(weight * each[name] for name, weight in weights.items()) for each in (old, new)
         )
-        assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051
+        assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051  # two decimals
 
 
 def test_looking_changes_nothing_for_who_looks_next() -> None:
