@@ -15,7 +15,10 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)  # a working day during working hou
 
 
 class InitialState:
-    """Attributes at the first episode's start, for later ones; copied together to stay shared."""
+    """Attributes of an object at the first episode's start, restored at later ones.
+
+    They are copied together, so shared objects stay shared.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)

@@ -110,7 +110,7 @@ class Mailboxes(ServerState):
     def places(
         self, mail: Mail, author: int | None, user_id: UserIds | None = None
     ) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail; `user_id` caches lookups."""
+        """Return the (user, folder) pairs that receive a mail; `user_id` may cache lookups."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -149,7 +149,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders and return its ids; Drafts contains only drafts."""
+        """Store a checked mail in folders, in Drafts as a draft, and return its ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -281,7 +281,7 @@ def show_draft(row: Row) -> Row:
 
 
 def _show_text(row: Row) -> Row:
-    """Only the author sees bcc."""
+    """Return recipients, subject and text; only the author sees bcc."""
     return {
         "to": row["to"],
         "cc": row["cc"],

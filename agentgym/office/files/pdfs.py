@@ -167,7 +167,11 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 class _Work:
-    """Work budget for a file, in place of pypdf's limits on words per stream and forms per page."""
+    """Work budget shared by all streams and pages of a file.
+
+    It replaces the numbers by which pypdf limits words per stream (`-`, `<`) and forms per page
+    (`<=`).
+    """
 
     def __init__(self) -> None:
         self._rest = MAX_WORK

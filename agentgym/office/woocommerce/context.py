@@ -68,7 +68,7 @@ class ShopContext(ServerState):
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return fields that are always shown or not default, in site time."""
+        """Return fields always shown or different from `new`, with dates in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():

@@ -93,7 +93,7 @@ def select_products(
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return required fields and those unlike a new product's."""
+    """Return required fields and those that differ from a new product's."""
     terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
     variations = shop.rows_by_owner(
         "parent_id",
