@@ -60,7 +60,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id. Limits are in minutes; -1 attempts are unlimited."""
+        """Add a quiz and return its id. The time limit is in minutes; -1 attempts are unlimited."""
         return self._records.add(
             "quizzes",
             **_quiz_fields(

@@ -267,7 +267,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments with submission counts, using one query; graders see ungraded ones."""
+    """Return assignments, using one query; only graders see counts of ungraded work."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}

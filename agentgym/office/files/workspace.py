@@ -47,7 +47,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. Methods accept policies' paths and raise `ToolError` before any change."""
+    """Files by path. Methods take unchecked paths and raise `ToolError` before any change."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch

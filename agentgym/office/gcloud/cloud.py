@@ -59,7 +59,7 @@ def next_page(text: str, number: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a counted heading and one line or block per item."""
+    """Format a counted heading and one line or block per item, or `empty` without items."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

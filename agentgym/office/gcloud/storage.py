@@ -358,7 +358,7 @@ class Storage:
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _bucket(self, name: str) -> Row:
-        """Apply lifecycle rules first."""
+        """Return a bucket after applying its lifecycle rules."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")

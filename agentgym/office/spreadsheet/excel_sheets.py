@@ -74,7 +74,7 @@ class Workbooks:
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; a new one is created now."""
+        """Write a workbook; `new` sets its creation time to now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -238,7 +238,7 @@ def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before `start` (from 1), or remove -`count`, and update references."""
+    """Insert rows or columns before `start`, or remove some if `count` is negative."""
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(

@@ -54,7 +54,7 @@ CREATE TABLE permissions (
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell. `content` is None if an array expanded into it, with its `result`."""
+    """A non-empty cell; `content` is None if a formula's array expanded into it."""
 
     content: Any
     result: Any
@@ -234,7 +234,6 @@ class Spreadsheets:
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
-        """See `cells`."""
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
         filled: dict[int, dict[int, SheetCell]] = {}
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
@@ -371,7 +370,7 @@ class Spreadsheets:
         self.touch(spreadsheet)
 
     def rewrite_references(self, spreadsheet: str, change: Any) -> None:
-        """Change all formula references; see `formulas.rewrite` and `excel_sheets.rewrite_all`."""
+        """Change all formula references, like `excel_sheets.rewrite_all`."""
         for sheet in self.sheets(spreadsheet):
             changed: dict[int, dict[int, Any]] = {}
             sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"

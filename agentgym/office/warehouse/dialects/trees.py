@@ -56,9 +56,7 @@ class Growth:
         self._sizes, self._levels = Counter[int](), Counter[int]()
 
     def record(self, node: Node, parent: Node, new: Node | None) -> None:
-        """Record a node's rewriting (`new` is None if unchanged), or raise `ToolError` above the
-        limit.
-        """
+        """Record a node's rewriting (`new` is None if unchanged); raise above the limit."""
         size = 1 + self._sizes.pop(id(node), 0)
         level = self._levels.pop(id(node), 0) + (new is not None)
         self._sizes[id(parent)] += size
@@ -194,7 +192,7 @@ def _dates(node: Node) -> Node:
 
 
 def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
-    """Let `lib`'s function `check`, given other arguments or expressions, bound the first."""
+    """Let `lib`'s function `check` bound the first argument."""
 
     def rewrite(node: Node) -> Node:
         arguments = [node.this]
