@@ -52,9 +52,6 @@ class Mail:
         attachments: Bytes by file name.
         message_id: Message-ID; the server assigns one if empty.
         references: Message-IDs of the thread, oldest first.
-        read: Whether the owner has read it.
-        important: Whether the owner has marked it.
-        id: Id in the mailbox.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, `import` or `draft`.
     """
 

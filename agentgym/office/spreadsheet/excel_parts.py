@@ -242,7 +242,7 @@ def pivot(
         by: Columns whose value combinations become sorted rows.
         values: Columns to aggregate.
         across: Columns whose value combinations split each value.
-        total: One of `sum`, `average` (or `mean`), `count`, `min`, `max`.
+        total: `sum`, `average` (or `mean`), `count`, `min` or `max`.
     """
     how = {"mean": "average"}.get(total.lower(), total.lower())
     if how not in _TOTALS:

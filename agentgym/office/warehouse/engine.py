@@ -52,7 +52,7 @@ class _Image(NamedTuple):
 
 @dataclass
 class _Journal:
-    """The actions in DuckDB since all tables were last saved, from which its state can be rebuilt.
+    """The actions in DuckDB since all tables were last saved; they rebuild its state.
 
     Attributes:
         tables: The saved tables.

@@ -103,14 +103,9 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids, all of them or one page.
+        """Return sorted record ids, all of them or the page with a number from 1.
 
-        Args:
-            table: Table of the records.
-            where: Values by SQL condition; None values are ignored.
-            order: SQL expression to sort by.
-            page: Page number from 1, or None for all records.
-            size: Records per page.
+        `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
         """
         conditions = {sql: value for sql, value in where.items() if value is not None}
         sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
