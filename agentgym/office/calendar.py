@@ -1,4 +1,4 @@
-"""The calendar server: events in Google Calendar's form, each also a valid RFC 5545 event."""
+"""Calendar server with Google Calendar's event format; each event is also valid in RFC 5545."""
 
 from __future__ import annotations
 
@@ -23,32 +23,20 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500
-"""Maximum events of a calendar, as many as Google Calendar lists at once, so that a listing is
-complete.
-"""
-# Maximum characters of each text; those of summary and description are Google Calendar's.
+MAX_EVENTS = 2_500  # as many as Google Calendar lists at once, so a listing is complete
+# Maximum characters per text; Google Calendar's limits for summary and description.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 # Characters that iCalendar cannot contain; tab and line feed are allowed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# The owner of a calendar that no task has assigned.
+# Owner until a task sets one.
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
-# An event's id contains its number, which is never reused.
+# Numbers in ids are never reused.
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event.
-
-    Attributes:
-        summary: Its title.
-        start: Its start: a time with a time zone, or a day.
-        end: Its end: a time, or the day after its last one.
-        description: Its description.
-        location: Its location.
-        id: Its id.
-    """
+    """An event. `end` is exclusive: an all-day event ends on the day after its last."""
 
     summary: str
     start: datetime | date
@@ -73,7 +61,7 @@ class Calendar(Server):
     """
 
     def set_owner(self, email: str, name: str) -> None:
-        """Set the owner of the calendar, who becomes creator and organizer of its events."""
+        """Set the creator and organizer of events."""
         self.session["owner"] = {"email": email, "displayName": name}
 
     @tool
@@ -190,11 +178,7 @@ class Calendar(Server):
         return {"items": list(map(self._show, rows)), "count": len(rows)}
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
-        """Add events to the calendar and return their ids.
-
-        Raises:
-            ToolError: One of them is invalid.
-        """
+        """Add events and return their ids; raise `ToolError` if one is invalid."""
         now, ids = iso(self.context.clock.now()), []
         with self.store.change():
             for event in [events] if isinstance(events, Event) else events:
@@ -215,11 +199,7 @@ class Calendar(Server):
         ]
 
     def ics(self) -> str:
-        """Return the calendar as an iCalendar file (RFC 5545).
-
-        Raises:
-            ImportError: The library is not installed.
-        """
+        """Return the calendar as an iCalendar file (RFC 5545)."""
         with install_hint("iCalendar files need icalendar", "icalendar"):
             icalendar = import_module("icalendar")
         file = icalendar.Calendar()
@@ -237,11 +217,6 @@ class Calendar(Server):
         return _event_id({"id": number})
 
     def _find(self, event: str) -> Row:
-        """Return the row of an event.
-
-        Raises:
-            ToolError: There is no event with that id.
-        """
         number = _EVENT_ID.fullmatch(event)
         rows = self.store.find("events", id=int(number[1])) if number else []
         if not rows or _event_id(rows[0]) != event:
@@ -249,7 +224,6 @@ class Calendar(Server):
         return rows[0]
 
     def _show(self, row: Row) -> Row:
-        """Return an event in the form of the tools, without empty texts."""
         owner = self.session.get("owner", _OWNER)
         return {
             "id": _event_id(row),
@@ -270,11 +244,6 @@ def _event_id(row: Row) -> str:
 
 
 def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
-    """Return the columns of an event.
-
-    Raises:
-        ToolError: A text is too long, a time is invalid, or the event ends before it starts.
-    """
     texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:
@@ -295,7 +264,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
 
 
 def _component(component: Any, row: Row) -> Any:
-    """Return a row as a VEVENT; an event without duration has no DTEND (RFC 5545, section 3.6.1)."""
+    """Return a row as a VEVENT; RFC 5545 (3.6.1) allows no DTEND without a duration."""
     component.add("uid", f"{_event_id(row)}@calendar")
     component.add("dtstamp", datetime.fromisoformat(row["updated"]))
     component.add("created", datetime.fromisoformat(row["created"]))

@@ -1,4 +1,4 @@
-"""The end of the work."""
+"""Server with the tool that ends the task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that a server lists but refuses, for parts of a service that the account cannot use."""
+"""Tools that a server lists but refuses because the account lacks the feature."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from agentgym.text.tools import ToolError, tool
 
 
 def disabled_tool(feature: str) -> Callable[[Callable[..., None]], Callable[..., NoReturn]]:
-    """Return a decorator for a tool that is listed like the published one and always refused.
+    """Return a decorator for a tool that is listed as published and always refused.
 
-    The decorated method needs only its signature and docstring, from which the schema is made.
-
-    Args:
-        feature: What the account cannot use, for the error message.
+    The method's signature and docstring form the schema; `feature` appears in the error message.
     """
 
     def mark(method: Callable[..., None]) -> Callable[..., NoReturn]:

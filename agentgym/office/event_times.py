@@ -1,4 +1,4 @@
-"""Event times: in the form of the calendar's tools, and as Python objects."""
+"""Conversions between the calendar tools' times and Python objects."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-# A date-time of RFC 3339, without offset if a time zone accompanies it.
+# RFC 3339 date-time; the offset is optional because a time zone may accompany it.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
 )
-# A full-date of RFC 3339.
+# RFC 3339 full-date.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# zoneinfo names that refer to the machine's settings.
+# zoneinfo names that depend on the machine's settings.
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
-# Years in which a time can be converted between any time zones.
+# Outside these years, conversion between time zones can overflow.
 _YEARS = range(1900, 9999)
 
 
@@ -34,15 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return a time in stored form: a date, or a dateTime with its offset.
-
-    Args:
-        name: The name of the time in errors.
-        fields: An `EventTime`.
-
-    Raises:
-        ToolError: It is not a time.
-    """
+    """Return a time in stored form, a date or a dateTime with offset; `ToolError` names `name`."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
@@ -58,7 +50,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
                 f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
                 f"{echo(fields['dateTime'])}"
             )
-        # Convert through UTC, so that an hour skipped by the zone becomes an existing one.
+        # Convert through UTC: an hour that the zone skips becomes an existing one.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
         {} if zone is None else {"timeZone": zone.key}
@@ -108,15 +100,7 @@ def _moment(name: str, text: str) -> datetime:
 
 
 def parse_bound(name: str, text: str) -> int:
-    """Return the seconds since 1970 at a bound of a listing.
-
-    Args:
-        name: The name of the bound in errors.
-        text: A time with its offset.
-
-    Raises:
-        ToolError: It is something else.
-    """
+    """Return a listing bound in seconds since 1970; `ToolError` names `name`."""
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(
@@ -127,7 +111,7 @@ def parse_bound(name: str, text: str) -> int:
 
 
 def to_python(value: Mapping[str, str]) -> datetime | date:
-    """Return a stored time, in its time zone if it names one."""
+    """Return a stored time, in its named time zone if it has one."""
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])
@@ -135,14 +119,14 @@ def to_python(value: Mapping[str, str]) -> datetime | date:
 
 
 def seconds_of(value: Mapping[str, str]) -> int:
-    """Return the seconds since 1970 at a time; days start in UTC."""
+    """Return seconds since 1970; days start in UTC."""
     when = to_python(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
 
 
 def to_spec(when: datetime | date) -> dict[str, str]:
-    """Return a time in the form of the API."""
+    """Return a time in the API's form."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
     moment = {"dateTime": when.replace(microsecond=0).isoformat()}

@@ -1,4 +1,4 @@
-"""Optional libraries that the servers import on first use."""
+"""Optional libraries, imported on first use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from agentgym.text.requirements import install_command
 
 @contextmanager
 def install_hint(need: str, *modules: str) -> Iterator[None]:
-    """Explain how to install one of these modules if it is missing; other errors pass unchanged.
+    """Raise `ImportError` with the installation command if one of these modules is missing.
 
     Args:
-        need: The feature and its library; the installation command follows.
-        modules: The modules of the extra `office` imported in the block.
-
-    Raises:
-        ImportError: One of them is missing.
+        need: The feature and its library; the command follows.
+        modules: Modules from the `office` extra imported in the block; other errors pass.
     """
     try:
         yield

@@ -1,8 +1,6 @@
-"""The memory server: a graph of entities and relations in a workspace file, one JSON object per
-line.
+"""Memory server: a graph of entities and relations in a workspace file, one JSON object per line.
 
-It uses the file format of the Model Context Protocol's own memory server, so file tools see the
-same graph.
+The file format is the Model Context Protocol memory server's, so file tools see the same graph.
 """
 
 from __future__ import annotations
@@ -63,11 +61,8 @@ class MemoryGraph(TypedDict):
 class KnowledgeGraph(Server):
     """The agent's memory as a graph.
 
-    Args:
-        context: Clock, identifiers and files; by default new ones.
-
     Attributes:
-        path: The file of the graph; a task may set another before the episode.
+        path: The graph's file; a task may change it before the episode.
     """
 
     name: ClassVar[str] = "memory"
@@ -218,11 +213,7 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> MemoryGraph:
-        """Return the graph, which is empty without a file.
-
-        Raises:
-            ToolError: The file contains something else.
-        """
+        """Return the graph, empty without a file; raise `ToolError` if the file is invalid."""
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
@@ -257,7 +248,6 @@ def _find_entity(graph: MemoryGraph, name: str) -> Entity | None:
 
 
 def _subgraph(graph: MemoryGraph, entities: list[Entity]) -> MemoryGraph:
-    """Return entities with all relations of any of them."""
     names = {entity["name"] for entity in entities}
     return MemoryGraph(
         entities=entities,

@@ -1,4 +1,4 @@
-"""An office: servers with a common context."""
+"""An office: servers with a shared context."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agentgym.text.validation import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 
+# Module and class by name, imported on first use because some load large libraries.
 SERVERS = {
     "filesystem": "files.filesystem:Filesystem",
     "terminal": "files.terminal:Terminal",
@@ -32,27 +33,21 @@ SERVERS = {
     "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
-"""Module and class of each server by name, imported on first use because some load large libraries.
-"""
 
 
 class Office:
-    """Servers that share clock, identifiers and files. An office can be pickled and deep-copied
-    during an episode.
+    """Servers that share a clock, identifiers and files; picklable and deep-copyable during an
+    episode.
 
-    If an earlier server has a tool of the same name, the later tool is offered as
-    `<server>_<tool>`.
+    If an earlier server has a tool of the same name, the later one becomes `<server>_<tool>`.
 
     Args:
         servers: Names from `SERVERS`, in the listing order of their tools.
         start: The start of the episode.
 
-    Attributes:
-        context: The shared clock, identifiers and files.
-
     Raises:
-        ValueError: There is no server with a name.
-        MissingRequirement: The host lacks a requirement of a server.
+        ValueError: A server name is unknown.
+        MissingRequirement: The host lacks a server's requirement.
 
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
@@ -72,11 +67,7 @@ class Office:
             used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
-        """Return the server of a class.
-
-        Raises:
-            KeyError: The office has none.
-        """
+        """Return the server of a class; raise `KeyError` if there is none."""
         return cast("ServerT", self._servers[kind])
 
     def toolsets(self) -> Sequence[Server]:
@@ -84,13 +75,13 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a value that changes exactly when the office's state changes; it cannot be pickled
-        or copied.
+        """Return a value that changes exactly when the state changes; it cannot be copied or
+        pickled.
         """
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run one call without an env; return its result in the form shown to a policy.
+        """Run one call without an env and return its result as shown to a policy.
 
         Raises:
             KeyError: No server has this tool.
@@ -111,11 +102,7 @@ class Office:
 
 
 def server_class(name: str) -> type[Server]:
-    """Return the class of a server.
-
-    Raises:
-        ValueError: There is no server of that name.
-    """
+    """Return a server's class; raise `ValueError` if the name is unknown."""
     check_choice("server", name, list(SERVERS))
     module, _, attribute = SERVERS[name].partition(":")
     package = import_module(f"agentgym.office.{module}")

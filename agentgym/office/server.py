@@ -1,4 +1,4 @@
-"""The base class of office servers: `@tool` methods over a store, in a context."""
+"""Base class of office servers: `@tool` methods over a store and a context."""
 
 from __future__ import annotations
 
@@ -25,32 +25,22 @@ _NEEDS = {
 
 
 def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return the host requirements of servers (`agentgym.text.requirements`) by name, without
-    importing them, because some imports already need the requirement.
-    """
+    """Return servers' host requirements without importing them: an import may already need them."""
     return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
 class Server(Toolset):
     """An office service. It is self-contained: mount it on any env, or serve it over MCP.
 
-    A server defines `schema` and offers `@tool` methods. They return text, `Content` or
-    JSON-serialisable data, take the time from `self.context.clock`, and refuse a call with
-    `ToolError`. A failed call changes nothing: each call runs in a transaction over the context,
-    the store, the session and everything in `undo_points`.
+    A server defines `schema` and `@tool` methods, which return text, `Content` or JSON-serialisable
+    data, read the time from `self.context.clock` and refuse a call with `ToolError`. A failed call
+    changes nothing: each runs in a transaction over the context, store, session and `undo_points`.
 
-    A large server consists of `parts`: plain classes that receive the server and reach its context,
-    store and session, and each other, through it.
-
-    Args:
-        context: Clock, identifiers and files, shared by the servers of an office; by default new
-            ones.
+    A large server has `parts`: plain classes that receive the server and share its state.
 
     Attributes:
-        name: Its name in the office, and the prefix of a tool whose name another server uses too.
+        name: Its name in the office, and the prefix of a tool whose name another server uses.
         schema: SQL that creates its tables.
-        context: Its context.
-        store: Its records.
         session: Connection state, such as the logged-in user.
         renamed: Tools offered under other names.
     """
@@ -72,21 +62,16 @@ class Server(Toolset):
         self._initial = InitialState(name for name in self.episode_state if name != "context")
 
     def begin(self) -> None:
-        """Return to the state at which it was first mounted."""
+        """Return to the state at the first mount."""
         self.context.begin()
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes exactly when the server's own state changes, without the
-        shared context.
-        """
+        """Return a value that changes exactly when the state without the shared context changes."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield functions that restore a part of the state to its current value.
-
-        They are nearly free, because each part is copied on write or refers to immutable data.
-        """
+        """Yield functions that restore the current state; parts are copy-on-write or immutable."""
         yield self.context.undo_point()
         session, before = self.session, pickle.dumps(self.session)
 
@@ -99,7 +84,7 @@ class Server(Toolset):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Context manager that restores the state of the server if an exception leaves it."""
+        """Restore the server's state if the block raises."""
         points = list(self.undo_points())
         try:
             with self.store.change():
@@ -114,16 +99,7 @@ class Server(Toolset):
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """Return one page of a listing.
-
-    Args:
-        items: All items.
-        page: The page number, from 1; pages after the last are empty.
-        size: Items per page, at most 100.
-
-    Raises:
-        ToolError: The page or its size is out of range.
-    """
+    """Return one page, numbered from 1, of at most 100 items; pages after the last are empty."""
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:

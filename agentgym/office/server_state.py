@@ -10,13 +10,9 @@ from agentgym.office.store import Store
 
 
 class ServerState:
-    """Store, context and session of a server.
+    """A server's store, context and session.
 
-    They are looked up at each use, because the server replaces them when an episode starts and when
-    a snapshot is restored.
-
-    Args:
-        server: The server.
+    They are properties because the server replaces them at episode start and snapshot restore.
     """
 
     def __init__(self, server: Server) -> None:
@@ -24,15 +20,15 @@ class ServerState:
 
     @property
     def store(self) -> Store:
-        """The server's records."""
+        """Records."""
         return self._server.store
 
     @property
     def context(self) -> OfficeContext:
-        """Clock, identifiers and files of the office."""
+        """Clock, identifiers and files."""
         return self._server.context
 
     @property
     def session(self) -> dict[str, Any]:
-        """Connection state, such as the id of the logged-in user."""
+        """Connection state, such as the logged-in user's id."""
         return self._server.session

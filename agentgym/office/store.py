@@ -17,33 +17,29 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # for our own texts, which have no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # our own texts have no surrounding spaces
 
 
 def _from_json(text: str) -> Any:
     return _raw_decode(text)[0]
 
 
-# Decoders of stored values, by the declared type of the column.
+# Decoders by declared column type.
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
 class _Database(sqlite3.Connection):
-    """Connection that closes itself when it is dropped; Python 3.13 would warn otherwise."""
+    """Connection that closes itself when dropped; Python 3.13 would warn otherwise."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class Store:
-    """Tables of records. Columns declared as JSON contain any JSON value, those declared as BOOL
+    """Tables of records, created by SQL. JSON columns contain any JSON value, BOOL columns
     booleans.
 
-    A column name has the same type in all tables of a schema. Every table whose records have an
-    `id` declares it as primary key.
-
-    Args:
-        schema: SQL that creates the tables.
+    A column name has one type across a schema, and an `id` is always the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -58,17 +54,11 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         self._decoders, self._columns = _columns(self._schema)
         self._depth = self._undone = 0
-        self._table_changes: Counter[str] = Counter()  # changes known to concern a single table
+        self._table_changes: Counter[str] = Counter()  # changes that concern a single table
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return the records of a SELECT as dicts in column order.
-
-        Args:
-            sql: The statement.
-            values: The values of its `?`, or
-            parameters: the values of its `:name`.
-        """
+        """Return records as dicts in column order; values fill `?`, parameters `:name`."""
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
@@ -81,33 +71,30 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the records of a SELECT in SQLite's own form, for many short ones."""
+        """Return undecoded records, which is faster for many short ones."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """Return the first record of a SELECT, or None."""
+        """Return the first record, or None."""
         return next(iter(self.rows(sql, *values)), None)
 
     def value(self, sql: str, *values: Any) -> Any:
-        """Return the first column of the first record of a SELECT, or None."""
+        """Return the first column of the first record, or None."""
         record = self._db.execute(sql, _encode_all(values)).fetchone()
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the ordered records of a table whose columns have these values."""
+        """Return the ordered records whose columns have these values."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id.
+        """Return the record with an id, whose other columns must have the values in `equal`.
 
         Args:
             table: Its table.
             id: Its id.
-            kind: The noun for errors; by default the table name without its last letter.
-            **equal: Further columns that must have these values.
-
-        Raises:
-            ToolError: There is none.
+            kind: The noun for the `ToolError` if it is missing; by default the table's singular.
+            **equal: Required values of other columns.
         """
         records = self.find(table, id=id, **equal)
         if not records:
@@ -122,7 +109,7 @@ class Store:
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Add records that have the same columns, in any order."""
+        """Add records with the same columns, in any order."""
         rows = list(records)
         if not rows:
             return
@@ -166,13 +153,7 @@ class Store:
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:
-        """Return a value derived from some tables, recomputed only if one of them has changed.
-
-        Args:
-            key: Its name, unique to this derivation.
-            tables: The tables that it depends on.
-            make: Computes it.
-        """
+        """Return `make()`, cached under a unique key until one of the tables changes."""
         elsewhere = self.changes - self._table_changes.total()  # possibly in these tables
         version = (elsewhere, *(self._table_changes[table] for table in tables))
         known, value = self._derived.get(key, (None, None))
@@ -182,15 +163,15 @@ class Store:
         return cast("ValueT", value)
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """Return the names of the columns of a table."""
+        """Return a table's column names."""
         return self._columns[table]
 
     def tables(self) -> tuple[str, ...]:
-        """Return the names of all tables of the schema."""
+        """Return the schema's table names."""
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """Return a hash of all records of a table, without some columns."""
+        """Return a hash of a table's records, without some columns."""
         columns = tuple(name for name in self.columns(table) if name not in without)
         return self.derive(
             ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
@@ -203,7 +184,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make several changes atomically: if something is raised, none of them happens."""
+        """Make several changes atomically: an exception undoes all of them."""
         name = f"change_{self._depth}"
         self._db.execute(f"SAVEPOINT {name}")
         self._depth += 1
@@ -211,9 +192,9 @@ class Store:
             yield
         except BaseException:
             self._undone += 1
-            # SQLite rolls everything back by itself if it runs out of memory.
+            # SQLite rolls back by itself if it runs out of memory.
             if self._db.in_transaction:
-                # Do not release the outermost savepoint: that would be a commit, which SQLite
+                # Releasing the outermost savepoint would be a commit, which SQLite
                 # counts in the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
@@ -244,12 +225,11 @@ def _selection(table: str, names: tuple[str, ...], order: str) -> str:
     return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
 
 
-# Types that SQLite stores unchanged; others are encoded or checked for range.
+# SQLite stores these types unchanged; others are encoded or range-checked.
 _STORED = frozenset({str, float, bool, bytes, type(None)})
 
 
 def _encode_all(values: Iterable[Any]) -> list[Any]:
-    """Return values in SQLite's form."""
     return [value if type(value) in _STORED else _encode(value) for value in values]
 
 
@@ -264,7 +244,7 @@ def _encode(value: Any) -> Any:
 @functools.cache
 def _empty(schema: str) -> bytes:
     with closing(sqlite3.connect(":memory:")) as db:
-        # Setting a version creates the first page, without which there is nothing to serialise.
+        # Setting a version creates the first page; an empty file cannot be serialised.
         db.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
         return db.serialize()
 

@@ -1,4 +1,4 @@
-"""The calendar server: each tool, time zones, and events as iCalendar."""
+"""The calendar server's tools, time zones and iCalendar files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared parts of all office servers: clock, identifiers, files, records, tool names."""
+"""Parts shared by office servers: clock, identifiers, files, records, tool names."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ CREATE TABLE cats (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owners(id), 
 
 
 class Cats(Server):
-    """A test server."""
-
     name = "cats"
     schema = SCHEMA
 
@@ -187,8 +185,6 @@ def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.Mo
 
 
 class Dogs(Cats):
-    """Another."""
-
     name = "dogs"
 
     @tool
@@ -312,7 +308,7 @@ COMPOSED = (
 @pytest.mark.parametrize("name", COMPOSED)
 def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) -> None:
     server = server_class(name)
-    # The two with an SQL engine share its copying and undoing.
+    # The two with an SQL engine inherit its copying and undoing.
     assert server.__mro__[1:] in (Server.__mro__, EngineServer.__mro__)
     assert EngineServer.__bases__ == (Server,)
     assert all(type(part).__bases__ == (object,) for part in server().parts)
@@ -333,7 +329,7 @@ LIBRARIES: dict[str, Callable[[], object]] = {
 
 
 class NotInstalled:
-    """A module finder that lacks one package."""
+    """Module finder that lacks one package."""
 
     def __init__(self, package: str) -> None:
         self.package = package

@@ -1,4 +1,4 @@
-"""Laws of every office server, including new ones before their author writes a test."""
+"""Laws that apply to every office server, including new ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import needs_workbench
 
+# Injections, path escapes, odd Unicode and extreme or mistyped values.
 HOSTILE: tuple[Any, ...] = (
     "", " ", "x" * 20_000, "0",
     "'; DROP TABLE users; --", "../../etc/passwd", "/etc/passwd", "%s%n{0}", "\u202e\ufeff", "null", "é" * 300,
@@ -26,7 +27,6 @@ HOSTILE: tuple[Any, ...] = (
 def draw(
     schema: Mapping[str, Any], rng: np.random.Generator, definitions: Mapping[str, Any]
 ) -> Any:
-    """Return a value of about the right type, often a hostile one."""
     if "$ref" in schema:
         return draw(definitions[schema["$ref"].rsplit("/", 1)[-1]], rng, definitions)
     if "anyOf" in schema:
@@ -75,7 +75,6 @@ def call(server: Server, tool: str, **arguments: Any) -> Any:
 
 
 def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
-    """Check that the call is refused with a text and changes nothing."""
     before, clock = digest(server), server.context.clock.now()
     with pytest.raises(ToolError, match=text):
         call(server, tool, **arguments)
@@ -83,7 +82,6 @@ def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
 
 
 def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call's result in the env's form, including errors."""
     try:
         result = tools_of(server)[name](arguments)
     except ToolError as error:
@@ -101,7 +99,6 @@ SLOW = ("terminal", "python_execute")
 
 @pytest.fixture(autouse=True)
 def _sandboxed(request: pytest.FixtureRequest) -> None:
-    """Skip tests that a host without namespaces cannot run."""
     params = getattr(getattr(request.node, "callspec", None), "params", {})
     if params.get("name") in SLOW:
         needs_workbench()

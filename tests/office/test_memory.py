@@ -1,4 +1,4 @@
-"""The memory server: the effect of each tool on the graph and its file."""
+"""The memory tools' effects on the graph and its file."""
 
 from __future__ import annotations
 

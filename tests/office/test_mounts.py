@@ -1,4 +1,4 @@
-"""Servers outside office tasks: mounted on any world, many offices at once, no leaks."""
+"""Servers outside office tasks: mounted on any world, in bulk, without leaks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The office servers accept and return what the published ones do, except for the intended
-differences (`published/`).
-"""
+"""Office servers match the published ones, except for intended differences (`published/`)."""
 
 from __future__ import annotations
 
@@ -23,7 +21,6 @@ ROOT = FOLDER.parents[2]
 
 
 def resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema without references and without null as an alternative."""
     if "anyOf" in schema:
         kinds = [item for item in schema["anyOf"] if item.get("type") != "null"]
         if len(kinds) == 1:
@@ -44,7 +41,6 @@ def resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mappi
 def parameter_faults(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], definitions: Mapping[str, Any], path: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the differences of a parameter from the published one."""
     ours = resolved(ours, definitions)
     kind, wanted = ours.get("type", "any"), theirs["type"]
     if wanted not in (kind, "any") and (kind, wanted) != ("integer", "number"):
@@ -125,7 +121,6 @@ def test_answers_have_the_published_form(name: str) -> None:
 
 
 def compared(text: str, returns: Mapping[str, Any], call: Any, shape: Shape) -> Any:
-    """Compare a result with its published form; return it, parsed if it is JSON."""
     if returns["form"] == "json" and call.text is None:
         answer = json.loads(text)
         shape.compare(answer)

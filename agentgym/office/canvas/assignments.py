@@ -31,7 +31,7 @@ from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Point sums of students: scored, possible for scored work, and possible in total.
+# Students' point sums: scored, possible for scored work, possible in total.
 _GRADES = """
 SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
   sum(s.score) AS score,
@@ -50,7 +50,7 @@ SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM su
 JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
 """
 
-# Submission types of Canvas's API that work without external tools.
+# Types in Canvas's API that need no external tools.
 _SUBMISSION_TYPES = (
     "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
     "external_tool",
@@ -83,7 +83,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` fields are shown too."""
+        """Add an assignment and return its id; `extra` is shown too."""
         for kind in submission_types:
             choice("submission_types", kind, _SUBMISSION_TYPES)
         return self._records.add(
@@ -113,10 +113,7 @@ class Assignments(CanvasPart):
         url: Text = None,
         score: float | None = None,
     ) -> int:
-        """Add a student's submission and return its id; a score makes it graded.
-
-        The current time is the default for `submitted_at`.
-        """
+        """Add a submission, by default made now, and return its id; a score grades it."""
         now = self._records.now()
         return self._records.add(
             "submissions",
@@ -343,13 +340,11 @@ class Assignments(CanvasPart):
         return grades
 
     def _check_student(self, course_id: int, user_id: int) -> None:
-        """Raise if a user is not a student of a course."""
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
         if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
             raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
 
     def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
-        """Return a student's submission, creating it if missing."""
         key: Row = {"assignment_id": assignment_id, "user_id": user_id}
         if not self._store.find("submissions", **key):
             self._records.add("submissions", **key, attempt=0)
@@ -363,7 +358,7 @@ class Assignments(CanvasPart):
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
         state = "unsubmitted"
-        if current:  # a grade without a submission counts, too
+        if current:  # counts even without a submission
             state = "graded"
         elif submitted:
             state = "submitted"
@@ -383,7 +378,6 @@ class Assignments(CanvasPart):
         }
 
     def _comments(self, submission: Row) -> Row:
-        """Return the newest comment, and the list if there are several."""
         comments = self._store.rows(_COMMENTS, submission["id"])
         shown: Row = {}
         if comments:
@@ -394,7 +388,7 @@ class Assignments(CanvasPart):
 
 
 def _content(submission_type: str, body: Text, url: Text) -> Row:
-    """Return the content of a submission, keeping only the field of its type."""
+    """Keep only the content field of the submission's type."""
     if submission_type == "online_text_entry":
         return {"body": line("body", body or "", MAX_TEXT), "url": None}
     if submission_type == "online_url":
@@ -409,7 +403,6 @@ def _content(submission_type: str, body: Text, url: Text) -> Row:
 
 
 def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:
-    """Return the grading fields of a submission, all None without a score."""
     if score is None:
         return dict.fromkeys(_GRADING)
     values = (score, grade_text(score), grader_id, now, attempt)

@@ -11,28 +11,28 @@ from agentgym.office.canvas.schema import MAX_ID, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Entries of a topic with their authors' names.
+# Entries with their authors' names.
 _ENTRIES = """
 SELECT e.id, e.user_id, u.name AS user_name, e.message, e.created_at FROM entries e
 JOIN users u ON u.id = e.user_id WHERE e.topic_id = ? ORDER BY e.id
 """
 
-# Names of the users in a JSON list of ids.
+# Users' names by a JSON list of ids.
 _NAMES = "SELECT id, name FROM users WHERE id IN (SELECT value FROM json_each(?))"
 
-# Users of a conversation with their read state.
+# A conversation's users with their read state.
 _MEMBERS = """
 SELECT user_id, workflow_state FROM participants
 WHERE conversation_id = ? ORDER BY user_id
 """
 
-_PAIR = 2  # number of participants in a private conversation
+_PAIR = 2  # participants in a private conversation
 
 _MAX_ID_DIGITS = len(str(MAX_ID)) - 1  # numbers with this many digits fit into 64 bits
 
 
 class Discussions(CanvasPart):
-    """Announcements and discussion topics, which Canvas keeps in one table."""
+    """Announcements and topics, which Canvas stores in one table."""
 
     def add_announcement(
         self,
@@ -44,7 +44,7 @@ class Discussions(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement like `add_topic`; students see it from `posted_at` on."""
+        """Add an announcement, visible to students from `posted_at`."""
         return self.add_topic(
             course_id,
             title,
@@ -67,10 +67,7 @@ class Discussions(CanvasPart):
         is_announcement: bool = False,
         **extra: Any,
     ) -> int:
-        """Add a discussion topic and return its id; `extra` fields are shown too.
-
-        The first teacher is the default author.
-        """
+        """Add a topic, by default by the first teacher, and return its id."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)
@@ -157,13 +154,12 @@ class Discussions(CanvasPart):
         return row
 
     def _show(self, topics: Sequence[Row]) -> list[Row]:
-        """Return topics with their authors' names, using one query."""
         names = dict(self._store.tuples(_NAMES, [topic["user_id"] for topic in topics]))
         return [_show_topic(topic, names.get(topic["user_id"], "")) for topic in topics]
 
 
 class Conversations(CanvasPart):
-    """Conversations of the user."""
+    """The user's conversations."""
 
     @tool
     def canvas_list_conversations(self) -> list[Row]:
@@ -215,11 +211,7 @@ class Conversations(CanvasPart):
         return self._show_conversation(new_id)
 
     def _recipients(self, recipients: list[str]) -> list[int]:
-        """Return the user ids that recipients stand for, without duplicates.
-
-        Raises:
-            ToolError: A recipient is invalid, or the user may not write to it.
-        """
+        """Resolve recipients to distinct user ids; each must share a course with the user."""
         acquaintances = {user["id"] for user, _ in self._records.acquaintances()}
         users: list[int] = []
         for recipient in recipients:
@@ -258,7 +250,6 @@ class Conversations(CanvasPart):
 
 
 def _show_topic(row: Row, author: str) -> Row:
-    """Return a topic or announcement; only topics can be locked."""
     url = f"{SITE}/courses/{row['course_id']}/discussion_topics/{row['id']}"
     hidden = ["user_id", "is_announcement"]
     if row["is_announcement"]:

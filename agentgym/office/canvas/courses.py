@@ -19,7 +19,7 @@ from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-# Courses in which a user is enrolled with one of the given states.
+# A user's courses by enrollment state.
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
@@ -49,9 +49,7 @@ class Courses(CanvasPart):
         account_id: int = 1,
         **extra: Any,
     ) -> int:
-        """Add a course with its teacher and students and return its id; `extra` fields are shown
-        too.
-        """
+        """Add a course with members and return its id; `extra` is shown too."""
         with self._store.change():
             course = self._records.add(
                 "courses",
@@ -76,7 +74,7 @@ class Courses(CanvasPart):
     def enroll(
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
-        """Enroll a user or change the state of an enrollment; return its id."""
+        """Enroll a user, or change the enrollment's state; return its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"

@@ -1,4 +1,4 @@
-"""Canvas: courses, calendar, due work and news of a user."""
+"""Canvas: a user's courses, calendar, due work and news."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from agentgym.office.canvas.records import (
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
-# Published courses of a user.
+# A user's published courses.
 _MY_COURSES = """
 SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
 AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
 """
 
-# Events and due assignments of a user in a period.
+# A user's events and due assignments in a period.
 _EVENTS = f"""
 SELECT id, title, description, location_name, start_at, end_at, 'event' AS type,
   coalesce('course_' || course_id, 'user_' || user_id) AS context_code FROM events
@@ -37,14 +37,14 @@ WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN :start AND :
 ORDER BY start_at, context_code, title, id
 """
 
-# Assignments of a student that are due from a given time on.
+# A student's assignments due after a time.
 _UPCOMING = f"""
 SELECT * FROM assignments WHERE published AND due_at >= :now
 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
 ORDER BY due_at, id LIMIT :limit
 """
 
-# Announcements, topics, grades and messages for a user, newest first.
+# A user's announcements, topics, grades and messages, newest first.
 _NEWS = """
 WITH mine AS (SELECT e.course_id FROM enrollments e JOIN courses c ON c.id = e.course_id
   WHERE e.user_id = :user AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
@@ -61,20 +61,15 @@ UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FRO
 ORDER BY created_at DESC, type, source_id DESC LIMIT :limit
 """
 
-_NEWS_LIMIT = 10  # the tool's description promises ten
+_NEWS_LIMIT = 10  # promised by the tool's description
 
-_DASHBOARD_ASSIGNMENTS = 5  # number of assignments on the published server's dashboard
+_DASHBOARD_ASSIGNMENTS = 5  # as on the published server's dashboard
 
-_END_OF_TIME = "9999-12-31T23:59:59Z"  # later than any time in the tables
+_END_OF_TIME = "9999-12-31T23:59:59Z"  # sorts after any time in the tables
 
 
 class Dashboard(CanvasPart):
-    """Course cards, calendar, upcoming work and notifications of the user.
-
-    Args:
-        records: Records shared by all parts.
-        courses: Lists the user's courses.
-    """
+    """The user's course cards, calendar, upcoming work and notifications."""
 
     def __init__(self, records: CanvasRecords, courses: Courses) -> None:
         super().__init__(records)
@@ -91,10 +86,7 @@ class Dashboard(CanvasPart):
         description: Text = None,
         location_name: Text = None,
     ) -> int:
-        """Add an event to the calendar of a course or user and return its id.
-
-        The end defaults to the start.
-        """
+        """Add an event to a course's or user's calendar and return its id."""
         start, end = moment("start_at", start_at), moment("end_at", end_at)
         return self._records.add(
             "events",

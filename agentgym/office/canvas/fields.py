@@ -1,4 +1,4 @@
-"""Canvas: validation of field values, and conversion of grades."""
+"""Canvas: field validation and grade conversion. Validators raise `ToolError`; None stays None."""
 
 from __future__ import annotations
 
@@ -19,20 +19,16 @@ MAX_URL = 2_000  # browsers and proxies cut longer URLs
 
 _MAX_LINE = 255  # Canvas's column width for names and titles
 
-_MAX_POINTS = 1e9  # largest score that a ten-digit grade shows without an exponent
+_MAX_POINTS = 1e9  # larger scores would show an exponent in ten digits
 
-_FIRST_YEAR = 1900  # earlier dates are taken for typing errors
+_FIRST_YEAR = 1900  # earlier dates are probably typing errors
 
-# Twelve digits exceed the maximum score; exponents are not allowed.
+# Twelve digits exceed the maximum score; no exponents.
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 
 
 def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
-    """Return a non-blank text, or None.
-
-    Raises:
-        ToolError: The text is blank or too long.
-    """
+    """Return a text of 1 to `most` characters, not all blank."""
     if value is not None and (not value.strip() or len(value) > most):
         raise ToolError(
             f"invalid argument: {field} must have 1 to {most} characters that are not all blank, "
@@ -42,11 +38,7 @@ def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
 
 
 def prose(field: str, value: str | None) -> str | None:
-    """Return a long text, which may be blank, or None.
-
-    Raises:
-        ToolError: The text is too long.
-    """
+    """Return a long text, which may be blank."""
     if value is not None and len(value) > MAX_TEXT:
         raise ToolError(
             f"limit exceeded: {field} has {len(value)} characters, at most {MAX_TEXT} are allowed"
@@ -55,11 +47,7 @@ def prose(field: str, value: str | None) -> str | None:
 
 
 def moment(field: str, value: When) -> str | None:
-    """Convert a date to UTC in table format; None stays None, and "" stays "" to clear a field.
-
-    Raises:
-        ToolError: The value is not a date, or before 1900.
-    """
+    """Convert a date from 1900 on to UTC in table format; "" clears a field."""
     if value is None:
         return None
     if value == "":
@@ -79,11 +67,7 @@ def moment(field: str, value: When) -> str | None:
 
 
 def points(field: str, value: float | None) -> float | None:
-    """Return a number of points, or None.
-
-    Raises:
-        ToolError: The number is negative or too large.
-    """
+    """Return a number of points, at least 0."""
     if value is not None and not 0 <= value <= _MAX_POINTS:
         raise ToolError(
             f"invalid argument: {field} must be between 0 and {_MAX_POINTS:g}, got {echo(value)}"
@@ -92,11 +76,7 @@ def points(field: str, value: float | None) -> float | None:
 
 
 def integer(field: str, value: int | None, low: int, high: int = 100_000) -> int | None:
-    """Return an integer in a range, or None.
-
-    Raises:
-        ToolError: The integer is out of range.
-    """
+    """Return an integer between `low` and `high`."""
     if value is not None and not low <= value <= high:
         raise ToolError(
             f"invalid argument: {field} must be between {low} and {high}, got {echo(value)}"
@@ -105,11 +85,7 @@ def integer(field: str, value: int | None, low: int, high: int = 100_000) -> int
 
 
 def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
-    """Return one of the choices, or None.
-
-    Raises:
-        ToolError: The value is not a choice.
-    """
+    """Return one of the choices."""
     if value is not None and value not in choices:
         raise ToolError(
             f"invalid argument: {field} must be one of {', '.join(choices)}, got {echo(value)}"
@@ -118,7 +94,7 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
 
 
 def updates(**fields: Any) -> dict[str, Any]:
-    """Return the fields that an update sets; an empty date clears the field."""
+    """Return the fields that an update sets; an empty date clears one."""
     changes = {key: value for key, value in fields.items() if value is not None}
     for key, value in changes.items():
         if value == "" and key.endswith("_at"):
@@ -132,18 +108,14 @@ def grade_text(score: float) -> str:
 
 
 def percent(score: float | None, possible: float | None) -> float | None:
-    """Return a score as a percentage, or None if it is undefined."""
+    """Return a score as a percentage, or None if undefined."""
     if score is None or not possible:
         return None
     return round(100 * score / possible, 2)
 
 
 def parse_grade(grade: Any, possible: float) -> float | None:
-    """Convert a grade to points, or to None for an empty grade.
-
-    Raises:
-        ToolError: The value is not a grade.
-    """
+    """Convert a grade to points; an empty grade gives None."""
     if grade is None or grade == "":
         return None
     if isinstance(grade, str):

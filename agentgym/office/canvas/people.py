@@ -12,11 +12,7 @@ class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:
-        """Log a user in without a password.
-
-        Raises:
-            ToolError: The user does not exist.
-        """
+        """Log a user in without a password, or raise `ToolError`."""
         user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
             raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
@@ -30,10 +26,7 @@ class People(CanvasPart):
         *,
         admin: bool = False,
     ) -> int:
-        """Add a user and return the id.
-
-        An administrator has all rights. The login id is also the e-mail address.
-        """
+        """Add a user with an e-mail address as login id; an administrator has all rights."""
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
             raise ToolError(f"conflict: login id {echo(login_id)} is taken")
@@ -66,7 +59,7 @@ class People(CanvasPart):
             password: Password.
         """
         users = self._store.find("users", login_id=login_id)
-        # One message for both cases reveals no login ids.
+        # One message for both cases, so an error reveals no login ids.
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
@@ -131,7 +124,7 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as listed; addresses only if the user is `known`."""
+    """Return a user as listed, with addresses if the user is `known`."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 
@@ -148,6 +141,5 @@ def show_profile(user: Row) -> Row:
 
 
 def _family_name_first(name: str) -> str:
-    """Put the family name first: `Kelly, Rose Ann`."""
     first, _, last = name.strip().rpartition(" ")
     return f"{last}, {first}" if first else last

@@ -15,12 +15,12 @@ QUESTION_TYPES = (
     "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
     "short_answer_question", "text_only_question", "true_false_question",
 )  # fmt: skip
-# Answer fields of Canvas's API, without their prefixes.
+# Canvas's answer fields without their prefixes.
 _ANSWER_FIELDS = (
     "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
 )  # fmt: skip
 
-# Students see the answers of these types only; other answers are the key.
+# Only these types show their answers to students; elsewhere answers are the key.
 _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
@@ -28,11 +28,7 @@ _CHOICES = (
 
 
 def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Check and copy the answers of a question; `answer_text` and `text` are synonyms.
-
-    Raises:
-        ToolError: An answer has no fields or unknown ones.
-    """
+    """Check and copy a question's answers; `answer_text` and `text` are synonyms."""
     for answer in answers:
         is_known = {_field_of(key) for key in answer} <= set(_ANSWER_FIELDS)
         is_plain = all(isinstance(value, (str, int, float)) for value in answer.values())
@@ -53,7 +49,7 @@ def show_question(row: Row) -> Row:
 
 
 def without_key(question: Row) -> Row:
-    """Return a question as students see it, without the key."""
+    """Return a question as students see it."""
     shown = []
     if question["question_type"] in _CHOICES:
         for answer in question["answers"]:

@@ -31,7 +31,7 @@ from agentgym.text.tools import ToolError, tool
 
 _QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")  # values of Canvas's API
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
-# Fields that a quiz shows only if they are set.
+# Shown only if set.
 _OPTIONAL = ("shuffle_answers", "access_code", "unlock_at", "lock_at")
 
 _UNLIMITED = -1  # Canvas's value for unlimited attempts
@@ -60,11 +60,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id; `extra` fields are shown too.
-
-        The time limit is in minutes, and -1 attempts are unlimited. Question count and points are
-        the given ones until questions are added.
-        """
+        """Add a quiz and return its id. The time limit is in minutes; -1 attempts are unlimited."""
         return self._records.add(
             "quizzes",
             **_quiz_fields(
@@ -87,12 +83,10 @@ class Quizzes(CanvasPart):
         return self.add_questions(quiz_id, [{"question_text": question_text, **fields}])[0]
 
     def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add questions to a quiz, update its totals and return their ids.
+        """Add questions, update the quiz's totals and return their ids.
 
-        Args:
-            quiz_id: The quiz.
-            questions: Fields of each question: `question_text`, and optionally `question_name`,
-                `question_type`, `points_possible` and `answers`.
+        Each has `question_text` and optionally `question_name`, `question_type`, `points_possible`
+        and `answers`.
         """
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():
@@ -362,7 +356,6 @@ class Quizzes(CanvasPart):
         return self._records.get("quiz_questions", question_id, quiz_id=quiz_id)
 
     def _show_quiz(self, quiz: Row) -> Row:
-        """Return a quiz with its questions and optional fields."""
         given = {name: quiz[name] for name in _OPTIONAL if quiz[name]}
         if quiz["access_code"] and not self._records.may(quiz["course_id"], "edit"):
             del given["access_code"]  # students must not read it
@@ -380,11 +373,7 @@ class Quizzes(CanvasPart):
         return shown
 
     def _questions(self, quiz: Row) -> list[Row]:
-        """Return the questions that the user may see.
-
-        Students get them without the key, and none before the quiz opens or if it has an access
-        code.
-        """
+        """Hide the key from students, and questions before the quiz opens or under a code."""
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.may(quiz["course_id"], "edit"):
             return [show_question(row) for row in rows]
@@ -393,7 +382,6 @@ class Quizzes(CanvasPart):
         return [without_key(show_question(row)) for row in rows]
 
     def _update_totals(self, quiz_id: int) -> None:
-        """Recompute a quiz's question count and points."""
         sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
         points = [row["points_possible"] for row in self._store.rows(sql, quiz_id)]
         self._store.update(
@@ -408,11 +396,6 @@ def _question_fields(
     points_possible: float | None = None,
     answers: Sequence[Mapping[str, Any]] = (),
 ) -> Row:
-    """Validate the fields of a new question.
-
-    Raises:
-        ToolError: A value is invalid.
-    """
     choice("question_type", question_type, QUESTION_TYPES)
     return {
         "question_text": line("question_text", question_text, MAX_TEXT),
@@ -436,11 +419,6 @@ def _quiz_fields(
     scoring_policy: str | None,
     access_code: str | None,
 ) -> Row:
-    """Validate the fields that an author sets and drop those that are None.
-
-    Raises:
-        ToolError: A value is invalid.
-    """
     if allowed_attempts != _UNLIMITED:
         integer("allowed_attempts", allowed_attempts, 1)
     return updates(

@@ -1,7 +1,4 @@
-"""Canvas: records with the user's access rights, in the form of the published server.
-
-All parts of the server share one `CanvasRecords` object.
-"""
+"""Canvas: records and access rights, shared by all parts of the server."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-SITE = "https://canvas.example.edu"  # address of Canvas; `example.edu` is reserved for examples
+SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
-ROOT_ACCOUNT = 1  # id of the top account
+ROOT_ACCOUNT = 1  # the top account's id
 
 _MAX_NAME = 255  # shown in the record of each assignment
 
-# Canvas's defaults, the same for all courses here.
+# Canvas's defaults, equal for all courses here.
 _COURSE: Row = {
     "conclude_at": None,
     "integration_id": None,
@@ -44,7 +41,7 @@ _COURSE: Row = {
     "restrict_enrollments_to_course_dates": False,
 }
 
-# Canvas's defaults, the same for all assignments here.
+# Canvas's defaults, equal for all assignments here.
 _ASSIGNMENT: Row = {
     "grading_type": "points",
     "assignment_group_id": 1,
@@ -70,14 +67,14 @@ _ASSIGNMENT: Row = {
     "post_to_sis": False,
 }
 
-# Teachers of the courses in a JSON list of ids.
+# Teachers by a JSON list of course ids.
 _TEACHERS = """
 SELECT e.course_id, u.name FROM enrollments e JOIN users u ON u.id = e.user_id
 WHERE e.type = ? AND e.enrollment_state = 'active'
   AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
 
-# Position of each assignment in its course, with its submission counts.
+# Each assignment's position in its course and submission counts.
 _WORK_COUNTS = """
 WITH shown AS (SELECT value AS id FROM json_each(?)),
   placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
@@ -88,7 +85,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Users who share a course with a user; `known` if one of them teaches the other.
+# Users who share a course; `known` if one teaches the other.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -102,11 +99,7 @@ SELECT u.*, known FROM users u JOIN (
 
 
 class CanvasRecords(ServerState):
-    """Records and the rights of the user who is logged in.
-
-    Args:
-        server: The Canvas server.
-    """
+    """Records as the published server shows them, and the user's rights."""
 
     def now(self) -> str:
         """Return the current time in table format."""
@@ -117,27 +110,19 @@ class CanvasRecords(ServerState):
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
-        """Add a record and return its id.
-
-        Raises:
-            ToolError: The record violates a constraint.
-        """
+        """Add a record and return its id, or raise `ToolError`."""
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def stamp(self, table: str, id: int) -> Row:
-        """Set the creation time of a record to now and return the record."""
+        """Set a record's creation time to now and return it."""
         self.store.update(table, id, created_at=self.tick())
         return self.store.get(table, id)
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record by id, regardless of rights.
-
-        Raises:
-            ToolError: No record has this id and the given column values.
-        """
+        """Return a record regardless of rights, or raise `ToolError`."""
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
@@ -147,19 +132,15 @@ class CanvasRecords(ServerState):
         return rows[0]
 
     def me(self) -> Row:
-        """Return the user who is logged in.
-
-        Raises:
-            ToolError: Nobody is logged in.
-        """
+        """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         user, store = self.session["user"], self.store
-        # A copy, because callers may change the row and the cache must not.
+        # Copy: callers may change the row, but not the cache.
         return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the types of the user's enrollments in a course with one of the given states."""
+        """Return the user's enrollment types in a course, by state."""
         user, store = self.session["user"], self.store
         sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
         rows: list[Row] = store.derive(
@@ -170,20 +151,13 @@ class CanvasRecords(ServerState):
         return {row["type"] for row in rows if row["enrollment_state"] in states}
 
     def may(self, course_id: int, right: str) -> bool:
-        """Return whether the user has a right of `RIGHTS` in a course.
-
-        Administrators have every right except `learn`.
-        """
+        """Return whether the user has a right; administrators lack only `learn`."""
         if right != "learn" and self.me()["admin"]:
             return True
         return not self.my_enrollments(course_id, "active").isdisjoint(RIGHTS[right])
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course in which the user has a right.
-
-        Raises:
-            ToolError: The course does not exist, or the user lacks the right.
-        """
+        """Return a course, or raise `ToolError` without the right."""
         self.me()
         key = ("course", course_id)
         course = dict(self.store.derive(key, ("courses",), lambda: self.get("courses", course_id)))
@@ -202,7 +176,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the users that the user may see, each with whether one of them teaches the other."""
+        """Return visible users, and whether one of the two teaches the other."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -213,12 +187,7 @@ class CanvasRecords(ServerState):
     def of_course(
         self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
     ) -> Row:
-        """Return a record of a course by id.
-
-        Raises:
-            ToolError: The user lacks the right, or the course has no such record. Unpublished
-                records exist only for users who can edit the course.
-        """
+        """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
         self.course(course_id, right)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.may(course_id, "edit"):
@@ -228,7 +197,7 @@ class CanvasRecords(ServerState):
     def list_of_course(
         self, table: str, course_id: int, order: str = "id", **equal: Any
     ) -> list[Row]:
-        """Return the records of a course that the user may see."""
+        """Return the course's records that the user may see."""
         self.course(course_id)
         rows = self.store.find(table, order, course_id=course_id, **equal)
         published = [row for row in rows if row.get("published", True)]
@@ -237,7 +206,7 @@ class CanvasRecords(ServerState):
         return published
 
     def check_open(self, work: Row) -> None:
-        """Raise if work is handed in or started before it opens or after it is locked."""
+        """Raise if work is not open yet, or locked."""
         now = self.now()
         if now < (work["unlock_at"] or ""):
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
@@ -245,7 +214,7 @@ class CanvasRecords(ServerState):
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
 
     def delete_at_position(self, table: str, id: int, **owner: int) -> None:
-        """Delete a record with a position and move up those after it."""
+        """Delete a record and move up those after it."""
         position = self.store.get(table, id)["position"]
         self.store.delete(table, id=id)
         for row in self.store.find(table, "position", **owner):
@@ -254,11 +223,7 @@ class CanvasRecords(ServerState):
 
 
 class CanvasPart:
-    """A part of the server: some tools, and methods that add records.
-
-    Args:
-        records: Records shared by all parts.
-    """
+    """A part of the server with some tools."""
 
     def __init__(self, records: CanvasRecords) -> None:
         self._records = records
@@ -269,13 +234,13 @@ class CanvasPart:
 
 
 def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
-    """Return the visible columns of a record and its extra fields."""
+    """Return a record's visible columns and extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
 
 
 def whole(number: float | None) -> float | int:
-    """Drop a zero fraction from a number of points; None becomes 0."""
+    """Drop a zero fraction; None becomes 0."""
     value = number or 0
     return int(value) if value == int(value) else value
 
@@ -302,10 +267,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments with position and submission counts, using one query.
-
-    Only graders see the number of submissions to grade.
-    """
+    """Return assignments, using one query; only graders see counts of ungraded work."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
@@ -335,5 +297,5 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
 
 
 def _uuid(kind: str, record: Row) -> str:
-    """Return a record's 40-digit hexadecimal id, as Canvas uses for other services."""
+    """Canvas's 40-digit id for other services."""
     return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

@@ -78,12 +78,12 @@ CREATE INDEX messages_conversation ON messages(conversation_id);
 STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
     f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
 )
-ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types, in Canvas's spelling
+ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types in Canvas's spelling
 
-# Enrollment states: `active` grants rights, `completed` only read access.
+# `active` grants rights, `completed` only read access.
 STATES = ("active", "invited", "inactive", "completed")
 
-# Roles that have each right in a course, after Canvas's default permissions.
+# Roles per course right, after Canvas's default permissions.
 RIGHTS = {
     "edit": (TEACHER, TA, DESIGNER),
     "grade": (TEACHER, TA),

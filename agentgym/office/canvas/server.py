@@ -1,7 +1,4 @@
-"""Canvas, a learning platform: courses, work and grades, with each user's access rights.
-
-It is modelled on Canvas's REST API.
-"""
+"""Canvas, a learning platform modelled on Canvas's REST API, with each user's access rights."""
 
 from __future__ import annotations
 
@@ -23,24 +20,14 @@ from agentgym.office.server import Server
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it with its parts' `add_…` methods, which return the new record's id. Ids count from
-    1 in each table; times are ISO 8601 strings or datetimes.
-
-    Args:
-        context: Clock, identifiers and files; a new context by default.
-
-    Attributes:
-        people: Users and the login.
-        courses: Courses and enrollments.
-        assignments: Assignments, submissions and grades.
-        discussions: Announcements and discussion topics.
-        quizzes: Quizzes and their questions.
-        conversations: Conversations between users.
-        dashboard: Calendar and news.
+    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`, `quizzes`,
+    `conversations` and `dashboard`. Their `add_…` methods return ids, which count from 1 per table;
+    times are ISO 8601 strings or datetimes.
     """
 
     name: ClassVar[str] = "canvas"
     schema: ClassVar[str] = SCHEMA
+    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = (
         "canvas_health_check",
         "canvas_login",
@@ -110,7 +97,6 @@ class Canvas(Server):
         "canvas_create_account_report",
         "canvas_get_syllabus",
     )
-    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)

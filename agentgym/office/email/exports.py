@@ -16,7 +16,7 @@ from agentgym.office.email.messages import Mail, addresses, format_address
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, tool
 
-MAX_IMPORTED = 5_000  # so an import takes seconds at most
+MAX_IMPORTED = 5_000  # keeps an import within seconds
 
 
 class _File(TypedDict):
@@ -24,7 +24,7 @@ class _File(TypedDict):
     content_base64: Base64Bytes
 
 
-# A mail in an export file: the tools' form plus attachment contents and thread headers.
+# The tools' form of a mail plus attachment contents and thread headers.
 _Entry = TypedDict(
     "_Entry",
     {
@@ -47,7 +47,7 @@ _Entry = TypedDict(
     },
 )
 
-# Keys of an entry that are mail attributes with a default.
+# Keys for mail attributes with a default.
 _OPTIONAL = ("cc", "bcc", "read", "important", "folder", "message_id", "in_reply_to", "references")
 
 
@@ -109,11 +109,7 @@ def write_export(boxes: Mailboxes, rows: Iterable[Row]) -> str:
 
 
 def read_export(data: bytes) -> list[Mail]:
-    """Read a file that `write_export` wrote.
-
-    Raises:
-        ToolError: The file has another format.
-    """
+    """Read mails that `write_export` wrote; raise `ToolError` for another format."""
     try:
         entries = _adapter().validate_json(data)
     except ValidationError as error:

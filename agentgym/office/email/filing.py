@@ -8,7 +8,7 @@ from agentgym.office.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Columns that each status of `mark_emails` sets.
+# Columns set by each status of `mark_emails`.
 _STATUSES = {
     "read": {"is_read": True},
     "unread": {"is_read": False},
@@ -24,7 +24,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """Folders of the user's mailbox and the location of mails."""
+    """The user's folders and the location of mails."""
 
     @tool
     def get_folders(self) -> str:
@@ -164,7 +164,6 @@ class Filing(EmailPart):
         return f"{text} (moved to Trash)"
 
     def _delete(self, email_ids: Sequence[str]) -> int:
-        """Delete mails and return how many were deleted for good."""
         rows = self._rows(email_ids)
         for row in rows:
             if row["folder"] == "Trash":
@@ -174,7 +173,6 @@ class Filing(EmailPart):
         return sum(row["folder"] == "Trash" for row in rows)
 
     def _updated(self, key: str, rows: Sequence[Row], changes: Row) -> Row:
-        """Change columns of mails and return the changed mails under `key`, with their count."""
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], **changes)
         return {
@@ -190,6 +188,5 @@ class Filing(EmailPart):
         return self._mailboxes.store.rows(_COUNTS, user, folder)[0]
 
     def _rows(self, email_ids: Sequence[str]) -> list[Row]:
-        """Return mails of the user, without duplicates."""
         self._mailboxes.me()
         return [self._mailboxes.mine(email_id) for email_id in dict.fromkeys(email_ids)]

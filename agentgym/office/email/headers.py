@@ -1,4 +1,4 @@
-"""Headers of the RFC 5322 message that a mail would be."""
+"""RFC 5322 headers of a mail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentgym.office.files.media_types import BYTES, media_type
 
 
 def headers_of(mail: Mail) -> dict[str, str]:
-    """Return the decoded headers of a mail's message, without empty ones."""
+    """Return a mail's decoded, non-empty headers."""
     headers = {
         "Content-Type": _message_type(mail),
         "Message-ID": mail.message_id,
@@ -27,13 +27,13 @@ def headers_of(mail: Mail) -> dict[str, str]:
 
 
 def content_type(name: str) -> str:
-    """Return the media type for a file name; multi-part types become plain bytes."""
+    """Return a file name's media type; multi-part types become plain bytes."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
 
 def _decoded(entries: str) -> str:
-    """Return an address list as readers show it: encoded names lose their quotation marks."""
+    """Return an address list as mail readers show it: encoded names lose their quotes."""
     people = []
     for name, address in addresses(entries):
         is_plain = name.isascii() and "=?" not in name  # the start of an encoded word (RFC 2047)
@@ -57,7 +57,7 @@ def _multipart_type(kind: str, mail: Mail) -> str:
 
 
 def _text_type(text: str, kind: str) -> str:
-    """Return the type of a text part, which is UTF-8 unless the text is a legal ASCII message."""
+    """Return UTF-8 unless the text is a legal ASCII message."""
     has_control = CONTROL.search(text.replace("\t", "").replace("\n", ""))
     longest = max(len(line) for line in text.split("\n"))
     is_legal = text.isascii() and not has_control and longest < MAX_SUBJECT

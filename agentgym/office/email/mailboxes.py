@@ -1,4 +1,4 @@
-"""Mailboxes that all parts of the mail server share, and mails in the form of tool results."""
+"""Mailboxes shared by all parts of the mail server, and mails as tool results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from agentgym.text.tools import ToolError, echo
 UserIds: TypeAlias = Callable[[str], int | None]
 """Returns the id of the user with an address, or None."""
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # folders of every mailbox, in listing order
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
 MAX_RECIPIENTS = 500  # as in Gmail
 
-# Maximum bytes of attachments in all mailboxes, which keeps many offices in memory. A mail in
-# several mailboxes counts once.
+# Total attachment bytes, which keeps many offices in memory. A mail in several mailboxes
+# counts once.
 MAX_STORED_BYTES = 256 * 2**20
 
 SCHEMA = """
@@ -54,40 +54,28 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns of a message that equal the mail attribute of the same name; bcc is shown selectively.
+# Message columns that equal the mail attribute; bcc is shown selectively.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references",
 )  # fmt: skip
 
 
 class Mailboxes(ServerState):
-    """Users, folders and mails. A message in several mailboxes is stored once.
-
-    Args:
-        server: The mail server.
-    """
+    """Users, folders and mails. A message is stored once for all its mailboxes."""
 
     def me(self) -> Row:
-        """Return the user who is logged in.
-
-        Raises:
-            ToolError: Nobody is logged in.
-        """
+        """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
 
     def user_id(self, email: str) -> int | None:
-        """Return the id of the user with an address, or None."""
+        """Return the id of an address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of the user with an address.
-
-        Raises:
-            ToolError: The user does not exist.
-        """
+        """Return the id of an address, or raise `ToolError`."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -99,11 +87,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder name as it was created; the lookup ignores case.
-
-        Raises:
-            ToolError: The folder does not exist.
-        """
+        """Return a folder name as created, ignoring case, or raise `ToolError`."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -114,11 +98,7 @@ class Mailboxes(ServerState):
         return stored
 
     def ensure_folder(self, user: int, name: str) -> str:
-        """Return a folder name, creating the folder if it is missing.
-
-        Raises:
-            ToolError: The name is invalid.
-        """
+        """Return a folder name, creating the folder if needed."""
         if not self.store.find("folders", "name", user=user, name=name):
             if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
                 raise ToolError(
@@ -130,14 +110,7 @@ class Mailboxes(ServerState):
     def places(
         self, mail: Mail, author: int | None, user_id: UserIds | None = None
     ) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail.
-
-        These are the author's Sent folder and the INBOX of each recipient with a mailbox. Pass
-        `user_id` to use cached lookups.
-
-        Raises:
-            ToolError: There are too many recipients.
-        """
+        """Return the (user, folder) pairs that receive a mail; `user_id` may cache lookups."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -151,10 +124,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
-        """Return recipients without a mailbox in a domain that has mailboxes here.
-
-        Mails to other domains leave the office. See `places` for `user_id`.
-        """
+        """Return missing local recipients; other mails leave the office."""
         user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
@@ -162,11 +132,7 @@ class Mailboxes(ServerState):
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in stored form, with a new Message-ID if it has none.
-
-        Raises:
-            ToolError: The mail is invalid, or the mailboxes are full.
-        """
+        """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
         mail = normalize(mail)
         size = sum(map(len, mail.attachments.values()))
         if size:
@@ -183,10 +149,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders and return its ids there.
-
-        Any mail in Drafts is a draft.
-        """
+        """Store a checked mail in folders, in Drafts as a draft, and return its ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -217,7 +180,7 @@ class Mailboxes(ServerState):
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
-        """Return the ids of the mails in a folder of the user, newest first."""
+        """Return the ids of a folder's mails, newest first."""
         sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
             ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
         return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
@@ -229,11 +192,7 @@ class Mailboxes(ServerState):
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of the user, with its message.
-
-        Raises:
-            ToolError: The user's mailbox has no mail with that id.
-        """
+        """Return a mail of the user, or raise `ToolError`."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
@@ -244,7 +203,7 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to a mail with attachments; only its author sees bcc."""
+        """Convert a row to a mail; only its author sees bcc."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
@@ -257,25 +216,21 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete a mail for good; sent messages are kept for `Email.sent`."""
+        """Delete a mail permanently; sent messages are kept for `Email.sent`."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
 
 
 class EmailPart:
-    """A part of the mail server with some of its tools.
-
-    Args:
-        mailboxes: The mailboxes that all parts share.
-    """
+    """A part of the mail server with some tools."""
 
     def __init__(self, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
 
 
 def columns_of(mail: Mail) -> Row:
-    """Return the columns of a message."""
+    """Return a message's columns."""
     return {
         **{name: getattr(mail, name) for name in _SAME},
         "bcc": mail.bcc,
@@ -291,7 +246,7 @@ def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
 
 
 def show_mail(boxes: Mailboxes, row: Row) -> Row:
-    """Return a row of `Mailboxes.rows` as a mail with its text and attachment list."""
+    """Return a `Mailboxes.rows` row as a full mail."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
     given = {"from_name": name} if name and not is_mine else {}  # as in the published server
@@ -316,7 +271,7 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
 
 
 def show_draft(row: Row) -> Row:
-    """Return a row of `Mailboxes.rows` as a draft."""
+    """Return a `Mailboxes.rows` row as a draft."""
     return {
         "id": str(row["id"]),
         **_show_text(row),

@@ -1,4 +1,4 @@
-"""Mails and addresses in the form that mailboxes store."""
+"""Mails and addresses in stored form."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_SUBJECT = 998  # the line limit of RFC 5322, section 2.1.1
 
-MAX_ATTACHMENTS_BYTES = 25 * 2**20  # of one mail, as in Gmail
+MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per mail, as in Gmail
 
-MAX_ATTACHMENTS = 100  # of one mail, as many as any task needs
+MAX_ATTACHMENTS = 100  # per mail, more than any task needs
 
-# Maximum length of a person's or file's name, and its UTF-8 bytes; file systems allow 255.
+# Maximum characters and UTF-8 bytes of a name; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-# An entry of an address list. The standard library parses such lists recursively and in quadratic
-# time; this pattern is linear.
+# An address-list entry. The standard library's parser is recursive and quadratic; this pattern
+# is linear.
 _ENTRY = re.compile(
     rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
 
-# Characters that a header cannot carry: controls, line breaks, lone surrogates.
+# Characters that a header cannot carry.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# A Message-ID that fits into one unfolded header line.
+# Fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_REFERENCES = 20  # RFC 5537, section 3.4.4, drops the middle of longer References headers
 
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
 
-# Address lists up to this length are cached, since the same few people write most mails.
+# Cache only short address lists: the same few people write most mails.
 _SHORT_LIST = 500
 
 
@@ -48,22 +48,10 @@ class Mail:
     """A mail. Addresses are `a@x.org` or `Ada <a@x.org>`, separated by commas.
 
     Attributes:
-        sender: Author.
-        to: Recipients.
-        subject: Subject, one line.
-        body: Plain text.
         date: Date with a time zone.
-        html: HTML text, or None.
-        cc: Cc recipients.
-        bcc: Bcc recipients.
-        attachments: Bytes of the attachments by file name.
+        attachments: Bytes by file name.
         message_id: Message-ID; the server assigns one if empty.
-        in_reply_to: Message-ID of the mail that it answers.
         references: Message-IDs of the thread, oldest first.
-        read: Whether the owner has read it.
-        important: Whether the owner has marked it.
-        folder: Folder in the mailbox.
-        id: Id in the mailbox.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, `import` or `draft`.
     """
 
@@ -87,12 +75,12 @@ class Mail:
 
     @property
     def text(self) -> str:
-        """Plain text, or the text of the HTML if there is none."""
+        """Plain text, or else the HTML's text."""
         return text_of(self.body, self.html)
 
     @property
     def parts(self) -> list[str]:
-        """Texts in the order that mail programs prefer: HTML first, even if it is empty."""
+        """Texts in mail programs' order: HTML first, even if empty."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -100,7 +88,7 @@ class Mail:
 
     @property
     def recipients(self) -> list[str]:
-        """Lower-case addresses in to, cc and bcc, without duplicates."""
+        """Distinct lower-case addresses in to, cc and bcc."""
         recipients: list[str] = []
         for part in (self.to, self.cc, self.bcc):
             recipients += [address.lower() for _, address in addresses(part)]
@@ -108,16 +96,12 @@ class Mail:
 
 
 def text_of(body: str, html: str | None) -> str:
-    """Return the text of a mail, taken from its HTML if it has no plain text."""
+    """Return the plain text, or else the HTML's text."""
     return body or _html_to_text(html or "")
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse an address list into (name, address) pairs without duplicates; names may be empty.
-
-    Raises:
-        ToolError: An entry is not an address.
-    """
+    """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
     return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
 
 
@@ -146,7 +130,7 @@ _short_list = functools.lru_cache(maxsize=4096)(_parse_list)
 
 
 def format_address(name: str, address: str) -> str:
-    """Format an address-list entry with a readable name, not encoded in ASCII."""
+    """Format an address-list entry with a readable, unencoded name."""
     if not name:
         return address
     if not re.fullmatch(r"[\w !#$%&'*+/=?^`{|}~-]+", name):
@@ -156,11 +140,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in stored form.
-
-    Raises:
-        ToolError: A field cannot be part of a message.
-    """
+    """Return a mail in stored form, or raise `ToolError`."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
@@ -198,19 +178,18 @@ def normalize(mail: Mail) -> Mail:
 
 
 def file_name(name: str) -> str:
-    """Return an attachment's file name without directories and control characters."""
+    """Strip directories and control characters from an attachment's file name."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
 
 
 def iso_date(date: datetime) -> str:
-    """Format a date as ISO 8601 with its own offset."""
+    """Format a date as ISO 8601 with its offset."""
     return date.isoformat().replace("+00:00", "Z")
 
 
 def _trim_references(references: str) -> str:
-    """Drop the middle of a long list of Message-IDs."""
     ids = _MESSAGE_ID.findall(references)
     if len(ids) > _MAX_REFERENCES:
         ids = [ids[0], *ids[1 - _MAX_REFERENCES :]]
@@ -240,7 +219,6 @@ def _with_whole_offset(date: datetime) -> datetime:
 
 
 def _with_free_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return attachments under valid, unique names."""
     renamed: dict[str, bytes] = {}
     for name, data in files.items():
         renamed[free_name(renamed, file_name(name))] = bytes(data)
@@ -253,7 +231,7 @@ def free_name(files: Mapping[str, bytes], name: str) -> str:
 
 
 def numbered_names(name: str) -> Iterator[str]:
-    """Yield a file name and then numbered variants: `a.txt`, `a (2).txt`."""
+    """Yield a file name, then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
     if not dot or not stem:  # such as `README` or `.profile`

@@ -12,23 +12,23 @@ from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-_DOWNLOADS = "attachments"  # workspace directory for downloaded attachments
+_DOWNLOADS = "attachments"  # in the workspace
 
 _MAX_TERMS = 50  # SQLite compares each word with every mail of the folder
 
-# Header for each key of `get_email_headers`.
+# Header by key of `get_email_headers`.
 _HEADERS = {
     "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
     "content_type": "Content-Type",
 }  # fmt: skip
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-# Lines of a message's words that each query field searches.
+# Lines of a message's words by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
 
 
 class Reading(EmailPart):
-    """Listings, searches and single mails of the user."""
+    """The user's listings, searches and single mails."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
@@ -128,7 +128,6 @@ class Reading(EmailPart):
         }
 
     def _folder_page(self, folder: str, page: int, page_size: int) -> tuple[int, list[int]]:
-        """Return the number of mails in a folder, and the ids on a page."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         sql = "SELECT count(*) FROM mails WHERE user = ? AND folder = ?"
@@ -137,7 +136,6 @@ class Reading(EmailPart):
         return total, self._mailboxes.ids(name, len(places), places[0] if places else 0)
 
     def _search(self, query: str, folder: str) -> list[int]:
-        """Return the ids of matching mails in a folder, newest first."""
         me = self._mailboxes.me()["id"]
         name = self._mailboxes.folder(me, folder)
         terms = []
@@ -159,9 +157,7 @@ class Reading(EmailPart):
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
-        """Save an attachment under a free name, or find it where it was saved before; return the
-        path.
-        """
+        """Save an attachment under a free name unless it is already saved; return the path."""
         files = self._mailboxes.context.files
         for numbered in numbered_names(name):
             path = f"{_DOWNLOADS}/{numbered}"
@@ -173,7 +169,6 @@ class Reading(EmailPart):
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
-    """Return whether each term with a field occurs in that field."""
     # The first four lines are subject, sender and recipients; the rest is text.
     lines = words.split("\n", 4)
     limited = [(lines[_FIELDS[field]], term) for field, term in terms if field]

@@ -1,4 +1,4 @@
-"""Mail server: users and their mailboxes, which a task fills and reads."""
+"""Mail server: users and mailboxes, which tasks fill and read."""
 
 from __future__ import annotations
 
@@ -18,23 +18,18 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Extra folders of a mailbox that `create_user` makes, as in the published server.
+# Extra folders that `create_user` makes, as in the published server.
 _MORE_FOLDERS = ("Spam", "Archive")
 
-_MAX_PASSWORD = 200  # an arbitrary bound; any would do
+_MAX_PASSWORD = 200  # an arbitrary bound
 
 
 class Email(Server):
-    """Mail between the users of one server; mails to other domains leave the office.
-
-    Users and the methods for tasks belong to the server itself, the tools for mails to its parts.
-
-    Args:
-        context: Clock, identifiers and files; a new context by default.
-    """
+    """Mail between the users of one server; mails to other domains leave the office."""
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
+    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = (
         "login",
         "logout",
@@ -67,7 +62,6 @@ class Email(Server):
         "import_emails",
         "download_attachment",
     )
-    """Order of the published server, which prompts depend on."""
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
@@ -79,13 +73,7 @@ class Email(Server):
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Add users with mailboxes, each as (address, password, name).
-
-        An empty password disables the login.
-
-        Raises:
-            ToolError: An address is invalid or taken.
-        """
+        """Add (address, password, name) users; an empty password disables the login."""
         with self.store.change():
             for email, password, name in users:
                 if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
@@ -104,18 +92,18 @@ class Email(Server):
                     self.store.insert("folders", user=user, name=folder)
 
     def login_as(self, email: str) -> None:
-        """Log a user in without a password, before an episode starts."""
+        """Log a user in without a password, before an episode."""
         self.session["user"] = self._mailboxes.existing_user_id(email)
 
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Put mails into mailboxes without sending them.
+        """Put mails with any dates into mailboxes without sending them.
 
         Args:
-            mails: One mail or several, with any dates.
-            user: The only recipient mailbox. By default all recipients get the mail, and the sender
-                a copy in Sent.
+            mails: One mail or several.
+            user: The only receiving mailbox; by default all recipients, and the sender's Sent
+                folder.
             folder: Folder in that mailbox, created if missing.
         """
         boxes = self._mailboxes
@@ -124,7 +112,7 @@ class Email(Server):
             if user is not None:
                 user_id = boxes.existing_user_id(user)
                 place = (user_id, boxes.ensure_folder(user_id, folder))
-            id_of = functools.cache(boxes.user_id)  # nobody gets a mailbox in between
+            id_of = functools.cache(boxes.user_id)  # cacheable: no mailbox is added meanwhile
             for mail in [mails] if isinstance(mails, Mail) else mails:
                 stored = boxes.check(mail)
                 author = id_of(addresses(stored.sender)[0][1])
@@ -134,24 +122,21 @@ class Email(Server):
                 boxes.put(stored, "filled", author, places)
 
     def messages(self, user: str, folder: str | None = None) -> list[Mail]:
-        """Return the mails of a mailbox or of one of its folders, oldest first."""
+        """Return the mails of a mailbox or folder, oldest first."""
         user_id = self._mailboxes.existing_user_id(user)
         condition = "WHERE user = ? AND (? IS NULL OR folder = ?) ORDER BY at, mails.id"
         rows = self._mailboxes.rows(condition, user_id, folder, folder)
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the mails that a user, or any user, sent with the tools, in order.
-
-        They are kept even if all copies are deleted.
-        """
+        """Return a user's, or all, mails sent with tools, in order; deleted ones remain."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""
         return [self._mailboxes.to_mail(row) for row in self.store.rows(sql, author, author)]
 
     def users(self) -> list[Row]:
-        """Return `email`, `name` and `password` of all users, in order of creation."""
+        """Return each user's `email`, `name` and `password`, in creation order."""
         return self.store.rows("SELECT email, name, password FROM users ORDER BY id")
 
     def folders(self, user: str) -> list[str]:
@@ -190,7 +175,7 @@ class Email(Server):
     def list_users(self) -> Row:
         """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # The order of creation could reveal whom a task is about.
+        # Creation order could reveal whom a task is about.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

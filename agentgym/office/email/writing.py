@@ -194,11 +194,7 @@ class Writing(EmailPart):
         return row
 
     def _original(self, email_id: str) -> Mail:
-        """Return a mail to answer or forward.
-
-        Raises:
-            ToolError: The mail does not exist or is a draft.
-        """
+        """Return a mail to answer or forward; drafts are refused."""
         row = self._mailboxes.mine(email_id)
         if row["origin"] == "draft":
             raise ToolError(f"conflict: email {email_id} is a draft, which has not been sent yet")
@@ -213,17 +209,12 @@ class Writing(EmailPart):
         cc: str | None,
         bcc: str | None,
     ) -> Mail:
-        """Return a mail by the user with the current date."""
         me, now = self._mailboxes.me(), self._mailboxes.context.clock.now()
         sender = format_address(me["name"], me["email"])
         return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
 
     def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Read workspace files under their attachment names.
-
-        Raises:
-            ToolError: A file is missing, or two have the same name.
-        """
+        """Read workspace files by attachment name, which must be unique."""
         files = self._mailboxes.context.files
         attachments: dict[str, bytes] = {}
         for path in paths:
@@ -236,17 +227,13 @@ class Writing(EmailPart):
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        """Deliver a mail to Sent and to each recipient's INBOX; return the copy in Sent.
-
-        Raises:
-            ToolError: The mail cannot be sent; nobody has received it.
-        """
+        """Deliver to Sent and each recipient's INBOX, or to nobody; return the copy in Sent."""
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
-        # The clock advances only for mails that pass all checks.
+        # Advance the clock only for mails that pass all checks.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
         if unknown := boxes.unknown_recipients(mail):
@@ -271,7 +258,7 @@ class Writing(EmailPart):
 
 
 def _with_prefix(prefix: str, subject: str) -> str:
-    """Prefix a subject with `Re:` or `Fwd:` unless it has the prefix; cut it to the maximum length."""
+    """Prefix a subject unless it already has the prefix; cut it to the maximum length."""
     if subject.casefold().startswith(prefix.strip().casefold()):
         return subject
     return f"{prefix}{subject}"[:MAX_SUBJECT]

@@ -1,4 +1,4 @@
-"""Filesystem server with the tools of the MCP project's reference server."""
+"""Filesystem server with the tools of the MCP reference server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # Clamp: Python lists cannot hold an arbitrary number of lines.
+        # Clamp: the limit of `split` must fit into 64 bits, and models may ask for more.
         most = len(text) + 1
         if head:
             text = "\n".join(text.split("\n", min(head, most))[:head])
@@ -226,7 +226,7 @@ class Filesystem(Server):
             "size": size,
             "created": _date(created),
             "modified": _date(modified),
-            "accessed": _date(modified),  # reading is not recorded
+            "accessed": _date(modified),  # reads are not recorded
             "isDirectory": json.dumps(is_folder),
             "isFile": json.dumps(not is_folder),
             "permissions": permissions,
@@ -247,7 +247,7 @@ class Filesystem(Server):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
-        """Return the name, the canonical path and whether it is a directory, for each entry."""
+        """Return (name, canonical path, is directory) per entry."""
         full, files = self.context.files.resolve(path), self.context.files
         return [
             (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)
@@ -266,7 +266,6 @@ class Filesystem(Server):
         return tree
 
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
-        """Yield the relative and canonical paths below a directory, skipping excluded subtrees."""
         for name, full, folder in self._entries(path):
             relative = f"{above}{name}"
             if not excluded.match(relative):
@@ -275,7 +274,7 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-_FOLDER_BYTES = 4_096  # Linux reports this size for most directories
+_FOLDER_BYTES = 4_096  # as Linux reports for most directories
 
 
 def _anywhere(pattern: str) -> Sequence[str]:

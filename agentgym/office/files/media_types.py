@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import mimetypes
 
-BYTES = "application/octet-stream"  # the type of an unknown file
+BYTES = "application/octet-stream"  # unknown file type
 
 
-# The built-in table only: the host's own tables would make results differ between machines.
+# Only the built-in table: the host's tables would make results differ between machines.
 _types = functools.cache(mimetypes.MimeTypes)
 
 

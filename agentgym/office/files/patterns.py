@@ -11,18 +11,11 @@ from agentgym.text.tools import ToolError
 MAX_PATTERN_CHARS = 256  # bounds the matching time
 MAX_PATTERNS = 100  # braces expand to exponentially many patterns
 
-_CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces, which are expanded first
+_CHOICE = re.compile(r"\{([^{}]*)\}")  # innermost braces expand first
 
 
 class Patterns:
-    """A set of patterns that matches a path if any pattern does.
-
-    Args:
-        patterns: The patterns.
-
-    Raises:
-        ToolError: A pattern is too long, or there are too many.
-    """
+    """Glob patterns, any of which may match; raises `ToolError` above the limits."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns: list[list[str]] = []
@@ -62,7 +55,7 @@ def _spell_out(pattern: str) -> list[str]:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking the name positions that each part can end at."""
+    """Match in polynomial time by tracking the name positions where each part can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -9,14 +9,7 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph, wrapped to the page width.
-
-    Attributes:
-        text: The content.
-        size: Font size in points.
-        bold: Whether the font is bold.
-        align: Alignment of the lines.
-    """
+    """A paragraph, wrapped to the page width; `size` is in points."""
 
     text: str
     size: float = 11
@@ -26,7 +19,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Large bold text in a frame, such as the status of an invoice."""
+    """Large bold text in a frame, such as an invoice's status."""
 
     text: str
 

@@ -1,7 +1,6 @@
-"""Fast page layout that is byte-identical to reportlab's.
+"""Fast page layout, byte-identical to reportlab's, which takes milliseconds per page.
 
-Reportlab's general layout engine takes milliseconds a page. Pages that overflow and texts that need
-special treatment are left to it.
+Reportlab still lays out pages that overflow and texts that need special treatment.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from typing import NamedTuple
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
 from agentgym.office.libraries import pdf_library
 
-LEADING = 1.3  # line height as a multiple of the font size
+LEADING = 1.3  # multiple of the font size
 BLANK = 11.0  # height of a blank line in points
-PADDING = 6.0  # space around tables and boxes, and reportlab's own padding in frames and cells
-MARGIN = 56.0  # space between the page edge and its frame, in points
+PADDING = 6.0  # points around tables and boxes; also reportlab's padding in frames and cells
+MARGIN = 56.0  # points between the page edge and the frame
 
-_INDENT = 80.0  # free points beside a box or table that make PDF readers insert a space for certain
+_INDENT = 80.0  # with fewer free points beside a box or table, PDF readers may omit the space
 _EDGE = MARGIN + PADDING
-# Reportlab's defaults for table cells: font size, line height and bottom padding.
+# Reportlab's defaults for table cells.
 _CELL_SIZE, _CELL_LEADING, _CELL_BOTTOM = 10.0, 12.0, 3.0
 _CELL_BASE = _CELL_BOTTOM + _CELL_LEADING - _CELL_SIZE
 _CELL_HEIGHT = _CELL_LEADING + 2 * _CELL_BOTTOM
-_SHRINKAGE = 0.05  # fraction of each space that reportlab removes to fit one more word on a line
-_SHORT = 1e-8  # tolerance in points for a line that is too long
+_SHRINKAGE = 0.05  # share of each space that reportlab removes to fit one more word
+_SHORT = 1e-8  # tolerance in points for overlong lines
 # Characters that reportlab drops, changes or breaks lines at.
 _SPECIAL = re.compile(r"[\0-\x1f\x7f\xa0\xad<>]|  |^ | $|^$")
 _ESCAPED = re.compile(rb"[()\\\x80-\xff]")
@@ -39,7 +38,7 @@ _OBJECT = re.compile(rb"^\d+ 0 obj$", re.MULTILINE)
 
 
 class PageLayout(NamedTuple):
-    """A laid-out page: its PDF content stream, its text, and whether it uses bold letters."""
+    """A PDF content stream, its text, and whether it uses bold letters."""
 
     content: bytes
     text: str
@@ -47,7 +46,7 @@ class PageLayout(NamedTuple):
 
 
 class _Special(Exception):
-    """The layout must be left to reportlab."""
+    """Raised if reportlab must do the layout."""
 
 
 def set_page(blocks: Sequence[Block], size: tuple[float, float]) -> PageLayout | None:
@@ -79,23 +78,21 @@ def fill_frame(frame: bytes, contents: Sequence[bytes]) -> bytes:
 
 
 class _Page:
-    """A page under layout, from top to bottom."""
+    """A page during layout, from top to bottom."""
 
     def __init__(self, width: float, height: float) -> None:
         self._width = width - 2 * _EDGE
         self._y = height - _EDGE
-        self._space = -1.0  # below the last block; negative at the top of the page
+        self._space = -1.0  # below the last block; negative at the page top
         self._parts = ["1 0 0 1 0 0 cm  BT /F1 12 Tf 14.4 TL ET"]
-        self._next_line = (math.inf, 0.0)  # height and font size of a following line
+        self._next_line = (math.inf, 0.0)  # height and font size
         self.texts: list[str] = []
         self.bold = False
 
     def content(self) -> bytes:
-        """Return the content stream."""
         return "\n".join((*self._parts, " \n")).encode("latin-1")
 
     def add(self, block: Block) -> None:
-        """Add a block below the last one."""
         if isinstance(block, PdfTable):
             self._add_table(block)
         elif isinstance(block, Box):
@@ -112,7 +109,7 @@ class _Page:
         x: float = _EDGE,
         space: float = 0.0,
     ) -> float:
-        """Place content with space around it and return the y coordinate of its bottom."""
+        """Place content with space around it and return its bottom."""
         before = max(space - self._space, 0.0) if self._space >= 0 else 0.0
         y = self._y - (height + before)
         if y < _EDGE:
@@ -130,7 +127,7 @@ class _Page:
         shown = " ".join(line.shown() for line in lines)
         y = self._place(height, _text_parts(height - text.size, text, leading, shown))
         below = float(_number(height - text.size))
-        for _ in lines:  # add as PDF readers do: the last digit may matter
+        for _ in lines:  # sum as PDF readers do: the last digit may matter
             below -= float(_number(leading))
         self._next_line = below + y, text.size
         self.texts += [f"{line.text}\n" for line in lines]
@@ -189,9 +186,7 @@ class _Page:
         self._next_line = bottom + _CELL_BASE - _CELL_LEADING, _CELL_SIZE
 
     def _note_cells(self, cells: Sequence[str], *, is_beside: bool) -> None:
-        """Record the text of cells. If the first cell is level with the next line, PDF readers
-        insert a space before it.
-        """
+        """PDF readers put a space before a first cell level with the next line."""
         self.texts += [f"{cell}\n" for cell in cells]
         if is_beside:
             self.texts[-len(cells)] = f" {cells[0]}\n"
@@ -199,14 +194,13 @@ class _Page:
 
 
 def _check(text: str) -> str:
-    """Return a text that reportlab shows unchanged."""
+    """Return a text that reportlab shows unchanged, or raise."""
     if _SPECIAL.search(text):
         raise _Special
     return text
 
 
 def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
-    """Return the operators that show black text, with the first line at height `y`."""
     font = f"/{'F2' if text.bold else 'F1'} {_number(text.size)} Tf"
     start, lines = f"BT 1 0 0 1 0 {_number(y)} Tm", f"{_number(leading)} TL"
     if "&" not in text.text:
@@ -217,7 +211,6 @@ def _text_parts(y: float, text: Text, leading: float, shown: str) -> list[str]:
 
 
 def _frame_parts(xs: Sequence[float], ys: Sequence[float], width: float) -> list[str]:
-    """Return the operators that draw grid lines, the outer ones first."""
     right, top = _number(xs[-1]), _number(ys[0])
     across = [f"n 0 {_number(y)} m {right} {_number(y)} l S" for y in ys]
     down = [f"n {_number(x)} 0 m {_number(x)} {top} l S" for x in xs]
@@ -231,19 +224,17 @@ def _column_width(cells: Sequence[str]) -> float:
 
 
 class _Line(NamedTuple):
-    """A line and the extra points for each of its spaces, negative if the last word is squeezed in."""
+    """A line and the extra points per space, negative if squeezed."""
 
     text: str
     spacing: float
 
     def shown(self) -> str:
-        """Return the PDF operators."""
         text = f"({_escape(self.text)}) Tj T*"
         return f"{_number(self.spacing)} Tw {text} 0 Tw" if self.spacing else text
 
 
 def _break_lines(text: str, size: float, bold: bool, width: float) -> list[_Line]:
-    """Break a text into lines of at most `width`."""
     space = _text_width(" ", size, bold)
     lines: list[tuple[float, list[str]]] = []
     line: list[str] = []
@@ -284,7 +275,6 @@ def _number(value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape a text for a PDF string literal."""
     return _ESCAPED.sub(_escaped, text.encode("cp1252")).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""PDF server with the tools of pdf-tools-mcp: reading, searching, merging and splitting."""
+"""PDF server with pdf-tools-mcp's tools: reading, searching, merging and splitting."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_MATCHES = 2_000  # matches are stored in every snapshot
+MAX_MATCHES = 2_000  # every snapshot contains them
 MAX_SEARCHES = 20  # the oldest search is dropped
-# Maximum pattern length: compiling a regular expression has no time limit.
+# Compiling a regular expression has no time limit, so its length is limited.
 MAX_PATTERN_CHARS = 1_000
 
-_CONTEXT_CHARS = 100  # characters of context on each side of a match, about one or two lines
-_SECONDS = 2.0  # time limit of a search, since a pattern may backtrack exponentially
+_CONTEXT_CHARS = 100  # characters on each side of a match, one or two lines
+_SECONDS = 2.0  # search time limit: a pattern may backtrack exponentially
 
 
 class PdfTools(Server):
@@ -208,7 +208,7 @@ class PdfTools(Server):
         return self.context.files.read(path)
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
-        """Write pages into one file and return their count; None means all pages of a source."""
+        """Write pages, or all with None, into one file and return their count."""
         writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
         with guarded():
             for path, numbers in sources:
@@ -235,7 +235,7 @@ class PdfTools(Server):
         return searches[identity]
 
     def _show(self, identity: str, page: int, *, first: bool = False) -> str:
-        """Format a page of results; only the first answer states the page size."""
+        """Format a page of results; only the first one states the page size."""
         search = self._search(identity)
         search["page"], search["accessed"] = page, self.context.clock.now()
         matches, size = search["found"], search["size"]
@@ -274,11 +274,7 @@ def _pages(search: dict[str, Any]) -> int:
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """Return the matches of a pattern as (page, text, text before, text after).
-
-    Raises:
-        ToolError: The pattern is invalid or takes too long.
-    """
+    """Return (page, text, text before, text after) per match."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(
             f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "

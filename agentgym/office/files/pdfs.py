@@ -1,4 +1,4 @@
-"""Deterministic PDF files: written from text, boxes and tables, and read back as text."""
+"""Deterministic PDF files, written from blocks and read back as text."""
 
 from __future__ import annotations
 
@@ -25,33 +25,29 @@ from agentgym.office.files.pdf_pages import (
 from agentgym.office.libraries import pdf_library
 from agentgym.text.tools import ToolError
 
-MAX_PAGES = 500  # reading a page takes milliseconds
+MAX_PAGES = 500  # reading takes milliseconds per page
 
-# Work limit for reading a file, about three CPU seconds. Each word, number or ten bytes of a page
-# or font counts 1, each form `_FORM_WORK`. A page of text needs some hundreds.
+# About three CPU seconds. Each word, number or ten bytes of a page or font counts 1, each form
+# `_FORM_WORK`. A page of text needs some hundreds.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word
 
-# Maximum size of an unpacked stream; a page of text has some thousands of bytes.
+# Maximum size of an unpacked stream; a page of text has a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
-_CACHED_BYTES = 2**20  # larger files are not cached, which keeps the cache below 64 MiB
+_CACHED_BYTES = 2**20  # skipping larger files keeps the cache below 64 MiB
 
 
-_WRITTEN = 1_024  # written files whose text is remembered; a state of 1M tokens has fewer
+_WRITTEN = 1_024  # files with remembered text; a state of 1M tokens has fewer
 
-# Page texts of recently written files, identical to reading them back. Threads share them.
+# Page texts of recently written files, equal to reading them back. Threads share them.
 _written_texts: dict[bytes, tuple[str, ...]] = {}
 _written_lock = threading.Lock()
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
-    """Return an A4 PDF file; equal arguments give equal bytes.
-
-    Args:
-        pages: The blocks of each page, from top to bottom. Overflow continues on a new page.
-        title: The title in the metadata.
+    """Return an A4 PDF file; equal arguments give equal bytes. Overflow continues on a new page.
 
     Raises:
         ValueError: The standard fonts lack a character.
@@ -85,13 +81,12 @@ def _page_frame(title: str, count: int, bold: int) -> bytes:
 
 
 def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
-    """Lay out a file with reportlab."""
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
         if story:
             story.append(platypus.PageBreak())
-        # Reportlab drops a page without content.
+        # Reportlab drops empty pages.
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
     margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
@@ -172,22 +167,20 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 class _Work:
-    """The remaining work for reading a file.
+    """Work budget shared by all streams and pages of a file.
 
-    pypdf limits words per content stream and forms per page by two numbers. This object replaces
-    both, so all streams and pages of a file share one budget.
+    It replaces the numbers by which pypdf limits words per stream (`-`, `<`) and forms per page
+    (`<=`).
     """
 
     def __init__(self) -> None:
         self._rest = MAX_WORK
 
     def __sub__(self, words: int) -> Self:
-        """Charge the words of a content stream."""
         self._rest -= words
         return self
 
     def __lt__(self, other: int) -> bool:
-        """Report whether less than `other` is left."""
         return self._rest < other
 
     def __le__(self, forms: int) -> bool:
@@ -196,15 +189,11 @@ class _Work:
         return self._rest < 0
 
     def read(self, page: Any) -> str:
-        """Return the text of a page.
-
-        Raises:
-            ToolError: The file takes more work than `MAX_WORK`.
-        """
+        """Return a page's text, or raise `ToolError`."""
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
-        # Fonts are measured and their widths read.
+        # Each font has a character map that pypdf parses.
         self._rest -= 10 * len(streams)
         for stream in streams:
             self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
@@ -212,7 +201,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # pypdf raises other errors here, and drops the texts of forms
+            self._check()  # pypdf raises other errors here and drops form texts
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -223,7 +212,6 @@ class _Work:
 
 
 def _follow(value: Any, *keys: str) -> Any:
-    """Return the object under nested dictionary keys, or None."""
     for key in keys:
         if not isinstance(value, dict) or key not in value:
             return None
@@ -232,12 +220,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf; use it only inside `guarded`.
-
-    Raises:
-        ToolError: The file has too many pages.
-        ImportError: pypdf is not installed.
-    """
+    """Open a file with pypdf inside `guarded`; raise `ToolError` for too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(
@@ -249,12 +232,7 @@ def open_pdf(data: bytes) -> Any:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turn pypdf's errors on malformed files into `ToolError`.
-
-    Raises:
-        ToolError: A file cannot be read as PDF.
-        ImportError: pypdf is not installed.
-    """
+    """Convert pypdf's errors on malformed files to `ToolError`."""
     errors = pdf_library("pypdf.errors")
     try:
         with _QUIET:
@@ -273,10 +251,7 @@ def guarded() -> Iterator[None]:
 
 
 class _Quiet:
-    """Silence pypdf's log: its warnings quote model-written files on the host's standard error.
-
-    Threads may share it.
-    """
+    """Thread-safe silencer of pypdf's log, whose warnings quote model-written files on stderr."""
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
@@ -301,7 +276,7 @@ class _Quiet:
 
 _QUIET = _Quiet()
 
-# Built-in errors that pypdf raises on malformed files.
+# Errors that pypdf raises on malformed files.
 _STUMBLES = (
     ValueError,
     TypeError,

@@ -13,15 +13,14 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120  # a step of an episode must end
-FOLDER = ".python_tmp"  # workspace directory of the programs
+MAX_SECONDS = 120  # a step must end
+FOLDER = ".python_tmp"  # the programs' workspace directory
 
 
 class PythonExecute(Server):
     """CPython in a sandbox that contains the workspace and no network.
 
-    Files that a program changed stay changed if it then fails or is stopped. The sandbox is
-    described in `agentgym.sandboxes.workbench`.
+    A failed or stopped program's file changes remain. See `agentgym.sandboxes.workbench`.
     """
 
     name: ClassVar[str] = "python_execute"
@@ -63,7 +62,6 @@ def _printed(outcome: ProgramResult) -> list[str]:
 
 
 def _info(outcome: ProgramResult, seconds: int) -> list[str]:
-    """Return how a program ended and how far the clock advanced."""
     limit = f"Timeout limit: {seconds} seconds"
     if outcome.timed_out:
         return ["=== EXECUTION TIMEOUT ===", limit, f"Execution time: {seconds:.3f} seconds"]

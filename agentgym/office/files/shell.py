@@ -1,4 +1,4 @@
-"""Program runs on the workspace, for the servers that offer them."""
+"""Program runs on the workspace."""
 
 from __future__ import annotations
 
@@ -21,18 +21,14 @@ if TYPE_CHECKING:
 def run_on(
     context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int
 ) -> tuple[ProgramResult, str]:
-    """Run a program on a context's files, which afterwards are the files that it left.
+    """Run a program and replace the context's files with those it left.
 
-    Returns:
-        The result, and a note for the policy on files that could not be kept.
-
-    Raises:
-        SandboxUnavailable: The host can no longer run programs, although the env's preflight
-            passed.
+    Returns the result and a note on files that could not be kept. Raises `SandboxUnavailable` if
+    the host lost the ability to run programs after the preflight.
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")
-    except ImportError as error:  # some of its modules exist on Unix only
+    except ImportError as error:  # some modules exist on Unix only
         raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
     files, start = context.files, len(ROOT) + 1
     entries = {}

@@ -1,4 +1,4 @@
-"""Text replacements and the diffs that show them."""
+"""Text replacements and their diffs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from agentgym.text.tools import ToolError, echo
 
 MAX_EDIT_CHARS = 2_000_000  # each replacement copies the text
-MAX_DIFF_LINES = 20_000  # a diff takes quadratic time at worst
+MAX_DIFF_LINES = 20_000  # worst-case diff time is quadratic
 
 
 class EditOperation(TypedDict):
@@ -23,13 +23,10 @@ class EditOperation(TypedDict):
 
 
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
-    """Apply replacements in order, each at the first occurrence of its old text.
+    """Replace each edit's first occurrence in order.
 
-    If the old text does not occur exactly, lines that differ only in surrounding whitespace match
-    too, and the new lines take over their indentation.
-
-    Raises:
-        ToolError: An old text is empty or missing, or a text is too long.
+    Without an exact match, lines may differ in surrounding whitespace, and new lines take over the
+    indentation. Raises `ToolError` for an empty or missing old text or an overlong result.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -57,9 +54,7 @@ def _replace_lines(text: str, old: str, new: str) -> str:
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
-    """Indent new lines like the passage they replace, keeping their depth relative to the old
-    lines.
-    """
+    """Indent new lines like the old ones, keeping relative depth."""
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
@@ -75,11 +70,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """Return a unified diff in a fence with enough backticks for its content.
-
-    Raises:
-        ToolError: There are too many lines to compare.
-    """
+    """Return a fenced unified diff, or raise `ToolError` for too many lines."""
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
         raise ToolError(
@@ -96,7 +87,7 @@ def show_diff(old: str, new: str, name: str) -> str:
     return f"{fence}diff\n{text}\n{fence}\n\n"
 
 
-_CONTEXT = 4  # lines around a change in a diff, as in the published server
+_CONTEXT = 4  # context lines, as in the published server
 
 
 def _lines(text: str) -> list[str]:

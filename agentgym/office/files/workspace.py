@@ -1,7 +1,7 @@
 """In-memory file system of an office, with quotas.
 
-It contains only files and directories, no symlinks or devices, and no path leads out of it.
-Programs work on a copy in a sandbox, whose regular files and directories are then read back.
+It contains only files and directories, no symlinks or devices, and no path leads outside. Programs
+change a copy in a sandbox, from which regular files and directories are read back.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-ROOT = "/workspace"  # the directory that policies see; relative paths start here
+ROOT = "/workspace"  # shown to policies; relative paths start here
 
-MAX_FILES = 5_000  # a listing scans all files and directories
+MAX_FILES = 5_000  # a listing scans all entries
 MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
-# Maximum total size: files stay in memory, and snapshots refer to them.
+# Files stay in memory, and snapshots refer to them.
 MAX_TOTAL_BYTES = 128 * 2**20
-# Maximum path length, below Linux's 4096 bytes to leave room for the sandbox's directory.
+# Below Linux's 4096 bytes, which leaves room for the sandbox's directory.
 MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
 MAX_DEPTH = 32  # walks recurse
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # file time before a clock is set
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # before a clock is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. Methods accept paths as a policy writes them and raise `ToolError` before any
-    change.
-
-    Attributes:
-        clock: Returns the time for file timestamps.
-    """
+    """Files by path. Methods take unchecked paths and raise `ToolError` before any change."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
@@ -61,7 +56,7 @@ class Workspace:
         self._bytes = 0
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores the current files; their bytes are shared."""
+        """Return a function that restores the current files."""
         return functools.partial(
             vars(self).update,
             _files=self._files.copy(),
@@ -74,11 +69,7 @@ class Workspace:
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
-        """Return the canonical form of a path, which starts with `/workspace`.
-
-        Raises:
-            ToolError: The path leads elsewhere or is not valid.
-        """
+        """Return a path's canonical form under `/workspace`, or raise `ToolError`."""
         if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
                 f"invalid argument: {echo(path)} is not a valid path: at most {MAX_PATH_CHARS} characters, "
@@ -98,7 +89,7 @@ class Workspace:
         return full
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory exists at a path."""
+        """Return whether a path is a file or directory."""
         full = self.resolve(path)
         return full in self._files or full in self._folders
 
@@ -111,11 +102,7 @@ class Workspace:
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> WorkspaceFile:
-        """Return a file with its times.
-
-        Raises:
-            ToolError: There is no file at the path.
-        """
+        """Return a file with its times, or raise `ToolError`."""
         full = self.resolve(path)
         if full in self._files:
             return self._files[full]
@@ -124,22 +111,18 @@ class Workspace:
         raise ToolError(f"not found: there is no file {echo(path)}")
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file."""
+        """Return a file's bytes."""
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return a UTF-8 file as text.
-
-        Raises:
-            ToolError: There is no file at the path, or it is not text.
-        """
+        """Return a UTF-8 file's text, or raise `ToolError`."""
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Create or replace a file and its parent directories; return the canonical path."""
+        """Write a file, creating its parents, and return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
@@ -160,7 +143,7 @@ class Workspace:
         return full
 
     def mkdir(self, path: str) -> str:
-        """Create a directory and its parents, keeping existing ones; return the canonical path."""
+        """Create missing directories and return the canonical path."""
         full = self.resolve(path)
         if full in self._files:
             raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
@@ -169,7 +152,7 @@ class Workspace:
         return full
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory and its content."""
+        """Remove a file, or a directory with its content."""
         full = self._there(path)
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
@@ -178,7 +161,7 @@ class Workspace:
         self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
 
     def move(self, path: str, target: str) -> str:
-        """Move a file or directory to a free path; return the new canonical path."""
+        """Move to a free path and return its canonical form."""
         full, there = self._there(path), self._free(target)
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
@@ -190,16 +173,12 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a free path; return the new canonical path."""
+        """Copy a file to a free path and return its canonical form."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return the sorted names in a directory.
-
-        Raises:
-            ToolError: There is no directory at the path.
-        """
+        """Return a directory's sorted names, or raise `ToolError`."""
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
@@ -207,12 +186,12 @@ class Workspace:
         return sorted(name[len(full) + 1 :] for name in below if name.rpartition("/")[0] == full)
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the canonical paths of all files below a path, sorted."""
+        """Yield the sorted canonical paths of files below a path."""
         full = self._there(path)
         return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield the canonical paths of a directory and its subdirectories, sorted."""
+        """Yield a directory's and its subdirectories' sorted canonical paths."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if within(name, full)))
 
@@ -222,18 +201,15 @@ class Workspace:
         return self._files[full].modified if full in self._files else self._folders[full]
 
     def size(self, path: str = ROOT) -> int:
-        """Return the size of a file, or of all files below a directory."""
+        """Return the bytes of a file, or of all files below a directory."""
         full = self._there(path)
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Replace all files. A file with unchanged bytes keeps its times.
+        """Replace all files; one with unchanged bytes keeps its times.
 
-        Args:
-            entries: The bytes of each file by path; None marks a directory.
-
-        Returns:
-            The paths that were dropped, for an invalid name or lack of room.
+        An entry of None is a directory. Returns the paths dropped for an invalid name or lack of
+        room.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock
@@ -276,7 +252,7 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        """Create directories if the quota allows them and `files` new files."""
+        """Create directories within the quota, counting `files` new files."""
         if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"

@@ -20,8 +20,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
-MAX_ROWS = 10_000  # maximum rows of a result, as the tool states
-QUERY_MS = 1000  # duration of a query on the episode's clock
+MAX_ROWS = 10_000  # the limit that the tool states
+QUERY_MS = 1000  # a query's duration on the episode's clock
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -31,12 +31,7 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The `bigquery_*` tools, and methods for tasks to fill and read datasets.
-
-    Args:
-        server: The server that this is a part of.
-        storage: Resolves `gs://bucket/object`.
-    """
+    """The `bigquery_*` tools, and tasks' access to datasets."""
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
         self._server = server
@@ -169,7 +164,7 @@ class BigQuery:
                 f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
             )
         if state_filter in ("pending", "running"):
-            max_results = 0  # every job is done when its call returns
+            max_results = 0  # jobs are done when their call returns
         jobs = self._server.store.rows(
             "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
         )
@@ -196,12 +191,8 @@ class BigQuery:
     ) -> None:
         """Create or replace a table, and its dataset if missing.
 
-        Args:
-            dataset: The dataset.
-            table: The table.
-            columns: BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
-                DATETIME, TIMESTAMP.
-            rows: Records with values in column order.
+        `columns` maps names to BigQuery types, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
+        DATETIME or TIMESTAMP; `rows` follow its order.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
@@ -213,19 +204,15 @@ class BigQuery:
         )
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """Return all records of a table, in insertion order.
-
-        Raises:
-            ToolError: The table does not exist.
-        """
+        """Return a table's records in insertion order, or raise `ToolError`."""
         return self._server.read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
-        """Return the table names of a dataset."""
+        """Return a dataset's table names."""
         return sorted(name for within, name in self._server.engine.tables if within == dataset)
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
-        """Return the column descriptions of a table."""
+        """Return a table's column descriptions."""
         found = self._server.engine.tables[self._check_table(dataset, table)]
         return {column.name: column.comment for column in found.columns}
 
@@ -259,7 +246,6 @@ class BigQuery:
 
 
 def _head(total: int, milliseconds: int) -> str:
-    """Return the first lines of a query response."""
     return f"Query executed successfully\nTotal rows: {total}\nExecution time: {milliseconds}ms"
 
 
@@ -275,5 +261,4 @@ def _response(outcome: ConversionResult) -> str:
 
 
 def _effect(counts: Mapping[str, int]) -> str:
-    """Describe the changes of a statement, such as `2 rows inserted, 1 rows deleted`."""
     return ", ".join(f"{count} rows {action}" for action, count in counts.items())

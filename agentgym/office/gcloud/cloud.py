@@ -1,4 +1,4 @@
-"""Parts shared by the Google Cloud services: project, regions, argument checks and text layout."""
+"""Parts shared by the Google Cloud services: regions, argument checks and text layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentgym.text.tools import ToolError, echo
 
-PROJECT = "local-project"  # the only project of an office
+PROJECT = "local-project"  # an office has one project
 
 REGIONS = (
     "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2",
@@ -22,31 +22,19 @@ REGIONS = (
 
 
 def check_name(kind: str, name: str, pattern: str, rule: str) -> None:
-    """Raise if a name does not match its pattern.
-
-    Raises:
-        ToolError: The name is invalid.
-    """
+    """Raise `ToolError` if a name does not match its pattern."""
     if not re.fullmatch(pattern, name):
         raise ToolError(f"invalid argument: {echo(name)} is not a valid {kind} name: {rule}")
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:
-    """Raise if a number is out of range.
-
-    Raises:
-        ToolError: The number is out of range.
-    """
+    """Raise `ToolError` if a number is out of range."""
     if not least <= value <= most:
         raise ToolError(f"invalid argument: {name} must be in [{least}, {most}], got {value}")
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the matching choice, ignoring case.
-
-    Raises:
-        ToolError: No choice matches.
-    """
+    """Return the matching choice, ignoring case, or raise `ToolError`."""
     for choice in choices:
         if choice.lower() == value.lower():
             return choice
@@ -56,11 +44,7 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def read_token(token: str) -> tuple[str, int]:
-    """Return the text and number of the record before a page; `next_page` writes them.
-
-    Raises:
-        ToolError: The token is malformed.
-    """
+    """Parse a `next_page` token, or raise `ToolError`."""
     number, slash, text = token.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,18}", number):
         raise ToolError(
@@ -75,18 +59,12 @@ def next_page(text: str, number: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a list: a heading with the count, and a line or block for each item.
-
-    Args:
-        heading: The name of the items.
-        lines: The items.
-        empty: Text for an empty list; by default the heading.
-    """
+    """Format a counted heading and one line or block per item, or `empty` without items."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])
 
 
 def details(heading: str, *lines: tuple[str, object]) -> str:
-    """Format a record: a heading and a line for each field, `None` if empty."""
+    """Format a heading and a line per field, `None` if empty."""
     return "\n".join([heading, *(f"{label}: {value or None}" for label, value in lines)])

@@ -1,4 +1,4 @@
-"""Compute Engine, whose API is not enabled in the project."""
+"""Compute Engine, whose API is disabled in the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _COMPUTE = "the Compute Engine API is"
 
 
 class Compute:
-    """Signatures of the tools for virtual machines."""
+    """Signatures of the virtual-machine tools."""
 
     @disabled_tool(_COMPUTE)
     def compute_list_instances(self, zone: str = "") -> None:

@@ -15,12 +15,6 @@ from agentgym.office.warehouse.engine_server import EngineServer
 class GoogleCloud(EngineServer):
     """All services of one project. BigQuery also reads and writes workspace files and gs://
     objects.
-
-    Attributes:
-        engine: The tables of BigQuery.
-        bigquery: Datasets, queries and jobs.
-        storage: Buckets and objects.
-        logging: Logs and sinks.
     """
 
     name: ClassVar[str] = "google_cloud"

@@ -1,10 +1,9 @@
-"""Filters in the Logging query language, for the fields of entries.
+"""Filters in the Logging query language.
 
 Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `=~`, `!~`, `field:*`),
-alternatives for a field (`severity=(ERROR OR ALERT)`), text in any field, NOT (or `-`), OR, AND
-(the default, with the lowest precedence), parentheses, comments (`-- …`) and `LOG_ID`. Case matters
-in regular expressions, AND, OR and NOT only. Other functions (SEARCH, SAMPLE, ip_in_net, source,
-cast, regexp_extract) are rejected.
+alternatives (`severity=(ERROR OR ALERT)`), text in any field, NOT (or `-`), OR, AND (the default,
+with the lowest precedence), parentheses, comments (`-- …`) and `LOG_ID`. Only regular expressions,
+AND, OR and NOT are case-sensitive. Other functions, such as SEARCH and SAMPLE, are rejected.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
-# Fields of a LogEntry that entries here can have.
+# LogEntry fields that entries here can have.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
 
 MAX_CHARS = 20_000  # as in Cloud Logging
-MAX_TERMS = 100  # each comparison scans all entries
+MAX_TERMS = 100  # each scans all entries
 MAX_DEPTH = 20  # the parser recurses
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
@@ -51,7 +50,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escape sequences of a filter's text
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # in a filter's text
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -72,7 +71,7 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Recursive-descent parser for one filter."""
+    """Recursive-descent parser."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -147,7 +146,6 @@ class _Reader:
         return test
 
     def _term(self) -> Test:
-        """Parse a comparison, a function or text in any field."""
         token = self._take()
         # `-5` is a number, `-error` a negated text.
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
@@ -194,7 +192,7 @@ def _any_passes(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Evaluate tests in sequence, each only on the entries that passed the previous ones."""
+    """Evaluate each test only on entries that passed the previous ones."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
@@ -230,7 +228,6 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """Return the values at a path, descending into lists."""
     for place, name in enumerate(path):
         if isinstance(value, list):
             return _at_all(value, path[place:])
@@ -248,7 +245,7 @@ def _at_all(items: Sequence[Any], path: Sequence[str]) -> list[Any]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return all scalar values in a value as text."""
+    """Return all nested scalars as text."""
     if isinstance(value, (dict, list)):
         texts = []
         for item in value.values() if isinstance(value, dict) else value:
@@ -285,8 +282,6 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
 
 
 def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
-    """Return a test that passes if any value at a path does."""
-
     def passes(entry: Entry) -> bool:
         return any(holds(leaf) for leaf in _at(entry, path))
 
@@ -296,7 +291,6 @@ def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
 def _comparable(
     path: tuple[str, ...], text: str
 ) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """Return a comparison with a filter's text, according to the field's type."""
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -317,7 +311,7 @@ def _comparable(
 
 
 def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
-    """Match with DuckDB's RE2, which takes linear time for any pattern, unlike Python's `re`."""
+    """Match with DuckDB's RE2, whose time is linear, unlike Python's `re`."""
     engine = _engine()
     import duckdb  # noqa: PLC0415 - loaded by now
 
@@ -333,7 +327,7 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
             ) from None
         return {text for (text,) in rows}
 
-    matching([""])  # reports an invalid pattern before any entry is read
+    matching([""])  # report an invalid pattern before reading entries
 
     def test(entries: Sequence[Entry]) -> list[bool]:
         groups = [_texts(_at(entry, path)) for entry in entries]
@@ -383,7 +377,7 @@ def _number(text: str) -> float | None:
 
 
 def log_path(name: str) -> str:
-    """Return the full name of a log, `projects/…/logs/name`, with `%2F` for a slash in the name."""
+    """Return a log's full name, `projects/…/logs/name`, with `%2F` for slashes."""
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
     if short.startswith("projects/"):
         return short

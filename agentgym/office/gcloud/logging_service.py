@@ -29,7 +29,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 Payload: TypeAlias = str | dict[str, Any]
 
-# Filter of the sink `_Required`, as in Cloud Logging.
+# The `_Required` sink's filter, as in Cloud Logging.
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
 _STORAGE = "storage.googleapis.com"
 _WRITER = f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com"
@@ -55,18 +55,14 @@ INSERT INTO log_sinks VALUES
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
 MAX_SINKS = 200  # as in Cloud Logging
 MAX_BUCKETS = 100  # as in Cloud Logging
-MAX_SHOWN = 200  # the published server cuts messages in lists here
+MAX_SHOWN = 200  # where the published server cuts messages in lists
 _MAX_NESTING = 50  # filters recurse
-_CHUNK = 2_000  # entries read at a time for a selective filter, which bounds the memory
+_CHUNK = 2_000  # entries read at a time for a selective filter, to bound memory
 
 
 class Logging:
     """Logs. Text becomes a textPayload, an object a jsonPayload; entries without a sink are
     dropped.
-
-    Args:
-        server: The server that this is a part of.
-        storage: Receives entries of sinks with a storage bucket as destination.
     """
 
     def __init__(self, server: Server, storage: Storage) -> None:
@@ -117,14 +113,14 @@ class Logging:
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
-        size = max_entries + 1  # one more shows whether there is a next page
+        size = max_entries + 1  # one more reveals whether there is a next page
         while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
             passed = test([_show(row) for row in rows])
             matches += itertools.compress(rows, passed)
             if len(rows) < size:
                 break
-            # A selective filter reads larger and larger chunks.
+            # Read larger and larger chunks for a selective filter.
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
         if not matches:
             return "No log entries match."
@@ -279,7 +275,7 @@ class Logging:
         self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
-        """Write entries (time, severity, payload); sinks route them as if they were written now."""
+        """Write (time, severity, payload) entries, routed by the current sinks."""
         records = []
         for when, severity, payload in entries:
             level = check_one_of("severity", severity, tuple(SEVERITIES))
@@ -288,7 +284,7 @@ class Logging:
             self._add_entries(records)
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
-        """Return a log's entries in a log bucket in API form, oldest first."""
+        """Return a log's entries in API form, oldest first."""
         sql = (
             "SELECT * FROM log_entries WHERE log = ? AND id IN "
             "(SELECT entry FROM log_routes WHERE log_bucket = ?) ORDER BY timestamp, id"
@@ -301,7 +297,6 @@ class Logging:
     # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
-        """Store entries where the sinks route them."""
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
@@ -323,11 +318,11 @@ class Logging:
         )
         routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
-            if entry not in routed:  # only a storage sink, or no sink, took it
+            if entry not in routed:  # no log bucket took it
                 self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
-        """Append entries to hourly objects, one entry per line, dropping what exceeds the quota."""
+        """Append entries, one per line, to hourly objects, dropping those above the quota."""
         lines: dict[str, str] = {}
         for entry in entries:
             day, hour = entry["timestamp"][:10].replace("-", "/"), entry["timestamp"][11:13]
@@ -341,7 +336,6 @@ class Logging:
                 self._storage.put_object(bucket, name, data)
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
-        """Return an SQL condition for entries in log buckets within their retention."""
         now = self._server.context.clock.now()
         values: list[Any] = []
         for bucket in buckets:
@@ -350,7 +344,7 @@ class Logging:
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
-        """Return a log bucket by its name (for a global one), location/name or full name."""
+        """Find a log bucket by name (if global), location/name or full name."""
         short = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/")
         location, slash, bucket = short.replace("/buckets/", "/").rpartition("/")
         rows = self._server.store.find(
@@ -361,7 +355,6 @@ class Logging:
         return rows[0]
 
     def _sink_destination(self, text: str) -> str:
-        """Return the full name of a sink's destination."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:
             if place not in self._storage.buckets():
@@ -376,7 +369,6 @@ class Logging:
 
 
 def _log(name: str) -> str:
-    """Return the full name of a log that may be written."""
     check_name(
         "log",
         name.removeprefix(f"projects/{PROJECT}/logs/"),
@@ -387,7 +379,7 @@ def _log(name: str) -> str:
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    """Return the record of an entry without its id."""
+    """Return an entry's record without its id."""
     if (
         _nesting(payload) > _MAX_NESTING
         or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES
@@ -424,7 +416,6 @@ def _show(row: Row) -> Row:
 
 
 def _show_lines(row: Row, most: int | None) -> str:
-    """Format an entry, cutting its message to `most` characters."""
     [payload] = row["payload"].values()
     message = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
     if most is not None and len(message) > most:

@@ -29,10 +29,10 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
 CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
 """
 
-PAGE = 20  # default page size, as in the published server
-MAX_BYTES = 256 * 2**20  # of all objects, including noncurrent versions
+PAGE = 20  # as in the published server
+MAX_BYTES = 256 * 2**20  # total, including noncurrent versions
 
-CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # storage classes from warmest to coldest
+CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # from warmest to coldest
 # Three multi-regions, six dual-regions, and all regions.
 LOCATIONS = (
     "US",
@@ -46,19 +46,15 @@ LOCATIONS = (
     "ASIA1",
     *(region.upper() for region in REGIONS),
 )
-# All columns except the data, which is large.
+# Omits the data, which is large.
 _PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
-# Cloud Storage reserves names that look like Google's.
+# Cloud Storage reserves names that resemble Google's.
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
 
 class Storage:
-    """Buckets and objects. Listings are sorted by name, and sizes are in bytes.
-
-    Args:
-        server: The server that this is a part of.
-    """
+    """Buckets and objects. Listings are sorted by name, and sizes are in bytes."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -104,7 +100,7 @@ class Storage:
         live = "" if versions else " AND deleted IS NULL"
         where = f"bucket = ? AND substr(name, 1, length(?)) = ?{live}"
         key = (bucket_name, prefix, prefix)
-        # A page starts after a record, so objects written meanwhile do not shift it.
+        # A page starts after a record, so later writes do not shift it.
         count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
         sql = (
             f"SELECT {_PLAIN} FROM objects WHERE {where} AND (name, generation) > (?, ?) "
@@ -321,7 +317,7 @@ class Storage:
         )
 
     def buckets(self) -> list[str]:
-        """Return the sorted names of all buckets."""
+        """Return all bucket names, sorted."""
         return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
@@ -348,7 +344,7 @@ class Storage:
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """Return the data of an object, or of one of its versions."""
+        """Return the data of an object or one of its versions."""
         return self._object_data(self._object(bucket, name, generation))
 
     # Shared by the tools and other services.
@@ -358,7 +354,7 @@ class Storage:
         self._write_object(*_parts(uri), data)
 
     def room(self) -> int:
-        """Return how many bytes objects may still use."""
+        """Return the bytes left for objects."""
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _bucket(self, name: str) -> Row:
@@ -371,7 +367,7 @@ class Storage:
         return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Apply a rule. Rules run daily, so a version that one run retires is deleted by the next."""
+        """Rules run daily, so a version retired by one run is deleted by the next."""
         now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
@@ -389,7 +385,6 @@ class Storage:
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> None:
-        """Change a bucket's settings and apply its rules."""
         self._server.store.update("buckets", self._bucket(name)["id"], **changes)
         self._server.context.clock.tick()
         self._bucket(name)
@@ -416,7 +411,6 @@ class Storage:
         return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
-        """Write an object at the current time."""
         into = self._bucket(bucket)
         _check_object_name(name)
         if len(data) > self.room():
@@ -437,7 +431,7 @@ class Storage:
         with store.change():
             if live is not None:
                 self._delete_object(live, when)
-            # Generations are microseconds, as in Cloud Storage, and grow within a second too.
+            # Generations are microseconds, as in Cloud Storage, and also grow within a second.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), deleted=None, storage_class=CLASSES[0], size=len(data), md5=hashlib.md5(data).hexdigest(),
@@ -470,13 +464,11 @@ def _check_object_name(name: str) -> str:
 
 
 def _rule(rule: Row) -> str:
-    """Describe a lifecycle rule, such as `Delete after 30 days`."""
     kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
     return f"{kind} after {rule['condition']['age']} days"
 
 
 def _show(row: Row, with_generation: bool) -> str:
-    """Return an object's line: name, size and unusual properties."""
     notes = []
     if row["storage_class"] != CLASSES[0]:
         notes.append(row["storage_class"])

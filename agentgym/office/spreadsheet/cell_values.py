@@ -1,10 +1,10 @@
 """Cell values: as typed, as used by formulas, and as displayed.
 
-A cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s": text as
-typed}`, with `"k": "date"` if the value counts days.
+A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
+text as typed}`, with `"k": "date"` if the value counts days.
 
-In a formula, a value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a
-`SerialDate` (a date as a number of days), a `Grid` or a `Lambda`.
+A formula's value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a
+`SerialDate`, a `Grid` or a `Lambda`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-DAY_ZERO = datetime(1899, 12, 30)
-"""The day from which spreadsheets count days."""
-MAX_TEXT = 50_000
-"""Maximum characters of a cell, as in Google Sheets."""
+DAY_ZERO = datetime(1899, 12, 30)  # spreadsheets count days from here
+MAX_TEXT = 50_000  # characters of a cell, as in Google Sheets
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class CellError(str):
-    """An error as the value of a cell, such as `#DIV/0!`."""
+    """An error as a cell's value, such as `#DIV/0!`."""
 
     __slots__ = ()
 
@@ -45,34 +43,30 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE
-"""The value of a formula that depends on itself, as in Google Sheets."""
+CYCLE = NO_REFERENCE  # a formula that depends on itself, as in Google Sheets
 
 
 class FormulaError(Exception):
-    """Raised to end a function with an error as its value."""
+    """Raised to make an error a function's value."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
         self.error = error
 
 
+# By sign in formulas, criteria and queries.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
-"""Comparisons by their signs in formulas, criteria and queries."""
 
 
 @dataclass(slots=True)
 class Grid:
-    """Values in rows and columns; `cells` contains the non-empty ones by row and column from 0.
+    """Values in rows and columns; `cells` maps row and column, from 0, to non-empty values.
 
     Attributes:
-        height: Rows.
-        width: Columns.
-        cells: The values.
-        origin: Row and column, from 1, of the first cell of a range; None for computed values.
-        searched: Cached positions in the first column and row, see `positions`.
+        origin: A range's first row and column, from 1; None for computed values.
+        searched: Cache of `positions`.
     """
 
     height: int
@@ -83,7 +77,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
-        """Return the grid of rows of values, with at least one (empty) cell."""
+        """Return a grid of rows, with at least one (empty) cell."""
         cells = {
             (r, c): value
             for r, row in enumerate(rows)
@@ -103,12 +97,10 @@ class Grid:
         return [self.cells.get((at, k)) for k in range(self.width)]
 
     def positions(self, *, down: bool) -> dict[Any, int]:
-        """Return the first position of each value in the first column (`down`) or row, with the
-        keys of `match_key`; cached, because a range is often searched repeatedly.
-        """
+        """Return each value's first position in the first column (`down`) or row, cached."""
         if down not in self.searched:
             line = list(enumerate(self.line(down=down)))
-            # In reverse order, so that the first of equal values remains.
+            # Reversed, so the first of equal values wins.
             places = {match_key(value): k for k, value in reversed(line) if value is not None}
             self.searched[down] = places
         return self.searched[down]
@@ -121,13 +113,7 @@ def grid_of(value: Any) -> Grid:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """A function defined by a formula.
-
-    Attributes:
-        names: Its parameters.
-        body: Its tree.
-        scope: The values of other names at its definition.
-    """
+    """A function defined by a formula; `scope` contains the names known at its definition."""
 
     names: tuple[str, ...]
     body: Any
@@ -135,9 +121,7 @@ class Lambda:
 
 
 def match_key(value: Any) -> Any:
-    """Return the key under which equal values are found: case is ignored, and a boolean is not a
-    number.
-    """
+    """Return a key equal for matching values, without case; booleans are not numbers."""
     if isinstance(value, str):
         return value.lower()
     return (value,) if isinstance(value, bool) else float(value)
@@ -149,7 +133,7 @@ def serial(moment: datetime) -> float:
 
 
 def scalar(value: Any) -> Any:
-    """Return the value of a one-cell range; a larger range has none."""
+    """Return a one-cell range's value; a larger range has none."""
     if isinstance(value, Grid):
         return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
     return value
@@ -168,7 +152,7 @@ def number(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a cell displays it."""
+    """Return a value as displayed."""
     value = scalar(value)
     if isinstance(value, SerialDate):
         return _date_text(value)
@@ -193,9 +177,9 @@ def _date_text(value: float) -> str:
 
 
 def ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return the sort key of a value: numbers before texts before booleans, ignoring case.
+    """Return a sort key: numbers before texts before booleans, ignoring case.
 
-    An empty cell counts as the empty value of the other's type: 0, empty text or FALSE.
+    An empty cell counts as the other type's empty value: 0, empty text or FALSE.
     """
     if value is None:
         value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0
@@ -205,7 +189,7 @@ def ordering(value: Any, other: Any) -> tuple[int, Any]:
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
-    """Remove the empty cells at the end of a row, or the empty rows at the end."""
+    """Remove empty cells, or empty rows, at the end."""
     while items and items[-1] == empty:
         items.pop()
     return items
@@ -213,22 +197,18 @@ def trim(items: list[Any], empty: Any) -> list[Any]:
 
 # Values as typed.
 
-# A number as people write it, with a currency, thousands separators or a percent sign.
+# A number with a currency, thousands separators or a percent sign.
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
 _ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
-# Dates in the locale of the United States, the default of a new spreadsheet.
+# United States dates, the default locale of a new spreadsheet.
 _AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
 _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell for a typed value; `None` for an empty one.
-
-    Raises:
-        ToolError: A cell cannot contain it.
-    """
+    """Return the cell for a typed value, `None` if empty, or raise `ToolError`."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -246,11 +226,7 @@ def parse_input(value: Any) -> Any:
 
 
 def check_content(value: Any, most: int) -> None:
-    """Refuse content that a cell cannot contain, such as a text of more than `most` characters.
-
-    Raises:
-        ToolError: A cell cannot contain it.
-    """
+    """Raise `ToolError` for content that no cell can contain."""
     if isinstance(value, (dict, list)):
         raise ToolError(
             "invalid argument: a cell holds a text, a number, true, false or null, got "
@@ -260,14 +236,12 @@ def check_content(value: Any, most: int) -> None:
         raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
 
 
-# Numbers from here on are displayed with an exponent by `text_of`.
+# From here on, `text_of` shows an exponent.
 _SHOWN_WHOLE = 10**15
 
 
 def from_python(value: Any) -> Any:
-    """Return the cell for a Python value, displayed as text: texts stay texts; numbers, dates and
-    times keep their type in formulas.
-    """
+    """Return the cell for a Python value with its type."""
     if isinstance(value, str):
         return value
     if type(value) is int and abs(value) < _SHOWN_WHOLE:
@@ -290,12 +264,12 @@ def from_python(value: Any) -> Any:
 
 
 def raw(cell: Any) -> Any:
-    """Return a cell without a formula as a bare value; a date is its number of days."""
+    """Return a formula-free cell as a bare value; a date is its number of days."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
 def validate(value: Any) -> Any:
-    """Return a value in stored form: numbers with double precision, whole ones without a point."""
+    """Store numbers with double precision, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
@@ -328,7 +302,6 @@ def _parse_date(text: str) -> Any:
 
 
 def _since_midnight(match: re.Match[str]) -> timedelta:
-    """Parse the time of day at the end of a date and time, if present."""
     hours, minutes, seconds, half = match.groups()[-4:]
     if hours is None:
         return timedelta()
@@ -344,7 +317,7 @@ def _since_midnight(match: re.Match[str]) -> timedelta:
 
 
 def flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Return all non-empty values of arguments, ranges row by row."""
+    """Yield the arguments' non-empty values, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -358,9 +331,7 @@ def is_number(value: Any) -> bool:
 
 
 def numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the numbers in arguments; texts and booleans in ranges are ignored, but a direct
-    argument must be a number.
-    """
+    """Return the arguments' numbers; only ranges may contain other values."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -371,18 +342,14 @@ def numbers(arguments: Sequence[Any]) -> list[float]:
 
 
 def check(value: Any) -> Any:
-    """Return a value that is not an error.
-
-    Raises:
-        FormulaError: It is an error.
-    """
+    """Return a value, or raise `FormulaError` if it is an error."""
     if isinstance(value, CellError):
         raise FormulaError(value)
     return value
 
 
 def to_number(value: Any) -> float:
-    """Convert a value to a number; texts are parsed as if typed."""
+    """Convert a value to a number; texts are parsed as typed."""
     converted = number(value)
     if isinstance(converted, CellError) and type(value) is str:
         cell = parse_input(value.strip())

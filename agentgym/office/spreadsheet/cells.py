@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
-# Titles that need no quotes in a reference.
+# Titles that need no quotes.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -23,9 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the closed part within a number of rows and columns; it may be empty (`bottom <
-        top`).
-        """
+        """Return the closed part within a sheet size, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,
@@ -35,12 +33,12 @@ class Area:
 
     @property
     def height(self) -> int:
-        """The number of rows of a closed area."""
+        """Rows of a closed area."""
         return max(0, (self.bottom or 0) - self.top + 1)
 
     @property
     def width(self) -> int:
-        """The number of columns of a closed area."""
+        """Columns of a closed area."""
         return max(0, (self.right or 0) - self.left + 1)
 
     def __str__(self) -> str:
@@ -49,7 +47,7 @@ class Area:
         return first if first == last else f"{first}:{last}"
 
 
-@functools.lru_cache(maxsize=1_024)  # the cells of a sheet share few columns
+@functools.lru_cache(maxsize=1_024)  # sheets share few columns
 def column_name(number: int) -> str:
     """Return a column's letters: 1 is A, 27 is AA."""
     letters = ""
@@ -68,11 +66,7 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Parse a reference without a sheet.
-
-    Raises:
-        ToolError: It is not such a reference.
-    """
+    """Parse a reference without a sheet, or raise `ToolError`."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
         part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
@@ -103,11 +97,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse the row and column of a single cell, both from 1.
-
-    Raises:
-        ToolError: It is not a single cell.
-    """
+    """Parse a cell's row and column from 1, or raise `ToolError`."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")
@@ -115,7 +105,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Split off the sheet title at the start of a reference; return it, or None, and the rest."""
+    """Split a reference into sheet title, or None, and rest."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -125,6 +115,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Return a sheet title for use in a reference, in quotes unless it is one plain word."""
+    """Quote a sheet title unless it is one plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -1,9 +1,8 @@
-"""Evaluation of a spreadsheet's formulas with bounded work, never as code.
+"""Evaluation of spreadsheet formulas with bounded work, never as code.
 
-There are three reasons for not using a spreadsheet engine such as IronCalc. The work after each
-change is bounded in steps, so no formula of a policy can stop an episode. TODAY and NOW use the
-episode's clock. Results are the same on every machine and with every library version, as rewards
-require.
+An engine such as IronCalc would not fit: here a step limit keeps any formula from stalling an
+episode, TODAY and NOW use the episode's clock, and results are equal on every machine and library
+version, as rewards require.
 """
 
 from __future__ import annotations
@@ -47,17 +46,12 @@ from agentgym.office.spreadsheet.functions.registry import (
     SINGLES,
 )
 
+# Cells visited or created and formula parts computed per change, which take less than a second.
 MAX_STEPS = 500_000
-"""Cells visited or created, and formula parts computed, after one change of a spreadsheet; less
-than a second. Formulas beyond are `#ERROR!`.
-"""
 
-# Steps of a function call for one cell of a range, in addition to visiting the cell.
+# Steps per call for one cell of a range, besides visiting the cell.
 _CALL_STEPS = 5
-MAX_LEVELS = 80
-"""Levels of a computation, twice those of a formula, because functions that it defines may call
-each other.
-"""
+MAX_LEVELS = 80  # twice a formula's depth, because functions that it defines may call each other
 
 Spot: TypeAlias = tuple[str, int, int]
 """Lower-case sheet title, row and column of a cell."""
@@ -67,13 +61,7 @@ Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
 
 @dataclass(frozen=True, slots=True)
 class SheetCells:
-    """The cells of a sheet as entered; computed arrays expand into them.
-
-    Attributes:
-        lines: The non-empty cells by row and column.
-        height: Rows of the sheet.
-        width: Columns of the sheet.
-    """
+    """A sheet's size and cells as entered, by row and column; arrays expand into them."""
 
     lines: dict[int, dict[int, Any]]
     height: int = 1000
@@ -85,11 +73,8 @@ class FormulaScope:
     """The position and names of a part of a formula.
 
     Attributes:
-        sheet: The title of the formula's sheet.
-        row: The row of the formula.
-        column: The column of the formula.
         array: Whether operators and functions apply to each cell of a range.
-        names: Values of the names defined by LET and LAMBDA.
+        names: Values of names defined by LET and LAMBDA.
     """
 
     sheet: str
@@ -100,20 +85,14 @@ class FormulaScope:
 
 
 class _Missing(Exception):
-    """Raised when a formula needs cells that are not computed yet."""
+    """Raised when a formula needs uncomputed cells."""
 
     def __init__(self, spots: Sequence[Spot]) -> None:
         self.spots = spots
 
 
 class Evaluator:
-    """The results of one spreadsheet's formulas, each computed once.
-
-    Args:
-        load: Returns the cells of the sheet with a lower-case title, or None if there is no
-            such sheet.
-        now: The time of TODAY and NOW.
-    """
+    """The results of one spreadsheet's formulas, each computed once."""
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
@@ -129,9 +108,7 @@ class Evaluator:
         self._steps = self._depth = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
-        """Return the results of all formulas of some sheets, including the cells into which arrays
-        expanded.
-        """
+        """Return all formulas' results, including expanded arrays."""
         for sheet in sheets:
             self._find_formulas(sheet)
         pending = [(sheet, *place) for sheet, places in self._pending.items() for place in places]
@@ -170,11 +147,7 @@ class Evaluator:
         return sheet
 
     def spend(self, steps: int) -> None:
-        """Count work.
-
-        Raises:
-            FormulaError: It exceeds the limit for one change of a spreadsheet.
-        """
+        """Count work; raise `FormulaError` above the limit per change."""
         self._steps += steps
         if self._steps > MAX_STEPS:
             raise FormulaError(SYNTAX)
@@ -195,8 +168,8 @@ class Evaluator:
                     self._require([(title or spot[0], area) for title, area in references(node)])
                 value = self._result(spot, node)
             except _Missing as missing:
-                # A formula that waits for itself, possibly through others, gets an error as its
-                # value.
+                # A formula that waits for itself, possibly through others, becomes a cycle
+                # error.
                 self._known |= {need: CYCLE for need in missing.spots if need in self._opened}
                 waiting += [need for need in missing.spots if need not in self._opened]
                 continue
@@ -206,7 +179,7 @@ class Evaluator:
             waiting.pop()
 
     def _require(self, areas: Iterable[tuple[str, Area]]) -> None:
-        """Raise `_Missing` if cells of areas are not computed yet."""
+        """Raise `_Missing` if cells are not computed yet."""
         missing: list[Spot] = []
         for sheet, area in areas:
             if (sheet, area) not in self._grids:
@@ -218,9 +191,7 @@ class Evaluator:
             raise _Missing(missing)
 
     def _pending_before(self, sheet: str, area: Area) -> Iterator[Spot]:
-        """Return the formulas whose arrays might still expand into an area: those above and left of
-        its end, except any that waits for this area.
-        """
+        """Yield formulas above and left of an area's end that may expand into it."""
         pending = self._pending.get(sheet, [])
         while pending and (sheet, *pending[0]) in self._known:
             pending.pop(0)
@@ -239,7 +210,6 @@ class Evaluator:
     def _within(
         self, lines: Mapping[int, Mapping[int, Any]], area: Area
     ) -> Iterator[tuple[int, int, Any]]:
-        """Return the non-empty cells of an area, by row and column."""
         near = area.bottom is not None and area.bottom - area.top < len(lines)
         rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
         self.spend(len(rows))
@@ -260,7 +230,7 @@ class Evaluator:
                 yield row, column, lines[row][column]
 
     def _result(self, spot: Spot, node: Node) -> Any:
-        """Return the value of a formula; its array expands down and to the right."""
+        """Return a formula's value, expanding arrays down and right."""
         scope = FormulaScope(*spot)
         value = self.compute(node, scope)
         if isinstance(value, Grid) and _may_expand(node):
@@ -298,7 +268,7 @@ class Evaluator:
     # Computation of a tree.
 
     def compute(self, node: Node, scope: FormulaScope) -> Any:
-        """Return the value of a tree."""
+        """Return a tree's value."""
         if self._depth >= MAX_LEVELS:
             raise FormulaError(NUMBER)
         self.spend(2)
@@ -326,7 +296,6 @@ class Evaluator:
         return self._operations(node, scope)
 
     def _array(self, node: Node, scope: FormulaScope) -> Grid:
-        """Return an array literal: its parts side by side, its rows below each other."""
         inner, items = replace(scope, array=True), iter(node[2])
         bands: list[list[list[Any]]] = []
         for width in node[1]:
@@ -341,9 +310,7 @@ class Evaluator:
         return Grid.of([*itertools.chain(*bands)])
 
     def _operations(self, node: Node, scope: FormulaScope) -> Any:
-        """Compute a tree's operators along its left side, which is as long as the formula, from the
-        inside out.
-        """
+        """Compute operators from the inside out along the left side, which may be long."""
         operations = []
         while node[0] in ("binary", "unary"):
             operations.append((node[1], node[3:]))
@@ -357,11 +324,7 @@ class Evaluator:
         return value
 
     def area(self, sheet: str, area: Area) -> Grid:
-        """Return the values of an area.
-
-        Raises:
-            FormulaError: There is no such sheet.
-        """
+        """Return an area's values, or raise `FormulaError`."""
         if (sheet, area) in self._grids:
             self.spend(len(self._grids[sheet, area].cells) // 4)
             return self._grids[sheet, area]
@@ -386,7 +349,7 @@ class Evaluator:
         return cell
 
     def call(self, name: str, parts: Sequence[Node], scope: FormulaScope) -> Any:
-        """Return the value of a function, including errors."""
+        """Return a function's value, including errors."""
         try:
             if name in FORMS:
                 return guarded(FORMS[name])(self, parts, scope)
@@ -412,9 +375,7 @@ class Evaluator:
             return stop.error
 
     def _spend_on(self, name: str, arguments: Sequence[Any]) -> None:
-        """Count a function's work beforehand: the lines of ranges, or all their cells if it makes
-        an array of them.
-        """
+        """Charge ranges' lines in advance, or all cells if the function makes an array."""
         for argument in arguments:
             if isinstance(argument, Grid):
                 whole = name in ARRAY_RESULTS and name not in SINGLES
@@ -438,15 +399,7 @@ class Evaluator:
         scope: FormulaScope,
         singles: Iterable[int] | None = None,
     ) -> Any:
-        """Call a scalar function with ranges: for each of their cells in array context, otherwise
-        for the one cell that a range stands for.
-
-        Args:
-            function: The function.
-            arguments: Its arguments.
-            scope: The scope of the call.
-            singles: Positions of the arguments that must be single values; all by default.
-        """
+        """Call a scalar function per cell in array context, otherwise once on `single` values."""
         places = range(len(arguments)) if singles is None else singles
         grids = [k for k in places if k < len(arguments) and isinstance(arguments[k], Grid)]
         if not grids:
@@ -461,16 +414,14 @@ class Evaluator:
         return self._map(function, arguments, grids)
 
     def _match(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a regular expression function and count the characters of its texts as work."""
+        """Call a regular expression function, charging its texts' characters."""
         self.spend(sum(len(value) for value in arguments if isinstance(value, str)) // 8)
         return function(*arguments)
 
     def _map(
         self, function: Callable[..., Any], arguments: Sequence[Any], grids: Sequence[int]
     ) -> Grid:
-        """Call a function for each cell of the arguments at some positions; a row result
-        contributes all its cells, as with SPLIT.
-        """
+        """Call a function per cell of some arguments; row results add all cells, as in SPLIT."""
         height = max(arguments[k].height for k in grids)
         width = max(arguments[k].width for k in grids)
         others = [v for k, v in enumerate(arguments) if k not in grids and isinstance(v, Grid)]
@@ -490,9 +441,7 @@ class Evaluator:
         return Grid.of(rows)
 
     def single(self, value: Any, scope: FormulaScope) -> Any:
-        """Return the single value of a range: its cell in the formula's row or column, or the first
-        of a computed array.
-        """
+        """Return a range's cell in the formula's row or column, or an array's first."""
         if not isinstance(value, Grid):
             return value
         if value.origin is None or (value.height, value.width) == (1, 1):
@@ -506,7 +455,6 @@ class Evaluator:
 
 
 def _may_expand(node: Node) -> bool:
-    """Return whether the value of a formula can be an array."""
     return any(
         part[0] in ("array", "apply") or (part[0] == "call" and part[1] in ARRAY_RESULTS)
         for part in parts_of(node)
@@ -514,7 +462,6 @@ def _may_expand(node: Node) -> bool:
 
 
 def _overlap(area: Area, spot: Spot, bottom: int, right: int) -> bool:
-    """Return whether an area overlaps the rectangle that starts at a cell."""
     return (
         area.top <= bottom
         and area.left <= right

@@ -1,4 +1,4 @@
-"""Workbooks in the workspace, with the tools of the package excel-mcp-server (0.1.8)."""
+"""Workbooks in the workspace, with the tools of excel-mcp-server 0.1.8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of a sheet other than values: styles, rules, charts, tables and pivot summaries."""
+"""A sheet's styles, rules, charts, tables and pivot summaries."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agentgym.office.spreadsheet.cells import Area, column_name
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo
 
+# The published server's charts, with their openpyxl classes.
 CHARTS = {
     "line": "LineChart",
     "bar": "BarChart",
@@ -20,19 +21,17 @@ CHARTS = {
     "scatter": "ScatterChart",
     "area": "AreaChart",
 }
-"""The published server's charts, with their openpyxl classes."""
+# Effects outside the workbook; the published server refuses these, too.
 UNSAFE = frozenset(
     ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
 )
-"""Functions with effects outside the workbook, which the published server refuses too."""
-MAX_FORMULA = 8_192
-"""Maximum characters of a formula, as in Excel."""
+MAX_FORMULA = 8_192  # characters, as in Excel
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
-# Names that Excel would read as cells.
+# Names that Excel would parse as cells.
 _CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*(?:[Cc][0-9]*)?")
-# The rules of conditional formats: their constructors and required arguments.
+# Conditional formats: constructors and required arguments.
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
     "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
@@ -50,11 +49,7 @@ _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def colour(text: str) -> str:
-    """Return a colour with its opacity as eight hexadecimal digits.
-
-    Raises:
-        ToolError: It is not a colour.
-    """
+    """Return eight hexadecimal digits with opacity, or raise `ToolError`."""
     match = _COLOUR.fullmatch(text)
     if not match:
         raise ToolError(
@@ -65,11 +60,7 @@ def colour(text: str) -> str:
 
 
 def check_formula(formula: str) -> None:
-    """Refuse formulas that Excel cannot read, and functions with effects outside the workbook.
-
-    Raises:
-        ToolError: The formula is invalid; the message explains why.
-    """
+    """Raise `ToolError` for formulas that Excel cannot read or that act outside the file."""
     if not formula.startswith("=") or len(formula) > MAX_FORMULA:
         raise ToolError(
             f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, "
@@ -92,7 +83,7 @@ def check_formula(formula: str) -> None:
 
 
 def style(cell: Any, changes: Mapping[str, Any]) -> None:
-    """Change the given parts of a cell's style; `changes` contains the tool's arguments."""
+    """Apply style changes; `changes` contains the tool's arguments."""
     styles, size, ink = library().styles, changes["font_size"], changes["font_color"]
     if size is not None and not 1 <= size <= 409:
         raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(size)}")
@@ -122,7 +113,6 @@ def style(cell: Any, changes: Mapping[str, Any]) -> None:
 
 
 def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
-    """Change the given properties of the font or alignment of a cell."""
     given = {name: value for name, value in changes.items() if value is not None}
     if given:
         copied = copy.copy(getattr(cell, style))
@@ -132,9 +122,7 @@ def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
 
 
 def rule(conditional_format: Mapping[str, Any]) -> Any:
-    """Return a conditional format from its `type` and `params`, whose `fill` and `font` may be
-    objects.
-    """
+    """Return a conditional format; `fill` and `font` in `params` may be objects."""
     kind, params = conditional_format.get("type"), conditional_format.get("params", {})
     if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
         raise ToolError(
@@ -161,14 +149,10 @@ def rule(conditional_format: Mapping[str, Any]) -> Any:
 
 
 def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
-    """Return a chart of an area with series names in the first row and categories in the first
+    """Return a chart of an area with series names in its first row and categories in its first
     column.
 
-    Args:
-        source: The sheet of the area.
-        area: A closed area of at least two rows and two columns.
-        kind: One of `CHARTS`.
-        titles: Titles of the chart, the x axis and the y axis; empty ones are omitted.
+    `kind` is one of `CHARTS`; `titles` name the chart and its axes, and empty ones are omitted.
     """
     charts = library().chart
     diagram = getattr(charts, CHARTS[kind])()
@@ -198,7 +182,7 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
 
 
 def table(sheet: Any, area: Area, name: str, look: str) -> None:
-    """Turn an area of a sheet into a table; its first row contains the headers."""
+    """Turn an area into a table; its first row contains the headers."""
     book = sheet.parent
     if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
         raise ToolError(
@@ -234,7 +218,7 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 
 
 def overlap(area: Area, reference: str) -> bool:
-    """Report whether a closed area overlaps a reference such as `B2:C4`."""
+    """Return whether a closed area overlaps a reference such as `B2:C4`."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
     return bool(
         area.left <= right
@@ -251,14 +235,14 @@ def pivot(
     across: Sequence[str],
     total: str,
 ) -> list[list[Any]]:
-    """Return a summary of a table, starting with a header row.
+    """Summarise a table that starts with a header row; the result has one, too.
 
     Args:
-        rows: The table, starting with its header row.
-        by: Headers of the columns whose value combinations become sorted rows.
-        values: Headers of the columns to aggregate.
-        across: Headers of the columns whose value combinations split each value.
-        total: One of `sum`, `average` (or `mean`), `count`, `min`, `max`.
+        rows: The table.
+        by: Columns whose value combinations become sorted rows.
+        values: Columns to aggregate.
+        across: Columns whose value combinations split each value.
+        total: `sum`, `average` (or `mean`), `count`, `min` or `max`.
     """
     how = {"mean": "average"}.get(total.lower(), total.lower())
     if how not in _TOTALS:
@@ -303,7 +287,6 @@ def _place(titles: Sequence[str], name: str) -> int:
 
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    """Order numbers before texts before empty values."""
     numbers = (int, float)
     return [
         (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
@@ -348,7 +331,7 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
-    """Return a cell's value; unlike `sheet.cell`, this does not create a missing cell."""
+    """Return a cell's value; `sheet.cell` would create a missing cell."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
 
@@ -372,7 +355,6 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
 
 
 def _allowed_values(formula: str, sheet: Any) -> list[str]:
-    """Return a list's values, which are quoted or in a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
     title, _, cells = formula.lstrip("=").rpartition("!")
@@ -399,5 +381,5 @@ def to_jsonable(value: Any) -> Any:
 
 
 def spot_name(row: int, column: int) -> str:
-    """Return the address of a cell."""
+    """Return a cell's address."""
     return f"{column_name(column)}{row}"

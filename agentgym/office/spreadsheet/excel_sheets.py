@@ -1,4 +1,4 @@
-"""Access to a workbook's sheets for the `excel` tools, and their cell operations."""
+"""Access to a workbook's sheets for the `excel` tools, and cell operations."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ from agentgym.office.spreadsheet.workbooks import (
 )
 from agentgym.text.tools import ToolError, echo
 
-MAX_AREA = 50_000
-"""Maximum cells that one call reads or changes, half of a workbook's maximum."""
-MAX_SHEETS = 200
-"""Maximum sheets of a workbook, as in Google Sheets; Excel is limited by memory."""
+MAX_AREA = 50_000  # cells that one call reads or changes, half of a workbook's
+MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
-# Larger workbooks are not cached; in memory they take sixty times the space.
+# Do not cache larger workbooks; in memory they take sixty times the space.
 _CACHED_BYTES = 2**19
-# Characters that XML cannot contain.
+# Forbidden in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-# A set in an error message of the library.
+# A set in the library's error messages.
 _SET = re.compile(r"\{([^{}]*)\}")
-# Titles that Excel allows.
+# Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
@@ -45,49 +43,38 @@ _last_places: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
 
 
 def last_place(sheet: Any) -> tuple[int, int]:
-    """Return the last row and column of a read-only sheet. The library searches all cells for them,
-    and a long sheet is read in many parts, so the result is stored on the sheet.
-    """
+    """Return a sheet's last row and column, stored on it because the search is slow."""
     if sheet not in _last_places:
         _last_places[sheet] = sheet.max_row, sheet.max_column
     return _last_places[sheet]
 
 
 class Workbooks:
-    """The workbooks (.xlsx) of the workspace. A file is written only after the whole call
-    succeeded.
-
-    Args:
-        server: The server.
-    """
+    """The workspace's workbooks (.xlsx), written only after the whole call succeeds."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def open(self, path: str) -> Any:
-        """Return a workbook for editing.
-
-        Raises:
-            ToolError: It does not exist or cannot be read.
-        """
+        """Return a workbook for editing, or raise `ToolError`."""
         check_path(path)
         if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
         return open_workbook(self._server.context.files.read(path))
 
     def look(self, path: str) -> Any:
-        """Return a read-only workbook, shared by later readers of the same file."""
+        """Return a read-only workbook, shared between readers."""
         check_path(path)
         files = self._server.context.files
         data = files.read(path) if files.is_file(path) else b""
         return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
 
     def read_sheet(self, path: str, title: str) -> Any:
-        """Return a read-only sheet; see `look`."""
+        """Return a sheet of a read-only workbook."""
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; a new one gets the current time as its creation time."""
+        """Write a workbook; `new` sets its creation time to now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -95,13 +82,13 @@ class Workbooks:
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
-        """Open a workbook for editing and write it at the end if nothing was raised."""
+        """Open a workbook and write it unless the block raises."""
         book = self.open(path)
         try:
             yield book
             self.save(path, book)
         except failures() as error:
-            # The library prints its allowed values as a set, whose order differs between processes.
+            # The library prints allowed values as a set, whose order differs between processes.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(
                 f"invalid argument: the workbook cannot hold this: {text[:300]}"
@@ -109,7 +96,7 @@ class Workbooks:
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """Open a workbook for editing one of its sheets."""
+        """Like `edit`, for one sheet."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
 
@@ -123,7 +110,7 @@ def _opened(data: bytes) -> Any:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that is not a workbook."""
+    """Raise if a path is not a workbook's."""
     if not path.lower().endswith(".xlsx"):
         raise ToolError(
             f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must"
@@ -131,11 +118,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with a title.
-
-    Raises:
-        ToolError: There is none, or it is a chart.
-    """
+    """Return the sheet with a title, or raise `ToolError`."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet
@@ -158,7 +141,7 @@ def check_title(book: Any, title: str) -> None:
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Return the row and column of a valid cell."""
+    """Return a valid cell's row and column."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
@@ -168,9 +151,7 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """Return the area between two cells, limited to the cells that a call may touch; `start` may
-    name both.
-    """
+    """Return the area between two cells; `start` may name both."""
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
@@ -184,14 +165,14 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Return the rows and columns of a closed area's cells, row by row."""
+    """Yield a closed area's rows and columns, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column
 
 
 def data_area(sheet: Any) -> Area:
-    """Return the area from A1 to the last row and column with a cell."""
+    """Return the area from A1 to the last cell."""
     return Area(1, 1, sheet.max_row, sheet.max_column)
 
 
@@ -226,7 +207,7 @@ def merge(sheet: Any, area: Area) -> None:
 
 
 def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
-    """Copy values, formulas (unchanged) and styles."""
+    """Copy values, unchanged formulas and styles."""
     copies = [
         (source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)
     ]
@@ -237,7 +218,7 @@ def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> Non
 
 
 def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
-    """Remove cells from a sheet; cells below move up, or cells to the right move left."""
+    """Remove cells; others move up or left."""
     moving = (
         Area(area.top, area.left, MAX_ROWS, area.right)
         if up
@@ -257,16 +238,7 @@ def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before number `start`, or remove some from there on.
-
-    Merged ranges, tables and all formula references are updated.
-
-    Args:
-        sheet: The sheet.
-        axis: `row` or `column`.
-        start: The first number, from 1.
-        count: How many; negative to remove.
-    """
+    """Insert rows or columns before `start`, or remove some if `count` is negative."""
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(
@@ -300,9 +272,7 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
 
 
 def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references; `change` receives the title of the formula's sheet, the reference's
-    title, and its rest.
-    """
+    """Change all references by `change(formula's sheet, reference's sheet, rest)`."""
     for sheet in book.worksheets:
         for row in sheet.iter_rows():
             for cell in row:

@@ -1,8 +1,4 @@
-"""Spreadsheet formulas: their syntax and their references.
-
-The language consists of numbers, texts, booleans, errors, references, array literals, operators and
-function calls.
-"""
+"""Syntax and references of spreadsheet formulas."""
 
 from __future__ import annotations
 
@@ -24,10 +20,7 @@ from agentgym.office.spreadsheet.cells import (
 Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: its kind, then its parts."""
 
-MAX_DEPTH = 40
-"""Maximum levels of a formula, because parsing and evaluation recurse: brackets, arguments, right
-operands.
-"""
+MAX_DEPTH = 40  # levels of brackets, arguments and right operands, over which parsing recurses
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -39,7 +32,7 @@ _TOKEN = re.compile(
     r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
     re.DOTALL,
 )
-# Operator precedence; higher numbers bind more tightly, and a sign most tightly.
+# Precedence; higher numbers bind more tightly, and a sign most tightly.
 _BINARY = {
     "=": 1,
     "<>": 1,
@@ -61,9 +54,7 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Return the kind and text of each token of a formula without its `=`; invalid ones have the
-    kind `bad`.
-    """
+    """Yield each token's kind, `bad` if invalid, and text; `formula` lacks the `=`."""
     at = 0
     while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()
@@ -140,7 +131,7 @@ class _Parser:
         raise _Syntax
 
     def _array(self) -> Node:
-        """Parse an array after its opening brace: commas separate columns, semicolons rows."""
+        """Parse after the opening brace: commas separate columns, semicolons rows."""
         widths, items = [0], []
         while True:
             items.append(self._binary(0))
@@ -171,10 +162,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Return a tree and all its parts, from left to right.
-
-    It does not recurse, because `1+1+…` is a tree as deep as it is long.
-    """
+    """Yield a tree's parts without recursion: `1+1+…` is as deep as long."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -189,14 +177,12 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Return the areas that a tree refers to, from left to right."""
+    """Yield the areas that a tree refers to."""
     return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
 
 
 def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
-    """Return a formula with each reference replaced by the result of `change` for its sheet and
-    rest; texts stay.
-    """
+    """Replace each reference by `change(sheet, rest)`; texts stay."""
     return "=" + "".join(
         change(*split_sheet(text)) if kind == "reference" else text
         for kind, text in tokens(formula[1:])
@@ -204,14 +190,9 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """Return a reference after rows or columns were inserted before number `start`, or removed from
-    there on.
+    """Update a reference after rows or columns were inserted before `start`, or removed from it on.
 
-    Args:
-        reference: The reference without its sheet.
-        axis: `row` or `column`.
-        start: The first number.
-        count: How many; negative for removal. A reference to removed cells only becomes `#REF!`.
+    The count is negative for removal. A reference to removed cells only becomes `#REF!`.
     """
     ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
     part = 3 if axis == "row" else 1
@@ -229,38 +210,19 @@ def shift(reference: str, axis: str, start: int, count: int) -> str:
     return ":".join(map("".join, ends))
 
 
-OPEN = 10**9
-"""Beyond any row and column: the end of an open range."""
+OPEN = 10**9  # the end of an open range, beyond any row and column
 _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
 def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
-    """Return a reference after a sheet was renamed.
-
-    Args:
-        old: The title of the sheet.
-        new: Its new title.
-        own: The title of the formula's sheet.
-        named: The title in the reference, if any.
-        rest: The reference without it.
-    """
+    """Update a reference (`named` sheet, `rest`) in sheet `own` after a sheet was renamed."""
     return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
 
 
 def follow(
     sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
 ) -> str:
-    """Return a reference after rows or columns of a sheet were inserted or removed.
-
-    Args:
-        sheet: The title of the sheet.
-        axis: See `shift`, also for `start` and `count`.
-        start: The first number.
-        count: How many.
-        own: The title of the formula's sheet.
-        named: The title in the reference, if any.
-        rest: The reference without it.
-    """
+    """Update a reference after `sheet` grew or shrank; see `shift` and `retitle`."""
     is_there = (named or own).lower() == sheet.lower()
     return _with_sheet(named, shift(rest, axis, start, count) if is_there else rest)
 

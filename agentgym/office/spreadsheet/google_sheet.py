@@ -1,4 +1,4 @@
-"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed on reading."""
+"""Google Sheets, whose formulas are computed on reading."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ class GoogleSheet(Server):
     # For task authors.
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from rows of Python values and return its id. Texts are kept
-        unchanged; dates and times become date cells.
-        """
+        """Create a spreadsheet from Python values and return its id; texts are literal."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -75,21 +73,21 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the oldest spreadsheet with a title, ignoring case, or None."""
+        """Return the oldest spreadsheet's id by title, ignoring case, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
         return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """Return the title of each spreadsheet by its id, oldest first."""
+        """Return titles by spreadsheet id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return the computed values of a sheet, the first one by default, down to the last
-        non-empty row.
+        """Return a sheet's computed values, by default the first's, without empty rows and cells at
+        the ends.
 
-        Rows end with their last non-empty cell; an empty cell is None; a typed date is its text.
+        An empty cell is None, a typed date its text.
         """
         sheet_row = (
             self._books.sheet(spreadsheet, sheet)
@@ -99,16 +97,16 @@ class GoogleSheet(Server):
         return self._books.exact_values(sheet_row)
 
     def sheet_titles(self, spreadsheet: str) -> list[str]:
-        """Return the titles of a spreadsheet's sheets, in order."""
+        """Return a spreadsheet's sheet titles, in order."""
         return [row["title"] for row in self._books.sheets(spreadsheet)]
 
     def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
-        """Return the number of rows and columns of a sheet, including empty ones."""
+        """Return a sheet's rows and columns, including empty ones."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """Return the role of each address with access to a spreadsheet."""
+        """Return the role by address for a spreadsheet."""
         return {
             row["email_address"]: row["role"]
             for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
@@ -427,14 +425,14 @@ class GoogleSheet(Server):
         return {"email_address": address, "role": role, "permissionId": permission_id}
 
 
-# Settings of every spreadsheet: date format, recalculation, time zone.
+# Every spreadsheet's date format, recalculation and time zone.
 _SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
 _ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
 def _cell_data(cell: SheetCell) -> dict[str, Any]:
     shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
-    if cell.entered is None:  # a formula's array has expanded into it
+    if cell.entered is None:  # part of an expanded array
         return shown
     kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
     return {"userEnteredValue": {kind: cell.entered}, **shown}

@@ -1,4 +1,4 @@
-"""The function QUERY: selects, groups and sorts the rows of a range."""
+"""The QUERY function: selects, groups and sorts a range's rows."""
 
 from __future__ import annotations
 
@@ -37,21 +37,17 @@ from agentgym.office.spreadsheet.query_language import (
 
 Row = Sequence[Any]
 
-# Names of operators in the header of a computed column.
+# Operator names in a computed column's header.
 _NAMES = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
 
 
 def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
-    """Return the result of a query.
+    """Return a query's result, or raise `FormulaError` if it is invalid or empty without a header.
 
     Args:
-        data: A range, whose columns are named by their letters, or an array, whose columns are
-            named Col1, Col2 and so on.
+        data: A range, with columns named by letter, or an array, with Col1, Col2 and so on.
         statement: The query.
-        headers: Header rows of the data; guessed if omitted or negative.
-
-    Raises:
-        FormulaError: The query is invalid, or the result is empty and has no header.
+        headers: Header rows in the data; guessed if omitted or negative.
     """
     if not isinstance(data, Grid):
         raise FormulaError(VALUE)
@@ -67,7 +63,7 @@ def query(data: Any, statement: Any = "", headers: Any = None) -> Grid:
 
 
 def _guess_headers(rows: Sequence[Row]) -> int:
-    """Return 1 if the first row contains texts and one of its columns continues with other values."""
+    """Return 1 if the first row contains only texts and a later row another type."""
     return int(
         len(rows) > 1
         and all(value is None or type(value) is str for value in rows[0])
@@ -82,13 +78,7 @@ def _kind(value: Any) -> str:
 
 
 class _Table:
-    """The data of a query.
-
-    Args:
-        data: The range, for its column names.
-        headers: Its header rows.
-        rows: Its other rows.
-    """
+    """A query's data; `data` is the range, for its column names."""
 
     def __init__(self, data: Grid, headers: Sequence[Row], rows: Sequence[Row]) -> None:
         left = data.origin[1] if data.origin else None
@@ -114,7 +104,7 @@ class _Table:
                     row[place] = None
 
     def run(self, query: ParsedQuery) -> list[list[Any]]:
-        """Return the rows of the result, starting with its header if it has one."""
+        """Return the result's rows, with any header."""
         select = query.select or [("column", name) for name in self._names]
         order = [tree for tree, _ in query.order]
         trees = [*select, *query.group, *query.pivot, *order, *query.labels]
@@ -156,7 +146,6 @@ class _Table:
     def _groups(
         self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[list[Any]]]:
-        """Return the groups of rows, ordered by their keys."""
         for tree in select:
             if not _is_aggregate(tree) and tree not in query.group and columns_of([tree]):
                 raise FormulaError(VALUE)
@@ -168,7 +157,6 @@ class _Table:
     def _pivoted(
         self, query: ParsedQuery, select: Sequence[Tree], rows: list[list[Any]]
     ) -> list[list[Any]]:
-        """Return the result of a query with a pivot: one column per value."""
         sums = [tree for tree in select if _is_aggregate(tree)]
         keys = [tree for tree in select if not _is_aggregate(tree)]
         if query.order or not sums:
@@ -195,14 +183,12 @@ class _Table:
     def _split(
         self, rows: Sequence[list[Any]], trees: Sequence[Tree]
     ) -> dict[tuple[Any, ...], list[list[Any]]]:
-        """Return the rows for each combination of the values of some columns."""
         groups: dict[tuple[Any, ...], list[list[Any]]] = {}
         for row in rows:
             groups.setdefault(tuple(self.value(tree, row) for tree in trees), []).append(row)
         return groups
 
     def _group_value(self, tree: Tree, group: Sequence[Row]) -> Any:
-        """Return a column's value for a group of rows."""
         if tree[0] == "call" and tree[1] in AGGREGATES and len(tree[2]) == 1:
             values = [self.value(tree[2][0], row) for row in group]
             return _aggregate(tree[1], [value for value in values if value is not None])
@@ -213,7 +199,6 @@ class _Table:
         return _arithmetic(tree[0], *(self._group_value(part, group) for part in tree[1:]))
 
     def value(self, tree: Tree, row: Row) -> Any:
-        """Return an expression's value for a row."""
         kind = tree[0]
         match kind:
             case "column":
@@ -321,7 +306,7 @@ def _call(name: str, arguments: Sequence[Any]) -> Any:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upper": lambda a: text_of(a).upper(),
     "lower": lambda a: text_of(a).lower(),
-    "year": lambda a: float(to_moment(a).year),  # 0 is January, as in the service
+    "year": lambda a: float(to_moment(a).year),
     "month": lambda a: float(to_moment(a).month - 1),  # 0 is January, as in the service
     "day": lambda a: float(to_moment(a).day),
     "quarter": lambda a: float((to_moment(a).month + 2) // 3),

@@ -25,7 +25,7 @@ PartT = TypeVar("PartT")
 AGGREGATES = frozenset({"avg", "count", "max", "min", "sum"})
 # Maximum characters of a query.
 _MAX_CHARS = 4_000
-# Maximum bracket levels, because parsing and evaluation recurse.
+# Parsing and evaluation recurse per bracket.
 _MAX_DEPTH = 30
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^']*'|"[^"]*")|(?P<column>`[^`]*`)|(?P<number>\d+\.?\d*|\.\d+)|(?P<word>\w+)|(?P<sign><=|>=|<>|!=|[-+*/(),=<>]))""",
@@ -40,13 +40,10 @@ class ParsedQuery:
     """A parsed query.
 
     Attributes:
-        select: The columns of the result; None for all.
-        where: The row condition, if any.
-        group: The columns whose equal rows form a group.
-        pivot: The columns whose values become columns.
+        select: Result columns; None for all.
+        group: Columns whose equal rows form a group.
+        pivot: Columns whose values become columns.
         order: Columns and whether they are ascending.
-        limit: The maximum number of rows, if given.
-        offset: The number of rows to skip at the start.
         labels: Headers by column.
     """
 
@@ -65,11 +62,7 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Parse a query.
-
-    Raises:
-        FormulaError: It is invalid.
-    """
+    """Parse a query; raise `FormulaError` if it is invalid."""
     if len(text) > _MAX_CHARS:
         raise FormulaError(VALUE)
     return _Parser(text).whole()
@@ -127,7 +120,6 @@ class _Parser:
         return items
 
     def _sorted(self) -> tuple[Tree, bool]:
-        """Parse a column and its order, ascending by default."""
         return self._sum(), self._take("asc") or not self._take("desc")
 
     def _count(self) -> int:
@@ -143,7 +135,6 @@ class _Parser:
         return text[1:-1]
 
     def _chain(self, part: Callable[[], Tree], *operators: str) -> Tree:
-        """Parse operands between operators, from left to right."""
         node = part()
         while operator := next(filter(self._take, operators), None):
             node = (operator, node, part())
@@ -168,7 +159,7 @@ class _Parser:
         return node
 
     def _is_condition(self) -> bool:
-        """Return whether the next bracket contains a condition rather than a number."""
+        """Return whether the next bracket contains a condition, not a number."""
         depth = 0
         for kind, text in reversed(self._left):
             depth += (text == "(") - (text == ")") if kind == "sign" else 0
@@ -230,7 +221,6 @@ class _Parser:
         return ("call", word, tuple(arguments))
 
     def _nested(self, part: Callable[[], PartT]) -> PartT:
-        """Parse a part one level deeper."""
         self._deeper()
         node = part()
         self._depth -= 1
@@ -256,7 +246,7 @@ def _moment(kind: str, text: str) -> SerialDate:
 
 
 def columns_of(trees: Sequence[Tree]) -> set[str]:
-    """Return the names of the columns in trees."""
+    """Return the column names in trees."""
     names: set[str] = set()
     waiting = list(trees)
     while waiting:

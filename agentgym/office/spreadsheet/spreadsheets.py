@@ -1,6 +1,4 @@
-"""Google Sheets records: spreadsheets, their sheets, the non-empty cells of each row, and
-permissions.
-"""
+"""Google Sheets records: spreadsheets, sheets, the cells of each row, and permissions."""
 
 from __future__ import annotations
 
@@ -30,18 +28,13 @@ from agentgym.text.tools import ToolError, echo
 
 CellT = TypeVar("CellT")
 
-MAX_CELLS = 10_000_000
-"""Maximum cells of one spreadsheet's sheets, empty or not, as in the real service."""
-MAX_COLUMNS = 18_278
-"""Maximum columns of a sheet, up to ZZZ as in the real service."""
-MAX_READ = 200_000
-"""Maximum cells that one call returns, a few megabytes of JSON."""
-MAX_SHEETS = 200
-"""Maximum sheets of one spreadsheet, as in the real service."""
-GRID = (1000, 26)
-"""Rows and columns of a new sheet, as in the real service."""
+MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
+MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
+MAX_READ = 200_000  # cells per call, a few megabytes of JSON
+MAX_SHEETS = 200  # as in the real service
+GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
 SCHEMA = """
 CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
@@ -61,12 +54,7 @@ CREATE TABLE permissions (
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell.
-
-    Attributes:
-        content: The stored cell; None if a formula's array has expanded into it.
-        result: The result of its formula, or of the one that has expanded into it.
-    """
+    """A non-empty cell; `content` is None if a formula's array expanded into it."""
 
     content: Any
     result: Any
@@ -78,12 +66,12 @@ class SheetCell(NamedTuple):
 
     @property
     def entered(self) -> Any:
-        """The entered formula or bare value, None if nothing was entered."""
+        """The entered formula or bare value, or None."""
         return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
-        """The typed text, empty if nothing was typed."""
+        """The typed text, or an empty one."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
         return "" if self.content is None else self.content
@@ -97,7 +85,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in the service's results: typed texts unchanged, dates as texts."""
+        """The value in results: typed texts unchanged, dates as texts."""
         if self.content is None or self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
@@ -116,11 +104,7 @@ class SheetCell(NamedTuple):
 
 
 def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
-    """Return the rows of an area.
-
-    Raises:
-        ToolError: They have too many cells.
-    """
+    """Return rows, or raise if they have too many cells."""
     count = sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
@@ -130,11 +114,7 @@ def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
 
 
 class Spreadsheets:
-    """The spreadsheets of an account. A row is stored as the JSON of its non-empty cells by column.
-
-    Args:
-        server: The server.
-    """
+    """An account's spreadsheets, stored as JSON of each row's non-empty cells."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -153,20 +133,12 @@ class Spreadsheets:
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
-        """Return the sheets of a spreadsheet in order.
-
-        Raises:
-            ToolError: There is no such spreadsheet.
-        """
+        """Return a spreadsheet's sheets in order, or raise `ToolError`."""
         self._server.store.get("spreadsheets", spreadsheet)
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with a title.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Return the sheet with a title, or raise `ToolError`."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
@@ -181,7 +153,7 @@ class Spreadsheets:
         )
 
     def check_title(self, spreadsheet: str, title: str) -> None:
-        """Raise if a title is invalid or taken in a spreadsheet."""
+        """Raise if a title is invalid or taken."""
         if not title.strip() or len(title) > 100:
             raise ToolError("invalid argument: a sheet needs a title of 1 to 100 characters")
         if self._sheet_or_none(spreadsheet, title) is not None:
@@ -216,7 +188,7 @@ class Spreadsheets:
         )
 
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
-        """Return the non-empty cells of some rows, by row and column."""
+        """Return the non-empty cells by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         rows = self._server.store.tuples(sql, sheet["id"], first, last)
         lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
@@ -241,11 +213,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return the area of a reference; the whole sheet without one.
-
-        Raises:
-            ToolError: It is invalid, or outside the sheet.
-        """
+        """Return a reference's area, by default the sheet, or raise `ToolError`."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -262,13 +230,10 @@ class Spreadsheets:
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
-        """Return a reference in the service's form, with the sheet title."""
+        """Return a reference with the sheet title, as the service does."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
-        """Return the rows of an area without empty ones at the end, each up to its last non-empty
-        cell.
-        """
         results = self._results(sheet["spreadsheet"]).get(sheet["title"].lower(), {})
         filled: dict[int, dict[int, SheetCell]] = {}
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
@@ -290,24 +255,17 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return the rows of a reference's area, or of the whole sheet, without empty rows at the
-        end; each ends with its last non-empty cell.
-
-        Raises:
-            ToolError: The area has too many cells, or is outside the sheet.
-        """
+        """Return an area, by default the sheet, without empty rows and cells at the ends."""
         return _within_limit(self._cells(sheet, self.area(sheet, text)))
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return the values of an area: typed numbers and booleans as such, and formula results;
-        see `cells`.
-        """
+        """Return typed numbers and booleans and formula results of `cells`."""
         if self._results(sheet["spreadsheet"]):
             return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
         return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
 
     def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
-        """Return the displayed values of an area in a sheet without formulas; see `cells`."""
+        """Return displayed values in a sheet without formulas; see `cells`."""
         filled: dict[int, list[Any]] = {}
         right = area.right or 0
         for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
@@ -321,21 +279,17 @@ class Spreadsheets:
         return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return the entered content of an area; see `cells`."""
+        """Return the entered content of `cells`."""
         rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return the values of a sheet of any size: numbers in texts as numbers, dates as typed,
-        None for empty cells.
-        """
+        """Return a sheet's `SheetCell.exact` values at any size."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
     def _results(self, spreadsheet: str) -> Results:
-        """Return the results of all formulas of a spreadsheet by lower-case sheet title, computed
-        once after each change of the account.
-        """
+        """Cache results by lower-case sheet title until the account changes."""
         store = self._server.store
         if self._computed[:2] != (store, store.changes):
             self._computed = (store, store.changes, {})
@@ -362,12 +316,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values into an area and return their number; a single cell stands for everything to
-        its right and below.
-
-        Raises:
-            ToolError: They do not fit into it, or one does not fit into a cell.
-        """
+        """Enter values and return their number; a single cell starts an open area."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -398,12 +347,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Insert empty rows or columns after the first `start`, by default at the end; all
-        references are updated.
-
-        Raises:
-            ToolError: The sheet does not exist, or would become too large.
-        """
+        """Insert empty rows or columns after the first `start`, by default at the end."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
@@ -426,12 +370,7 @@ class Spreadsheets:
         self.touch(spreadsheet)
 
     def rewrite_references(self, spreadsheet: str, change: Any) -> None:
-        """Change all formula references.
-
-        Args:
-            spreadsheet: The id of the spreadsheet.
-            change: Receives the title of the formula's sheet, the reference's title, and its rest.
-        """
+        """Change all formula references, like `excel_sheets.rewrite_all`."""
         for sheet in self.sheets(spreadsheet):
             changed: dict[int, dict[int, Any]] = {}
             sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
@@ -458,7 +397,6 @@ def properties_of(sheet: Row) -> dict[str, Any]:
 def _spread(
     lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
 ) -> dict[int, dict[int, Any]]:
-    """Return rows after `count` rows or columns were inserted after the first `start`."""
     if axis == "row":
         return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
     return {

@@ -1,4 +1,4 @@
-"""Excel workbooks: written reproducibly, and checked for their declared contents before reading."""
+"""Excel workbooks, written reproducibly and checked for their declared contents before reading."""
 
 from __future__ import annotations
 
@@ -21,65 +21,47 @@ from agentgym.office.spreadsheet.cell_values import trim
 from agentgym.office.spreadsheet.cells import column_name, column_number
 from agentgym.text.tools import ToolError
 
-MAX_BYTES = 64 * 2**20
-"""Maximum unpacked bytes of all parts of a workbook, because an archive may expand far beyond its
-size.
-"""
-MAX_PARTS = 2_000
-"""Maximum files in a workbook; a sheet with charts has a few."""
-MAX_CELLS = 100_000
-"""Maximum cells of a workbook; opening one takes about 20 µs per cell."""
-MAX_ROWS = 100_000
-"""Maximum rows of a sheet, equal to the maximum number of cells."""
-MAX_COLUMNS = 16_384
-"""Maximum columns of a sheet, as in Excel."""
-MAX_SPREAD = 1_000_000
-"""Maximum total cells from the first column to the last non-empty one of each row."""
-MAX_OTHERS = 30_000
-"""Maximum XML elements of other kinds, such as styles and rules."""
+MAX_BYTES = 64 * 2**20  # unpacked, because an archive may expand far beyond its size
+MAX_PARTS = 2_000  # files in a workbook; a sheet with charts has a few
+MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
+MAX_ROWS = 100_000  # equal to the maximum number of cells
+MAX_COLUMNS = 16_384  # as in Excel
+MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-empty one, in total
+MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
+# Longest formula's length times the cells that share one; opening a workbook expands each.
 MAX_SHARED = 2_000_000
-"""Maximum length of the longest formula times the cells that share one; opening a workbook expands
-each of them.
-"""
-MAX_TEXT = 32_767
-"""Maximum characters of a cell, as in Excel; the library cuts longer texts."""
+MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library cuts longer texts
 
+# Errors from Python's own libraries for a broken workbook.
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
-"""Errors of Python's own libraries for a broken workbook."""
 
-# XML elements of cell values, of which a cell has few.
+# Elements of cell values; a cell has few.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-# Other XML elements of cells; all remaining ones are counted together.
+# Other elements of cells; the rest are counted together.
 _CELLS = frozenset(("row", "c", "f"))
-# XML elements whose range the library expands cell by cell.
+# Elements whose range the library expands cell by cell.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
-# Bytes that may precede the first XML character: byte order marks and white space.
+# Byte order marks and white space that may precede XML.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
 _EMPTY = re.compile(rb"<sheetData\s*/>|<sheetData></sheetData>")
-# The library writes numbers as floats, which represent all integers up to this one.
+# The library writes numbers as floats, which represent integers up to here.
 _MAX_WHOLE = 2**53
-# The time of every entry, the earliest in an archive, so that the bytes are reproducible.
+# Earliest time in an archive, fixed so the bytes are reproducible.
 _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def library() -> Any:
-    """Return the workbook library, imported on first use because it is slow.
-
-    Raises:
-        ImportError: It is not installed.
-    """
+    """Return the workbook library, which is optional and slow to import."""
     with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
     return openpyxl
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the libraries' errors for a broken workbook, or for a value that does not fit into
-    one.
-    """
+    """Return the libraries' errors for a broken workbook or an unsuitable value."""
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(
         kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
@@ -89,13 +71,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook with rows of Python values: texts (formulas if they start with `=`),
-    numbers, booleans, dates, times, None.
-
-    Args:
-        sheets: Rows by sheet title; the first sheet is the active one.
-        created: The creation time in the workbook.
-    """
+    """Return a workbook of values by sheet title; texts that start with `=` are formulas."""
     tables = {title: list(rows) for title, rows in sheets.items()}
     if all(map(_is_plain_sheet, tables.values())):
         return _fill(_empty_workbook(tuple(tables), created), list(tables.values()))
@@ -103,7 +79,6 @@ def write_workbook(
 
 
 def _write(tables: Mapping[str, Sequence[Sequence[Any]]], created: datetime) -> bytes:
-    """Write a workbook with the library, cell by cell."""
     book = library().Workbook(write_only=True)
     for title, rows in tables.items():
         sheet = book.create_sheet(title)
@@ -119,9 +94,7 @@ def _empty_workbook(titles: Sequence[str], created: datetime) -> bytes:
 
 
 def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
-    """Return a workbook of empty sheets filled with plain rows, with the library's bytes in a sixth
-    of its time.
-    """
+    """Fill empty sheets with plain rows; the bytes equal the library's, in a sixth of the time."""
     sheets = {f"xl/worksheets/sheet{k}.xml": rows for k, rows in enumerate(tables, 1)}
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(empty)) as source, _Archive(out, "w") as filled:
@@ -132,9 +105,7 @@ def _fill(empty: bytes, tables: Sequence[Sequence[Sequence[Any]]]) -> bytes:
 
 
 def _is_plain_sheet(rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether all cells of a sheet are empty, numbers, or literal texts: no formulas, error
-    values, line ends or surrounding spaces.
-    """
+    """Return whether all cells are empty, numbers or literal texts."""
     return all(value is None or _is_plain(value) for row in rows for value in row)
 
 
@@ -152,7 +123,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _fill_sheet(sheet: bytes, rows: Sequence[Sequence[Any]]) -> bytes:
-    """Return the XML of an empty sheet filled with plain cells."""
     names = [column_name(k) for k in range(1, 1 + max(map(len, rows), default=0))]
     lines = [
         f'<row r="{number}">{"".join(_cells(names, number, row))}</row>'
@@ -173,20 +143,16 @@ def _cells(names: Sequence[str], number: int, row: Sequence[Any]) -> list[str]:
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """Return the values of all sheets of a workbook by title: rows down to the last non-empty one,
-    each up to its last non-empty cell.
+    """Return the sheets' values by title, without empty rows and cells at the ends.
 
     Whole numbers are int, dates are `datetime`. A formula is its stored value, or None.
-
-    Raises:
-        ToolError: It is not a workbook, or too large.
     """
     check_workbook(data)
     sheets = {}
     try:
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # a sheet's declared size is not trusted
+            sheet.reset_dimensions()  # the declared size is untrusted
             rows = sheet.iter_rows(values_only=True)
             sheets[sheet.title] = trim(
                 [trim([_whole(value) for value in row], None) for row in rows], []
@@ -199,11 +165,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """Return a workbook for editing, with its formulas.
-
-    Raises:
-        ToolError: It is not a workbook, or too large.
-    """
+    """Return a workbook for editing, or raise `ToolError`."""
     check_workbook(data)
     try:
         return library().load_workbook(io.BytesIO(data))
@@ -213,7 +175,7 @@ def open_workbook(data: bytes) -> Any:
         ) from None
 
 
-@functools.lru_cache(maxsize=4)  # a result is checked after each call
+@functools.lru_cache(maxsize=4)  # the same result is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
     """Return the names of contents that `read_workbook` cannot distinguish from a plain table:
     hidden sheets, rows and columns, and cells with formulas.
@@ -232,7 +194,7 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
 
 
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
-    """Return the bytes of a workbook, which depend only on its content and the times."""
+    """Return a workbook's bytes, which depend only on its content and the times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
@@ -280,17 +242,12 @@ def check_workbook(data: bytes) -> None:
 
 
 class _Look:
-    """Counts the contents of a workbook's parts."""
-
     def __init__(self) -> None:
         self._bytes = self._cells = self._spread = self._others = self._opened = 0
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count one part, chunk by chunk.
-
-        Content that starts like XML is XML, whatever the name.
-        """
+        """Count one part by chunks. Content that starts like XML is XML, whatever the name."""
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype
@@ -360,7 +317,6 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    """Count the cells of a reference such as `A1:C4`."""
     ends = [part.replace("$", "") for part in reference.split(":")]
     spots = [
         (

@@ -1,1 +1,1 @@
-"""Data warehouses: BigQuery and Snowflake SQL, translated by SQLGlot and run by DuckDB."""
+"""BigQuery and Snowflake SQL, translated by SQLGlot and run by DuckDB."""

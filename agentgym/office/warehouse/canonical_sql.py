@@ -1,6 +1,6 @@
-"""Agents' SQL statements: their canonical form, and the rows that they insert.
+"""Agents' SQL statements: canonical form, and inserted rows.
 
-It imports sqlglot, an extra that takes 0.3 s to load, so import this module on demand.
+Import this module on demand: sqlglot is an extra and takes 0.3 s to load.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
-# Maximum characters of a statement to parse, which takes about a second.
+# Parsing this many characters takes about a second.
 _LONGEST = 100_000
 
 
@@ -28,15 +28,12 @@ def canonical_query(query: str, dialect: str) -> str:
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
             comment.set("kind", str(comment.args["kind"]).upper())  # the parser keeps its case
         return ";".join(each.sql(dialect) for each in statements) or query
-    except (SqlglotError, RecursionError):  # too deep, or not expressible in its dialect
+    except (SqlglotError, RecursionError):  # too deep, or not expressible in the dialect
         return query
 
 
 def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield the literal rows that a script inserts: the table, and the columns with values.
-
-    If a statement lists no columns, their positions serve as names.
-    """
+    """Yield (table, columns with values) per literal row; positions name unlisted columns."""
     for statement in _parse(query, dialect):
         if not isinstance(statement, exp.Insert) or not isinstance(
             statement.expression, exp.Values

@@ -23,21 +23,16 @@ from agentgym.office.libraries import install_hint
 from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
 from agentgym.text.tools import HostLimitError, ToolError
 
+# CPU seconds per request, several times what the work limits allow; tasks need milliseconds.
 SECONDS = 30.0
-"""CPU seconds of a request, several times what the work limits leave to it; those of tasks take
-milliseconds.
-"""
 
+# A host counts as stuck after this; much longer, because others may use the same processors.
 WALL_SECONDS = 600.0
-"""Wall seconds after which a host counts as stuck; much longer, because others may use the same
-processors.
-"""
 
-MEMORY = "512MB"
-"""Memory of one DuckDB; many offices share a machine."""
+MEMORY = "512MB"  # per DuckDB; many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
-# The exhausted resource, by the name of the sequence that counts it.
+# The exhausted resource by counting sequence.
 _SPENT = {
     "rows": "the statement joins or makes more than {} rows; join on keys, or ask for less",
     "framed": "more than {} rows are in windows that are read again for each of them; ask for less",
@@ -51,14 +46,14 @@ _SPENT = {
 
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
 _KILLED = "the process that ran the statement was killed; run it again"
-# Signals that a statement cannot cause. The kernel sends SIGKILL if the host has no memory left.
+# A statement cannot cause these. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
-# Optimizers that use statistics, which a copy does not share; they could change the order of its
-# rows.
+# These optimizers use statistics, which copies do not share; they could change the row
+# order.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# Settings that DuckDB accepts only after opening: times in UTC, and no access to files or Python
+# DuckDB accepts these only after opening: times in UTC, no access to files or Python
 # variables.
 _OPENING = (
     "SET TimeZone = 'UTC'",
@@ -66,7 +61,7 @@ _OPENING = (
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
 )
-# One thread, so that results have one order; no network and no disk.
+# One thread fixes the order of results; no network and no disk.
 _CONFIG: dict[str, Any] = {
     "threads": 1,
     "async_threads": 0,
@@ -99,11 +94,10 @@ class _Host:
 
     @property
     def usable(self) -> bool:
-        """Report whether it is a child of this process, rather than of the parent of a fork."""
+        """Return False in a fork, which inherits the object and not the child."""
         return self._owner == os.getpid()
 
     def start(self) -> tuple[Connection, int]:
-        """Start a process; return the connection to it and its process id."""
         ours, theirs = socket.socketpair()
         with ours, theirs, self._lock:
             while self._abandoned:
@@ -112,15 +106,15 @@ class _Host:
             return Connection(ours.detach()), pid
 
     def end(self, pid: int) -> int:
-        """Kill a process if necessary; return its exit status as from `os.wait`."""
+        """Kill a process if necessary; return its status as from `os.wait`."""
         with self._lock:
             return self._ask(str(pid).encode())
 
     def abandon(self, pid: int) -> None:
         """Release a process, which ends when its connection closes, and reap it at the next start.
 
-        The garbage collector may call this anywhere, in a thread that already holds the lock, and
-        between a request to the host and its answer.
+        The garbage collector may call this in a thread that holds the lock, between a request to
+        the host and its answer.
         """
         self._abandoned.append(pid)
 
@@ -130,7 +124,7 @@ class _Host:
             answer = self._control.recv(64)
             if not answer:
                 raise ConnectionError("the process that starts those of DuckDB has ended")
-        except BaseException:  # after an interrupt, the next request would receive this answer
+        except BaseException:  # an interrupted request's answer would go to the next one
             self._control.close()
             _host_of.cache_clear()  # the next engine starts another
             raise
@@ -138,7 +132,6 @@ class _Host:
 
 
 def _hang_up(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """Let a host end."""
     control.close()
     process.wait()
 
@@ -149,14 +142,7 @@ def _host_of(process: int) -> _Host:
 
 
 class DuckDBProcess:
-    """DuckDB for one dialect. It ends if a request needs too much time or memory.
-
-    Args:
-        dialect: The dialect.
-
-    Attributes:
-        pid: The id of its process.
-    """
+    """DuckDB for one dialect. It ends if a request needs too much time or memory."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():
@@ -189,7 +175,7 @@ class DuckDBProcess:
 
     @property
     def usable(self) -> bool:
-        """Report whether it runs and belongs to this process, rather than to the parent of a fork."""
+        """Return False in a fork or after the end."""
         return self._dropped.alive and self._owner == os.getpid()
 
     def request(self, method: str, *arguments: Any) -> Any:
@@ -213,11 +199,11 @@ class DuckDBProcess:
             kind, value = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        except BaseException:  # after an interrupt, the next request would receive this answer
+        except BaseException:  # an interrupted request's answer would go to the next one
             self._end()
             raise
         if kind == "memory":
-            # Parts of DuckDB may have failed, and the next statement should find as much free
+            # Parts of DuckDB may have failed, and the next statement should start with as much free
             # memory as any other.
             self._end()
             raise ToolError(f"{_EXCEEDED}: it needs more than {MEMORY} of memory; ask for less")
@@ -233,24 +219,18 @@ class DuckDBProcess:
         return value
 
     def _end(self) -> int | None:
-        """End the process; return its exit status, None if there is none or it belongs to another
-        process.
-        """
+        """End the process; return its exit status, None if absent or another process's."""
         if self._dropped.detach() is None:
             return None
         self._connection.close()
         if not self._host.usable:
             return None
-        with contextlib.suppress(OSError):  # the host itself has ended
+        with contextlib.suppress(OSError):  # the host has ended
             return self._host.end(self.pid)
         return None
 
     def _ended(self) -> ToolError:
-        """Return the error of a process that has ended or must be killed.
-
-        Only a kill from outside is not the statement's doing; a process ends by itself because of
-        its CPU timer or a failure in DuckDB.
-        """
+        """Blame the statement unless a signal from outside ended the process."""
         status = self._end()
         cause = signal.SIGKILL if status is None else os.WTERMSIG(status)
         if cause == signal.SIGPROF:
@@ -263,19 +243,18 @@ class DuckDBProcess:
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that explains how to install DuckDB and SQLGlot if one is missing."""
+    """Return a context manager that explains how to install missing libraries."""
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
 def _drop(host: _Host, connection: Connection, pid: int) -> None:
-    """End the process of a dropped database."""
     connection.close()
     if host.usable:
         host.abandon(pid)
 
 
 def _explain(text: str) -> str:
-    """Return the first lines of a DuckDB error, without its kind and internal names."""
+    """Drop a DuckDB error's kind, internal names and later lines."""
     text = (
         text.split("\n\n", maxsplit=1)[0]
         .split("\nLINE ", maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and COMMENT ON in the warehouses."""
+"""CREATE, ALTER, DROP and COMMENT ON; a refused statement raises `ToolError`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Execute a CREATE of a table, view, schema or database.
-
-    Raises:
-        ToolError: It is refused; nothing has changed.
-    """
+    """Execute a CREATE of a table, view, schema or database, or change nothing."""
     kind = str(tree.kind).upper()
     if kind in ("SCHEMA", "DATABASE"):
         return warehouse.create_schema(warehouse.resolve_schema(tree.this, kind), tree, kind)
@@ -137,7 +133,6 @@ def _create_view(
 
 
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
-    """Return the lower-case names of the columns in PRIMARY KEY clauses."""
     return {
         part.name.lower()
         for item in items
@@ -147,11 +142,7 @@ def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
 
 
 def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
-    """Execute a DROP of tables, views, schemas or databases.
-
-    Raises:
-        ToolError: One is refused.
-    """
+    """Execute a DROP of tables, views, schemas or databases."""
     kind = str(tree.args["kind"]).upper()
     for table in tree.args["tables"]:
         if kind in ("SCHEMA", "DATABASE"):
@@ -198,11 +189,7 @@ def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> 
 
 
 def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
-    """Execute a COMMENT ON a table, view or column.
-
-    Raises:
-        ToolError: It is refused.
-    """
+    """Execute a COMMENT ON a table, view or column."""
     kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "VIEW", "COLUMN"):
         raise ToolError(
@@ -223,11 +210,7 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
 
 
 def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
-    """Execute an ALTER TABLE atomically.
-
-    Raises:
-        ToolError: It is refused.
-    """
+    """Execute an ALTER TABLE atomically."""
     kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "VIEW"):
         raise ToolError(f"invalid argument: ALTER {kind} is not supported; ALTER TABLE is")
@@ -249,7 +232,7 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
 
 
 class _Alteration:
-    """An ALTER TABLE under construction: statements for DuckDB, and the resulting catalogue."""
+    """An ALTER TABLE under construction."""
 
     def __init__(self, warehouse: Warehouse, name: TableName) -> None:
         self._warehouse = warehouse
@@ -260,7 +243,6 @@ class _Alteration:
         self._comment = self._before.comment
 
     def add_column(self, action: exp.ColumnDef) -> None:
-        """ADD COLUMN."""
         if self._has(action.name):
             if action.args.get("exists"):
                 return
@@ -272,7 +254,6 @@ class _Alteration:
         self._columns.append(column)
 
     def drop_columns(self, action: exp.Drop) -> None:
-        """DROP COLUMN."""
         for item in action.args.get("tables") or [action.this]:
             if action.args.get("exists") and not self._has(item.name):
                 continue
@@ -281,14 +262,12 @@ class _Alteration:
             self._columns.remove(column)
 
     def rename_column(self, action: exp.RenameColumn) -> None:
-        """RENAME COLUMN."""
         column = self._find(action.this.name)
         new = action.args["to"].name
         self._do(f"RENAME COLUMN {quote(column.name)} TO {quote(new)}")
         self._columns[self._columns.index(column)] = replace(column, name=new)
 
     def rename(self, action: exp.AlterRename) -> None:
-        """RENAME TO."""
         if action.this.args.get("db"):
             self.new_name = self._warehouse.resolve_table(action.this)
         else:
@@ -300,7 +279,6 @@ class _Alteration:
         self._do(f"RENAME TO {quote(self.new_name[1])}")
 
     def alter_column(self, action: exp.AlterColumn) -> None:
-        """ALTER COLUMN: type, default, NOT NULL, comment."""
         column = self._find(action.this.name)
         label, arguments = quote(column.name), action.args
         if "comment" in arguments:
@@ -325,7 +303,6 @@ class _Alteration:
         self._columns[self._columns.index(column)] = changed
 
     def set_options(self, action: exp.AlterSet) -> None:
-        """SET COMMENT or SET OPTIONS of the table."""
         texts = [
             comment_in(item) for item in action.expressions if isinstance(item, exp.Properties)
         ]
@@ -336,19 +313,12 @@ class _Alteration:
         self._comment = texts[-1]
 
     def add_keys(self, action: exp.AddConstraint) -> None:
-        """ADD PRIMARY KEY, which is recorded and not enforced, as in the warehouses; other
-        constraints are dropped.
-        """
+        """Keys are recorded, not enforced, as in the warehouses; other constraints are dropped."""
         for name in _primary_keys([action]):
             column = self._find(name)
             self._columns[self._columns.index(column)] = replace(column, key=True)
 
     def apply(self) -> None:
-        """Run the statements, then update the catalogue.
-
-        Raises:
-            ToolError: The engine refuses one; nothing has changed.
-        """
         engine = self._warehouse.engine
         table = replace(self._before, columns=tuple(self._columns), comment=self._comment)
         if not self._statements:

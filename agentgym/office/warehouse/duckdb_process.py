@@ -1,9 +1,9 @@
 """Processes that run SQL in DuckDB, so that any statement can be stopped.
 
-This file is run by its path and imports nothing from the package. The first process imports DuckDB
-once and forks one process per engine, which talks to its engine over a socket: it receives the name
-of a `_Session` method with arguments, and answers `ok` with the result, or the kind and text of an
-error. The kernel kills a process whose statement exceeds its CPU time.
+This file is run by path and imports nothing from the package. The first process imports DuckDB once
+and forks one per engine. An engine sends a `_Session` method name with arguments over a socket and
+receives `ok` with the result, or an error's kind and text. The kernel kills a process whose
+statement exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+# Bytes beyond DuckDB's libraries, several times its buffer limit for memory outside the buffers.
 ADDRESS_SPACE = 2 << 30
-"""Bytes that a process may map beyond DuckDB's libraries, several times its buffer limit to allow
-for memory outside the buffers.
-"""
 
-# Records fetched at once; few, so that megabyte-sized records do not add up.
+# Few records per fetch, so that megabyte-sized ones do not add up.
 _CHUNK = 256
 
 
@@ -35,13 +33,7 @@ class _Refusal(Exception):
 
 
 class _Session:
-    """One DuckDB.
-
-    Args:
-        config: Its configuration.
-        statements: Initial statements.
-        counters: Sequences that count the work of a statement, with their ends.
-    """
+    """One DuckDB with sequences that count a statement's work."""
 
     def __init__(
         self, config: dict[str, Any], statements: Sequence[str], counters: dict[str, int]
@@ -57,36 +49,27 @@ class _Session:
         self.execute([(statement, ()) for statement in statements])
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Run statements with their values; return the records of the last one."""
+        """Run statements with their values; return the last one's records."""
         for statement, values in statements:
             self._has_views |= " VIEW " in statement[:30]
             self._live.execute(statement, list(values))
         return self._live.fetchall()
 
     def _begin(self, opening: Sequence[str], statements: Sequence[str]) -> None:
-        """Run preparatory statements, and reset the work counters."""
         for statement in opening:
             self._live.execute(statement)
         self._has_views |= any(" VIEW " in statement[:30] for statement in statements)
-        # The counters are in the schema `lib`, which is not visible inside a view.
+        # The counters' schema `lib` is invisible inside a view.
         if self._has_views or any("lib." in statement.lower() for statement in statements):
             self._live.execute(self._counters)
 
     def read(
         self, opening: Sequence[str], sql: str, limit: int, most_characters: int
     ) -> tuple[list[str], list[str], list[Any], list[Any], int, bool]:
-        """Run a query.
+        """Run a query after the `opening` statements.
 
-        Args:
-            opening: Preparatory statements.
-            sql: The query.
-            limit: The maximum number of records.
-            most_characters: The maximum characters of the records; the first record beyond it and
-                all later ones are omitted.
-
-        Returns:
-            Names, types and shapes of the columns, the records, their total number, and whether
-            some were omitted for their length.
+        Returns column names, types and shapes, the records within both limits, their total number,
+        and whether some were omitted for their length.
         """
         self._begin(opening, [sql])
         cursor = self._live.execute(sql)
@@ -98,7 +81,7 @@ class _Session:
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
         if any("WITH TIME ZONE" in kind for kind in types):
-            # DuckDB needs a library for these values, but not for the same time without a zone.
+            # DuckDB needs a library for zoned times, but not for the same time without a zone.
             parts = ", ".join(
                 f"CAST({_quote(name)} AS "
                 f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
@@ -129,17 +112,10 @@ class _Session:
         targets: Sequence[tuple[str, str]],
         room: int,
     ) -> list[Any]:
-        """Run statements that change something, atomically.
+        """Run statements atomically, the last one with `values`, within `room` characters for
+        `targets`.
 
-        Args:
-            opening: Preparatory statements.
-            statements: The statements.
-            values: Values of the last one.
-            targets: The tables that may have grown, by schema and name.
-            room: The maximum total of their characters.
-
-        Returns:
-            The records of the last one, and the characters of the targets.
+        Returns the last one's records, and the targets' characters.
         """
         self._begin(opening, statements)
         self._live.execute("BEGIN")
@@ -154,15 +130,13 @@ class _Session:
                 )
             self._live.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(Exception):  # DuckDB has already rolled back if memory ran out
+            with contextlib.suppress(Exception):  # DuckDB rolls back by itself when memory runs out
                 self._live.execute("ROLLBACK")
             raise
         return [answer, characters]
 
     def dump(self, schema: str, name: str, columns: Sequence[str]) -> tuple[list[str], int]:
-        """Return for each column of a table a JSON array of its values as texts, and the number of
-        records.
-        """
+        """Return a JSON array of texts per column, and the number of records."""
         parts = [f"CAST({_quote(column)} AS VARCHAR)" for column in columns]
         cursor = self._live.execute(
             f"SELECT {', '.join(parts)} FROM {_quote(schema)}.{_quote(name)}"
@@ -175,7 +149,7 @@ class _Session:
         return [json.dumps(column, ensure_ascii=False) for column in values], rows
 
     def _characters(self, schema: str, name: str) -> int:
-        """Return the characters of a table's values as texts, or the bytes of fixed-width columns."""
+        """Count a table's characters as texts, or the bytes of fixed-width columns."""
         columns = self._live.execute(
             f"SELECT * FROM {_quote(schema)}.{_quote(name)} LIMIT 0"
         ).description
@@ -194,14 +168,14 @@ def _quote(name: str) -> str:
 
 
 def _shape(kind: Any) -> tuple[str, list[Any]]:
-    """Return a type as plain data: its kind, and the names and shapes of its parts."""
+    """Return a type's kind, and its parts' names and shapes."""
     parts = kind.children if kind.id in ("list", "array", "struct") else []
     # An array's length is separate from its type.
     return kind.id, [(name, _shape(part)) for name, part in parts if hasattr(part, "id")]
 
 
 def _length(value: Any) -> int:
-    """Return a lower bound on the characters of a value."""
+    """Return a lower bound on a value's characters."""
     if isinstance(value, (list, tuple)):
         return sum(map(_length, value))
     if isinstance(value, dict):
@@ -228,7 +202,7 @@ def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[s
 
 
 def serve_engine(connection: Connection) -> None:
-    """Answer the requests of one engine until it disconnects."""
+    """Answer one engine's requests until it disconnects."""
     pages = Path("/proc/self/statm")
     if pages.exists():  # elsewhere the kernel does not enforce this limit
         mapped = int(pages.read_bytes().split()[0]) * resource.getpagesize()
@@ -250,9 +224,7 @@ def serve_engine(connection: Connection) -> None:
 
 
 def serve_host(control: socket.socket) -> None:
-    """Start and reap processes until the host disconnects: a socket requests a new process on it, a
-    number the end of that process.
-    """
+    """Start a process for each socket received and reap one for each number."""
     import duckdb  # noqa: F401, PLC0415 - for the processes that are forked
 
     while True:
@@ -261,7 +233,7 @@ def serve_host(control: socket.socket) -> None:
             return
         if not descriptors:
             pid = int(message)
-            os.kill(pid, signal.SIGKILL)  # it exists, if only as an exit status
+            os.kill(pid, signal.SIGKILL)  # it exists, if only as a zombie
             control.send(str(os.waitpid(pid, 0)[1]).encode())
         elif pid := os.fork():
             os.close(descriptors[0])

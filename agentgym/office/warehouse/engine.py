@@ -1,8 +1,7 @@
-"""The SQL engine of the data warehouses: one episode's tables in DuckDB, queried in a warehouse's
-dialect.
+"""SQL engine of the data warehouses: one episode's tables in DuckDB.
 
-The catalogue (schemas, tables, columns, comments) is kept here. DuckDB contains only the rows of
-tables in use, so an engine costs nothing before the first statement, and a copy shares its rows
+This process keeps the catalogue (schemas, tables, columns, comments); DuckDB contains only the rows
+of tables in use. So an engine costs nothing before the first statement, and a copy shares rows
 until either writes. DuckDB runs in a separate process, which is killed if a statement takes too
 much time or memory; a journal then brings a new process to the same state.
 """
@@ -35,10 +34,9 @@ from agentgym.office.warehouse.values import (
     to_plain,
 )
 
+# In all tables (bytes of fixed-width columns), a fraction of DuckDB's memory, so every host refuses
+# the same statements.
 MAX_CHARACTERS = 1 << 26
-"""Maximum characters of all tables (bytes of fixed-width columns), a fraction of DuckDB's memory,
-so that every host refuses the same statements.
-"""
 
 
 # DuckDB statements with their values.
@@ -46,7 +44,7 @@ _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 
 class _Image(NamedTuple):
-    """An immutable snapshot of the catalogue."""
+    """Immutable snapshot of the catalogue."""
 
     schemas: dict[str, Schema]
     tables: dict[TableName, Table]
@@ -54,12 +52,12 @@ class _Image(NamedTuple):
 
 @dataclass
 class _Journal:
-    """The actions in DuckDB since all tables were last saved, from which its state can be rebuilt.
+    """The actions in DuckDB since all tables were last saved; they rebuild its state.
 
     Attributes:
         tables: The saved tables.
         loaded: Those that were in DuckDB.
-        steps: The requests since then, and the tables loaded in between.
+        steps: The requests and table loads since then.
     """
 
     tables: dict[TableName, Table]
@@ -69,16 +67,7 @@ class _Journal:
 
 @dataclass
 class SQLEngine:
-    """The tables of one server. It can be pickled and deep-copied between statements; nothing is on
-    disk.
-
-    Args:
-        dialect: The dialect of its statements, `bigquery` or `snowflake`.
-
-    Attributes:
-        schemas: The schemas by name.
-        tables: The tables by name. Only `load`, `write` and `set_schema` change it.
-    """
+    """A server's tables in memory. Picklable and deep-copyable between statements."""
 
     dialect: str
     schemas: dict[str, Schema] = field(default_factory=dict)
@@ -101,11 +90,7 @@ class SQLEngine:
         rows: Sequence[Sequence[Any]],
         created: datetime,
     ) -> None:
-        """Create or replace a table with records without DuckDB, which is fast for many.
-
-        Raises:
-            ValueError: The number of values in a record differs from the number of columns.
-        """
+        """Create or replace a table without DuckDB; raise `ValueError` for ragged rows."""
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         data = tuple(_pack_columns(rows, len(columns)))
@@ -113,9 +98,7 @@ class SQLEngine:
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
-        """Load several tables into DuckDB as one, with the ends of their names in the column
-        `_TABLE_SUFFIX`.
-        """
+        """Load tables as one; `_TABLE_SUFFIX` contains their names from `start` on."""
         key = tuple(names)
         if key not in self._merged:
             tables = [self.table(name) for name in names]
@@ -148,7 +131,7 @@ class SQLEngine:
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
-        """Record in the catalogue what DuckDB now contains under a name; None if nothing."""
+        """Record what DuckDB now contains under a name, None if nothing."""
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
@@ -166,9 +149,7 @@ class SQLEngine:
         return self.tables[name]
 
     def rows_bound(self, name: TableName) -> float:
-        """Return an upper bound on a table's records; infinite if none is known without asking
-        DuckDB.
-        """
+        """Return an upper bound on a table's records, infinite if only DuckDB knows."""
         table = self.tables.get(name)
         if table is None or table.view:
             return math.inf
@@ -185,14 +166,14 @@ class SQLEngine:
         seed: str = "",
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a query.
+        """Run a DuckDB query.
 
         Args:
-            sql: A DuckDB query.
+            sql: The query.
             tables: The tables that it reads.
-            now: The current time for the query.
+            now: The query's current time.
             limit: The maximum number of records.
-            seed: The seed of random functions; empty if there are none.
+            seed: The seed of random functions, if any.
             most_characters: The maximum characters of the records.
 
         Raises:
@@ -219,20 +200,17 @@ class SQLEngine:
         values: Sequence[Any] = (),
         new: Sequence[TableName] = (),
     ) -> list[Any]:
-        """Run statements that change something, atomically.
+        """Run statements atomically and return the last one's records.
 
         Args:
             statements: The DuckDB statements.
             tables: The tables that they read or change.
-            now: The current time for the statements.
+            now: The statements' current time.
             targets: The tables whose rows they change.
-            seed: The seed of random functions; empty if there are none.
+            seed: The seed of random functions, if any.
             schema: The schema in which they create something.
-            values: Values of the last one.
+            values: The last one's values.
             new: The tables that they create.
-
-        Returns:
-            The records of the last one.
 
         Raises:
             ToolError: One is invalid, needs too much time or memory, or stores too much.
@@ -254,7 +232,7 @@ class SQLEngine:
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Load a table outside the catalogue into DuckDB, such as an information schema view."""
+        """Load a table outside the catalogue, such as an information schema view."""
         declared = [
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
@@ -262,15 +240,12 @@ class SQLEngine:
         self._put(name, declared, _pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
-        """Load a table outside the catalogue."""
         statements = _loading(name, columns, data)
         self._open().request("execute", statements)
         self._library[name] = statements
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
-        """Return a table's columns in DuckDB, with the comments and keys of columns that already
-        existed.
-        """
+        """Return a table's columns, keeping comments and keys from `before`."""
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
@@ -307,17 +282,13 @@ class SQLEngine:
                 self._live.close()  # the next request starts another one
 
     def committed_table(self, name: TableName) -> Table | None:
-        """Return a table with its committed rows, without those of the running transaction; None if
-        there is none.
-        """
+        """Return a table as before the running transaction, or None."""
         if self._committed is not None:
             return self._committed.tables.get(name)
         return self.table(name) if name in self.tables else None
 
     def committed_catalog(self) -> tuple[Mapping[str, Schema], Mapping[TableName, Table]]:
-        """Return the committed schemas and tables, without the running transaction; rows may be
-        outdated.
-        """
+        """Return schemas and tables as before the running transaction; rows may be outdated."""
         return self._committed or _Image(self.schemas, self.tables)
 
     def close(self) -> None:
@@ -334,7 +305,7 @@ class SQLEngine:
         return rows, self.schemas.copy(), self.tables.copy(), self._committed
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores the engine's current state."""
+        """Return a function that restores the current state."""
         before = {
             name: getattr(self, name).copy() for name in ("schemas", "tables", "_dirty", "_loaded")
         }
@@ -378,7 +349,6 @@ class SQLEngine:
         return copied
 
     def _save_all(self) -> None:
-        """Save the rows of all changed tables from DuckDB."""
         for name in sorted(self._dirty):
             table = self.tables[name]
             if not table.view:
@@ -395,13 +365,12 @@ class SQLEngine:
         self.set_schema(name, None)
 
     def _size(self, name: TableName) -> int:
-        """Return a table's approximate number of characters."""
         if name in self._dirty:
             return self._dirty[name]
         return sum(map(len, self.tables[name].data))
 
     def _change(self, method: str, *arguments: Any) -> Any:
-        """Make a request that changes DuckDB's contents, and record it in the journal."""
+        """Record the request in the journal."""
         live = self._open()
         result = live.request(method, *arguments)
         if self._journal is None:
@@ -420,7 +389,7 @@ class SQLEngine:
         return self._live
 
     def _restore(self) -> None:
-        """Bring a new DuckDB to the previous state with the tables and the journal."""
+        """Bring a new DuckDB to the previous state."""
         self._merged, self._library = {}, {}
         journal, present = self._journal, self.tables
         if journal is None:
@@ -435,7 +404,6 @@ class SQLEngine:
             self._loaded, self.tables = loaded, present
 
     def _ensure_loaded(self, tables: Iterable[TableName]) -> None:
-        """Load missing tables with their rows into DuckDB."""
         live = self._open()
         for name in tables:
             if name in self._loaded or name not in self.tables:
@@ -454,7 +422,6 @@ class SQLEngine:
 
 
 def _opening(now: datetime, seed: str) -> list[str]:
-    """Return the statements that set a statement's other inputs."""
     statements = [f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"]
     if seed:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
@@ -463,12 +430,10 @@ def _opening(now: datetime, seed: str) -> list[str]:
 
 
 def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return for each column of records a JSON array of its values."""
     return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
-    """Return the statements that create a table with its rows, with their values."""
     statements: _Statements = [
         (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
     ]

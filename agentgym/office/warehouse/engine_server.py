@@ -1,4 +1,4 @@
-"""The base class of servers with an SQL engine."""
+"""Base class of servers with an SQL engine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
-ALL_ROWS = 10_000_000
-"""A limit beyond any table's records, to read all of it."""
+ALL_ROWS = 10_000_000  # beyond any table's records
 
 
 class EngineServer(Server):
-    """A server whose episode has an SQL engine.
-
-    Attributes:
-        dialect: The dialect of its statements.
-        engine: The tables.
-    """
+    """A server whose episode has an SQL engine."""
 
     dialect: ClassVar[str]
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
@@ -31,7 +25,7 @@ class EngineServer(Server):
         self.engine = SQLEngine(self.dialect)
 
     def read_all(self, name: TableName) -> Rows:
-        """Return all records of a table in insertion order."""
+        """Return a table's records in insertion order."""
         return self.engine.read(
             f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
         )
@@ -41,10 +35,10 @@ class EngineServer(Server):
         return super().version(), self.engine.version()
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield the undo points of the server and of its engine."""
+        """Yield the server's and the engine's undo points."""
         yield from super().undo_points()
         yield self.engine.undo_point()
 
     def close(self) -> None:
-        """Release the engine's memory outside of Python."""
+        """Release the engine's memory outside Python."""
         self.engine.close()

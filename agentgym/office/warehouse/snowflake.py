@@ -1,4 +1,4 @@
-"""Snowflake: databases, schemas and tables, queried in its SQL."""
+"""Snowflake: databases, schemas and tables, queried in Snowflake SQL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.snowflake import SnowSQL
 
-MAX_NAME_CHARS = 1_000
-"""Maximum characters of a qualified table name, each part at most 255."""
-MAX_ROWS = 10_000
-"""Maximum records of one result; its size is limited too."""
+MAX_NAME_CHARS = 1_000  # of a qualified table name, each part at most 255
+MAX_ROWS = 10_000  # records of one result, whose size is limited too
 
 
 class Snowflake(EngineServer):
@@ -169,14 +167,10 @@ class Snowflake(EngineServer):
         rows: Sequence[Sequence[Any]],
         keys: Sequence[str] = (),
     ) -> None:
-        """Create or replace a table, with its database and schema, and fill it with records.
+        """Create or replace `DATABASE.SCHEMA.TABLE`, in the case given, and fill it.
 
-        Args:
-            table: Its name as `DATABASE.SCHEMA.TABLE`, in the case to be kept.
-            columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER,
-                FLOAT, DATE, TIMESTAMP_NTZ.
-            rows: The records, with values in column order.
-            keys: The columns of its primary key.
+        `columns` maps names to Snowflake types, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE
+        or TIMESTAMP_NTZ; `rows` follow its order; `keys` are the primary key's columns.
         """
         database, schema, name = table.split(".")
         now = self.context.clock.now()
@@ -191,21 +185,17 @@ class Snowflake(EngineServer):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return all records of a table `DATABASE.SCHEMA.TABLE` in insertion order.
-
-        Raises:
-            ToolError: There is no such table.
-        """
+        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order, or raise `ToolError`."""
         return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:
-        """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
+        """Return the column comments of `DATABASE.SCHEMA.TABLE`."""
         return {
             column.name: column.comment for column in self.engine.tables[self._table(table)].columns
         }
 
     def set_comment(self, table: str, column: str, text: str) -> None:
-        """Set the comment of a column of a table `DATABASE.SCHEMA.TABLE`."""
+        """Set a column's comment in `DATABASE.SCHEMA.TABLE`."""
         self._warehouse().set_comment(self._table(table), column, text)
 
     def insights(self) -> list[str]:
@@ -219,7 +209,7 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """Return a database or schema name, in upper case if the exact name does not exist."""
+        """Fall back to the name in upper case."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
@@ -236,7 +226,6 @@ class Snowflake(EngineServer):
 
 
 def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
-    """Return records as text: introductory lines, then a block per record with a line per field."""
     rows = [
         "\n".join(["- ", *[f"  {name}: {_shown(value)}" for name, value in record.items()]])
         for record in records
@@ -247,16 +236,16 @@ def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
 
 
 def _data_id(text: str) -> str:
-    """Return the identifier of a result, which depends only on the result."""
+    """Return an identifier that depends only on the result."""
     return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a field shows it: texts verbatim, unless they could be misread."""
+    """Show texts verbatim, unless they could be misread."""
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
     return to_json(value)
 
 
-# Texts that break the lines of a block, or look like a missing value.
+# Texts that break a block's lines, or look like a missing value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

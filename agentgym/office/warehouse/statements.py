@@ -1,4 +1,4 @@
-"""Warehouse statements, classified by their syntax trees and run on the engine."""
+"""Warehouse statements, classified by syntax tree and run on the engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ from agentgym.text.tools import ToolError
 
 
 def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-    """Execute a statement.
-
-    Args:
-        warehouse: The dialect on its engine.
-        tree: The statement.
-        writes: Whether it may change anything.
-        limit: The maximum number of records.
-
-    Raises:
-        ToolError: It is refused; nothing has changed.
-    """
+    """Execute a statement, or raise `ToolError` and change nothing."""
     try:
         if warehouse.reads(tree):
             return _read(warehouse, tree, limit)
@@ -53,9 +43,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
 
 
 def _words(command: exp.Command) -> str:
-    """Return the first words of a statement that SQLGlot does not know; with two words, the second
-    names the object.
-    """
+    """Return an unparsed statement's first words; a second word names the object."""
     words = [str(command.this), *str(command.args.get("expression") or "").split()]
     return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
 
@@ -72,7 +60,6 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
-    """Execute an INSERT, UPDATE, DELETE or MERGE."""
     if isinstance(tree, exp.Delete) and not tree.this:
         tree.set("this", tree.args["tables"][0])
         tree.set("tables", None)
@@ -91,14 +78,14 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed, seed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns a single count, so a MERGE must return its action for each row.
+    # DuckDB returns a single count, so a MERGE returns its action per row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, [target], seed)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
         actions = Counter(row[0].lower() for row in answer)
-        # The warehouses omit a count of 0 deleted rows, but no other count.
+        # The warehouses omit only a count of 0 deleted rows.
         counts = {
             name: actions[action]
             for action, name in _EFFECTS.items()
@@ -118,14 +105,14 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# The name of each action's count, in the warehouses' order.
+# Each action's count, in the warehouses' order.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = (
     "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE, ALTER and DROP of "
     "tables, views and schemas"
 )
-# Alternatives to unsupported statements, by their first word.
+# Alternatives to unsupported statements by first word.
 _INSTEAD = {
     "EXPLAIN": "run the query itself",
     "EXPORT": "use bigquery_export_table",

@@ -1,4 +1,4 @@
-"""The catalogue of a warehouse: schemas, tables and columns, and their names in DuckDB."""
+"""A warehouse's catalogue: schemas, tables and columns, and their names in DuckDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TableName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its DuckDB type, and its declared properties."""
+    """A column's name, DuckDB type and declared properties."""
 
     name: str
     type: str
@@ -28,14 +28,10 @@ class Table:
     """A table or, with a query, a view.
 
     Attributes:
-        columns: Its columns in order.
-        data: For each column a JSON array of its values in DuckDB's text form.
-        rows: The number of its records.
-        comment: Its description.
-        view: The DuckDB query of a view, including work counters.
+        data: Per column, a JSON array of its values in DuckDB's text form.
+        view: A view's DuckDB query, including work counters.
         needs: The tables that the query reads.
-        created: The creation time.
-        definition: The displayed query of a view.
+        definition: A view's displayed query.
     """
 
     columns: tuple[Column, ...]
@@ -50,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its description, its creation time, and notes of its server."""
+    """A schema: description, creation time, and server notes."""
 
     comment: str = ""
     created: str = ""
@@ -58,7 +54,7 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """Return a column declaration for DuckDB; keys are not enforced, as in the warehouses."""
+    """Return a DuckDB column declaration; keys are not enforced, as in the warehouses."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
@@ -78,12 +74,12 @@ def quote(name: str) -> str:
 
 
 def path(name: TableName) -> str:
-    """Return a table's qualified name for DuckDB."""
+    """Return a table's qualified name in DuckDB."""
     return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def fields_of(value: Any) -> list[Any]:
-    """Return the values of a catalogue record as plain data."""
+    """Return a catalogue record as plain data."""
     return [getattr(value, name) for name in value.__slots__]
 
 

@@ -1,4 +1,4 @@
-"""Conversion of values and types between the warehouses and DuckDB, and the records of a result."""
+"""Conversion of values and types between the warehouses and DuckDB, and query results."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from typing import Any, TypeAlias
 
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20
-"""Maximum bytes of a result's records as JSON, more than any context window."""
+MAX_BYTES = 1 << 20  # of a result's records as JSON, more than any context window
 
 to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
 
 # Columns and records of an information schema view.
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
-# A DuckDB type as plain data: its kind, and the names and shapes of its parts.
+# A DuckDB type as plain data: kind, and names and shapes of its parts.
 Shape: TypeAlias = tuple[str, Sequence[Any]]
 
 
 @dataclass(slots=True)
 class Rows:
-    """The result of a query: names and DuckDB types of the columns, and records of plain JSON
-    values.
+    """A query's column names and DuckDB types, and records of plain JSON values.
 
     Attributes:
-        total: The number of records; larger than the number of `records` if cut.
+        total: The number of records, including those cut off.
         too_long: Whether records were omitted for their length.
     """
 
@@ -55,11 +53,11 @@ class Rows:
         )
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return the records as dicts by column name."""
+        """Return records as dicts by column name."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
     def to_csv(self) -> str:
-        """Return the records as CSV."""
+        """Return records as CSV."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.names)
@@ -67,21 +65,13 @@ class Rows:
         return text.getvalue()
 
     def to_json_lines(self) -> str:
-        """Return the records as JSON lines."""
+        """Return records as JSON lines."""
         return "".join(to_json(row) + "\n" for row in self.objects())
 
 
 @dataclass(slots=True)
 class ConversionResult:
-    """The effect of a statement.
-
-    Attributes:
-        kind: Its kind: SELECT, INSERT, CREATE_TABLE, …
-        rows: The records of a query.
-        counts: The numbers of inserted, updated and deleted records.
-        target: The changed table.
-        message: A sentence about it, if any.
-    """
+    """A statement's effect: `kind` is SELECT, INSERT, CREATE_TABLE, …; `counts` are by action."""
 
     kind: str
     rows: Rows | None = None
@@ -93,7 +83,7 @@ class ConversionResult:
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that fit a result, and a line about the others."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # including separators, so maybe not all fit
+    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all fit
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
@@ -109,7 +99,6 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
 
 
 def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the first records with at most `MAX_BYTES` in total."""
     size = 0
     for row in rows:
         size += len(to_json(row).encode())
@@ -125,7 +114,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def pack_values(values: Sequence[Any]) -> str:
-    """Return the values of a column as a JSON array."""
+    """Return a column's values as a JSON array."""
     kinds = set(map(type, values))
     if kinds <= {str, int, float, type(None)} and all(
         isfinite(value) for value in values if type(value) is float
@@ -135,7 +124,7 @@ def pack_values(values: Sequence[Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """Return a task's value as a text that DuckDB casts to its column's type."""
+    """Return a task's value as text that DuckDB casts to the column's type."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -150,7 +139,7 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(shape: Shape, values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column's values of a type as plain JSON."""
+    """Return a column's values as plain JSON."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return values
@@ -159,14 +148,12 @@ def to_plain(shape: Shape, values: Sequence[Any]) -> Sequence[Any]:
     return list(map(converter(shape), values))
 
 
-# Types that already are plain JSON.
+# Already plain JSON.
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def converter(shape: Shape) -> Callable[[Any], Any]:
-    """Return the function that converts values of a type to plain JSON: dates in ISO 8601, times in
-    UTC, decimals without loss.
-    """
+    """Return a converter to plain JSON: ISO 8601 dates, UTC times, lossless decimals."""
     kind, parts = shape
     if kind in ("list", "array"):
         item = converter(parts[0][1])
@@ -201,9 +188,7 @@ def _to_jsonable(value: Any, zone: str) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a decimal as a JSON number if it keeps its digits, otherwise as text; anything else as
-    text.
-    """
+    """Return a JSON number if it keeps a decimal's digits, otherwise text."""
     if not isinstance(value, Decimal):
         return str(value)
     if value == value.to_integral_value():
@@ -250,11 +235,7 @@ def bigquery_type(duck: str) -> str:
 
 
 def from_bigquery(name: str) -> str:
-    """Return the DuckDB type for a BigQuery type.
-
-    Raises:
-        ValueError: There is no such type.
-    """
+    """Return a BigQuery type's DuckDB type, or raise `ValueError`."""
     if name.upper().startswith("ARRAY<"):
         return f"{from_bigquery(name[6:-1])}[]"
     check_choice("type", name.upper(), list(_FROM_BIGQUERY))
@@ -262,7 +243,6 @@ def from_bigquery(name: str) -> str:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """Return the names and types of a DuckDB STRUCT's fields."""
     fields, depth, start = [], 0, 0
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
@@ -284,17 +264,13 @@ def snowflake_type(duck_name: str) -> str:
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """Return Snowflake's name of a type in the information schema, without precision."""
+    """Return Snowflake's type name in the information schema, without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 
 
 def from_snowflake(name: str) -> str:
-    """Return the DuckDB type for a Snowflake type.
-
-    Raises:
-        ValueError: There is no such type.
-    """
+    """Return a Snowflake type's DuckDB type, or raise `ValueError`."""
     base, bracket, rest = name.upper().partition("(")
     if base in ("NUMBER", "DECIMAL", "NUMERIC") and bracket:
         return f"DECIMAL({rest}"

@@ -1,8 +1,8 @@
 """Work limits of a statement.
 
 DuckDB sequences count a statement's work while it runs: rows visited or created, rounds of a
-recursion, long texts. An exhausted sequence ends the statement, at the same point on every host.
-Statements that are cheap by the sizes of their tables run without counters.
+recursion, long texts. An exhausted sequence ends the statement at the same point on every host.
+Statements that are cheap by table size run without counters.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from agentgym.office.warehouse.dialects.trees import Node, is_cte, nodes_of
 from agentgym.office.warehouse.tables import TableName
 from agentgym.text.tools import ToolError
 
-MAX_FREE_ROWS = 1_000_000
-"""Maximum row combinations of an uncounted statement, which takes milliseconds."""
+MAX_FREE_ROWS = 1_000_000  # row combinations that need no counter, as they take milliseconds
 
 # Maximum rows from an array or a function (`lib.upto`, `lib.few`).
 _GENERATED_ROWS = 1_000_000.0
 
+# Nodes that a tree may gain through repeated arguments of `lib` functions. DuckDB binds about ten
+# thousand per second, and nested calls multiply.
 MAX_COPIES = 20_000
-"""Maximum nodes that a tree may gain through repeated arguments of `lib` functions. DuckDB binds
-about ten thousand per second, and nested calls multiply.
-"""
 
-# Sources whose number of rows is not a table's.
+# Sources whose row count is not a table's.
 _MAKERS = (exp.Unnest, exp.Lateral, exp.Explode, exp.Pivot, exp.TableSample, exp.TableFromRows)
 
-# Window functions whose time per row hardly depends on the frame's length.
+# These window functions' time per row hardly depends on the frame's length.
 _PLAIN_WINDOWS = (
     *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag),
     *(exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Sum, exp.Avg, exp.Count, exp.Min),
@@ -41,14 +39,8 @@ _PLAIN_WINDOWS = (
 
 
 def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> None:
-    """Make a translated statement count its work.
-
-    Args:
-        tree: The DuckDB statement; it is changed.
-        rows_of: An upper bound on a table's rows, infinite if unknown.
-
-    Raises:
-        ToolError: Its functions multiply when expanded.
+    """Make a DuckDB statement count its work; `rows_of` bounds a table's rows, possibly at
+    infinity.
     """
     _check_copies(tree)
     queries = list(tree.find_all(exp.Select))
@@ -72,7 +64,6 @@ def limit_work(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> N
 
 
 def _recursions(tree: exp.Expression) -> Iterator[Node]:
-    """Yield the recursive terms of a statement's common table expressions."""
     for item in tree.find_all(exp.CTE):
         term = item.this.unnest() if isinstance(item.this, exp.Subquery) else item.this
         if isinstance(term, exp.SetOperation) and any(
@@ -83,9 +74,7 @@ def _recursions(tree: exp.Expression) -> Iterator[Node]:
 
 
 def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -> float:
-    """Return an upper bound on the rows of any part of a statement: the product of all sources,
-    infinite for recursion.
-    """
+    """Return an upper bound on rows: the product of all sources, infinite for recursion."""
     named = {item.alias.lower(): item.this for item in tree.find_all(exp.CTE)}
     sizes: dict[str, float] = {}
 
@@ -118,7 +107,7 @@ def _combinations(tree: exp.Expression, rows_of: Callable[[TableName], float]) -
 
 
 def _belongs(node: Node, query: Node) -> bool:
-    """Distinguish a query's sources from those of its common table expressions."""
+    """Distinguish a query's sources from its common table expressions' sources."""
     holder = node.find_ancestor(exp.CTE)
     return holder is None or holder is query.find_ancestor(exp.CTE)
 
@@ -150,9 +139,7 @@ def _count_rows(query: Node) -> None:
 
 
 def _counted(condition: Node) -> Node:
-    """Return a condition that counts its evaluations, where DuckDB must evaluate it for each pair
-    of rows.
-    """
+    """Count a condition's evaluations where DuckDB evaluates it for each pair of rows."""
     parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
     return exp.and_(*map(_counted_part, parts), copy=False)
 
@@ -168,7 +155,7 @@ def _counted_part(part: Node) -> Node:
 
 
 def _sources(node: Node) -> set[str]:
-    """Return the tables of the columns in an expression, or the columns without a table name."""
+    """Return an expression's tables, or its columns without a table name."""
     columns = list(node.find_all(exp.Column))
     named = all(column.table for column in columns)
     return {column.table if named else column.sql() for column in columns}
@@ -190,7 +177,6 @@ def _check_copies(tree: exp.Expression) -> None:
 
 
 def _repeated(node: Node) -> int:
-    """Return how often the function around an argument repeats it."""
     call = node.parent
     if not isinstance(call, exp.Anonymous) or not call.name.startswith("lib."):
         return 1

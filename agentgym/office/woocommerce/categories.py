@@ -1,4 +1,4 @@
-"""Categories, tags and reviews of the shop's products."""
+"""Categories, tags and reviews of products."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentgym.office.woocommerce.shapes import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-TERMS = {"categories": "category", "tags": "tag"}  # tables of terms, with their singular for errors
+TERMS = {"categories": "category", "tags": "tag"}  # tables and singulars for errors
 
-# SQL: number of published products of a term.
+# SQL: a term's published products.
 _COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
   WHERE l.term_id = {0}.id AND p.status = 'publish')"""
 
 
-# Defaults of a new category.
+# A new category's defaults.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
 
 # Fields that are always shown.
@@ -46,13 +46,7 @@ class Categories(ShopPart):
     # For other parts.
 
     def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
-        """Return the id of a term given by name or id; add it if the name is new.
-
-        Args:
-            table: `categories` or `tags`.
-            term: Name or id.
-            ids: Ids of the table's terms by name, updated with new terms.
-        """
+        """Return a term's id, given its name or id; add new names to `table` and `ids`."""
         if isinstance(term, int):
             return term
         if term not in ids:
@@ -62,16 +56,7 @@ class Categories(ShopPart):
         return ids[term]
 
     def assign(self, product_id: int, data: Row, kind: str) -> None:
-        """Assign the given categories and tags to a product; variations have none.
-
-        Args:
-            product_id: Id of the product.
-            data: Fields, with `categories` or `tags` only if they change.
-            kind: Type of the product.
-
-        Raises:
-            ToolError: A category or tag does not exist.
-        """
+        """Assign a product's `categories` and `tags`, if `data` has them; variations have none."""
         for table, name in TERMS.items():
             if table in data and kind != "variation":
                 terms = list(dict.fromkeys(term["id"] for term in data[table]))
@@ -168,15 +153,7 @@ class Reviews(ShopPart):
     """Reviews of products."""
 
     def add(self, product_id: int, reviewer: str, review: str, rating: int, **fields: Any) -> int:
-        """Add a review and return its id.
-
-        Args:
-            product_id: Id of the product.
-            reviewer: Name of the customer.
-            review: Text.
-            rating: Stars, from 1 to 5.
-            **fields: `reviewer_email`, `status`, `verified` or `date_created`.
-        """
+        """Add a review with 1 to 5 stars and return its id."""
         record = {
             "status": "approved",
             "reviewer_email": "",

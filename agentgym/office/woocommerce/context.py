@@ -1,4 +1,4 @@
-"""Context shared by the parts of the shop: records, settings, dates and batches."""
+"""Records, settings, dates and batches, shared by the parts of the shop."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_BATCH = 100  # as in WooCommerce's REST API
 
-_SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
-MAX_WORDS = 50  # each word is compared with every record
-_MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
-_YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
+_SLUG_CHARS = 180  # leaves room for a number within WordPress's 200 characters
+MAX_WORDS = 50  # each is compared with every record
+_MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page past the end is empty anyway
+_YEARS = range(1900, 9001)  # far enough from `datetime`'s limits to add a time zone
 
 # Product fields that are dates.
 _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
@@ -30,11 +30,7 @@ BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
 
 
 class ShopContext(ServerState):
-    """Records, settings and dates of a shop, shared by its parts.
-
-    Args:
-        server: The server of the shop.
-    """
+    """A shop's records, settings and dates."""
 
     @property
     def clock(self) -> Clock:
@@ -42,14 +38,14 @@ class ShopContext(ServerState):
         return self.context.clock
 
     def setting(self, id: str) -> str:
-        """Return the value of a setting."""
+        """Return a setting's value."""
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     # Dates.
 
     def tick(self) -> str:
-        """Advance the clock and return the time; each event has a different time."""
+        """Advance the clock and return the time; no two events share a time."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:
@@ -57,7 +53,7 @@ class ShopContext(ServerState):
         return stamp(self.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
-        """Return a date of an author's record, or the current time."""
+        """Return a date in an author's record, or the current time."""
         return stamp(record.get(name) or self.clock.now())
 
     def offset(self) -> timedelta:
@@ -72,9 +68,7 @@ class ShopContext(ServerState):
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return the fields that are always shown or differ from a new record, with dates in site
-        time.
-        """
+        """Return fields always shown or different from `new`, with dates in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -83,15 +77,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a caller's date to GMT; without a time zone it is in site time.
-
-        Args:
-            text: The date; None or an empty text gives None.
-            name: Argument name for the error.
-
-        Raises:
-            ToolError: The text is not a date.
-        """
+        """Convert a date, by default in site time, to GMT; `ToolError` contains `name`."""
         if not text:
             return None
         try:
@@ -117,22 +103,14 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids, all of them or one page.
+        """Return sorted record ids, all of them or the page with a number from 1.
 
-        Args:
-            table: Table of the records.
-            where: Values by SQL condition; None values are ignored.
-            order: SQL expression to sort by.
-            page: Page number from 1, or None for all records.
-            size: Records per page.
-
-        Raises:
-            ToolError: The page or its size is out of range.
+        `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
         """
         conditions = {sql: value for sql, value in where.items() if value is not None}
         sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
         if page is not None:
-            page_of((), page, size)  # only to check both numbers
+            page_of((), page, size)  # checks both numbers
             sql += f" LIMIT {size} OFFSET {min((page - 1) * size, _MAX_OFFSET)}"
         return [row["id"] for row in self.store.rows(sql, *conditions.values())]
 
@@ -152,45 +130,25 @@ class ShopContext(ServerState):
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Return the rows of a SELECT, grouped by owner.
-
-        Args:
-            owner: Column with the owner's id, removed from the rows.
-            sql: Statement with one parameter, the JSON list of ids.
-            ids: Ids of the owners.
-        """
+        """Group a SELECT's rows by the column `owner`, removed; `?` is the JSON list of ids."""
         rows: defaultdict[int, list[Row]] = defaultdict(list)
         for row in self.store.rows(sql, ids):
             rows[row.pop(owner)].append(row)
         return rows
 
     def next_id(self, table: str) -> int:
-        """Return the next automatic id of a table."""
+        """Return a table's next automatic id."""
         last = self.store.value("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
         return int(last or 0) + 1
 
     def column_values(self, table: str, column: str) -> set[Any]:
-        """Return the distinct values of a column."""
+        """Return a column's distinct values."""
         return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
 
     def delete_or_trash(
         self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
     ) -> Row:
-        """Delete a record or move it to the trash.
-
-        Args:
-            table: Table of the record.
-            kind: Name of such a record in errors.
-            id: Id of the record.
-            force: Whether to delete it for good.
-            show: Function that returns a record in API form.
-
-        Returns:
-            The record in the trash, or as it was before its deletion.
-
-        Raises:
-            ToolError: The record is in the trash already.
-        """
+        """Delete a record (`force`) or trash it, unless already trashed, and `show` it."""
         record = show(id)
         if force:
             self.store.delete(table, id=id)
@@ -208,18 +166,10 @@ class ShopContext(ServerState):
     def run_batch(
         self, create: BatchJob, update: BatchJob, delete: BatchJob
     ) -> dict[str, list[Row]]:
-        """Process the items of a batch one by one; a failing item changes nothing.
+        """Process a batch's items one by one; a failing item changes nothing.
 
-        Args:
-            create: Records to create, and the tool that creates one.
-            update: Records with an `id`, and the tool that updates one.
-            delete: Ids to delete for good, and the tool that deletes one.
-
-        Returns:
-            Records by verb, with an error for each failed item.
-
-        Raises:
-            ToolError: The batch is too large.
+        Each job is a list of records or ids, and the tool for one. Returns records or errors by
+        verb.
         """
         jobs: dict[str, BatchJob] = {
             "create": create,
@@ -243,11 +193,7 @@ class ShopContext(ServerState):
 
 
 class ShopPart:
-    """A part of the shop: some tools, and methods for task authors.
-
-    Args:
-        shop: Context shared by all parts.
-    """
+    """A part of the shop with some tools."""
 
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
@@ -265,11 +211,7 @@ def _id_of(data: Row) -> int:
 
 
 def stamp(moment: datetime) -> str:
-    """Format a time in GMT for storage.
-
-    Raises:
-        ValueError: The time has no time zone.
-    """
+    """Format a time with a time zone in GMT for storage."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -278,7 +220,7 @@ def stamp(moment: datetime) -> str:
 
 
 def given_fields(record: Row) -> Row:
-    """Return the non-blank fields of an address or line."""
+    """Return an address's or line's non-blank fields."""
     return {name: value for name, value in record.items() if value not in ("", None)}
 
 
@@ -288,13 +230,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Return a record's custom fields after a caller's changes.
-
-    A change replaces the field with the same id, or else the same key; null removes it.
-
-    Raises:
-        ToolError: A new field has no key.
-    """
+    """Replace custom fields with the same id, or else key; null removes one."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
@@ -337,14 +273,10 @@ def words_in(*columns: str) -> str:
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`.
-
-    Raises:
-        ToolError: There are too many words.
-    """
+    """Split a search into words for `words_in`, or raise `ToolError`."""
     if not search:
         return None
-    # SQLite's lower() handles ASCII only; lowering bytes matches it.
+    # SQLite's lower() handles ASCII only, as lowering bytes does.
     parts = search.encode().lower().decode().split()
     if len(parts) > MAX_WORDS:
         raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")

@@ -23,8 +23,8 @@ from agentgym.office.woocommerce.shapes import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-_NAMES = ("email", "username", "first_name", "last_name")  # columns that a caller may set
-# Defaults of a new customer.
+_NAMES = ("email", "username", "first_name", "last_name")  # settable columns
+# A new customer's defaults.
 _CUSTOMER: Row = {
     "email": "",
     "username": "",
@@ -54,13 +54,8 @@ class Customers(ShopPart):
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add customers and return their ids, in order.
 
-        Args:
-            records: REST API fields with an `email`, plus `role` and `date_created` (a datetime,
-                now by default).
-
-        Raises:
-            ValueError: A field name is unknown.
-            ToolError: A value is invalid, or an address is taken.
+        Records are REST API fields with an `email`, plus `role` and `date_created` (a datetime).
+        Unknown fields raise `ValueError`, invalid values `ToolError`.
         """
         customers = []
         for record in records:
@@ -151,7 +146,6 @@ class Customers(ShopPart):
     # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
-        """Add validated customers with a `date_created`."""
         emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
         usernames = {
             str(name).lower() for name in self._shop.column_values("customers", "username")
@@ -182,7 +176,7 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def _show_all(self, ids: list[int]) -> list[Row]:
-        """Return customers as shown: the user name only if it differs from the generated one."""
+        """Show the user name only if it differs from the generated one."""
         return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
 
     def _show(self, row: Row) -> Row:

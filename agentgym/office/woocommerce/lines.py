@@ -1,4 +1,4 @@
-"""Order items and their prices: products, fees and shipping."""
+"""Order items (products, fees, shipping) and their prices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.text.tools import ToolError, echo
 # Item types by order field.
 _TYPES = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
 
-# Defaults of a new item; its id is assigned when it is stored.
+# A new item's defaults; its id is assigned on storing.
 _NEW: Row = {
     "id": 0,
     "order_id": None,
@@ -31,22 +31,13 @@ _NEW: Row = {
 
 @dataclass(frozen=True, slots=True)
 class PriceLookup:
-    """Products, read once for all lines of a call.
-
-    Attributes:
-        products: Products by id.
-        products_by_sku: Products by SKU.
-    """
+    """Products by id and SKU, read once for all lines of a call."""
 
     products: dict[int, Row]
     products_by_sku: dict[str, Row]
 
     def product_of(self, line: Row) -> Row:
-        """Return the product of a new line, given by variation, product or SKU.
-
-        Raises:
-            ToolError: The product does not exist.
-        """
+        """Return a new line's product by variation, product or SKU."""
         key, sku = line.get("variation_id") or line.get("product_id"), line.get("sku") or ""
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
         if row is None:
@@ -58,7 +49,7 @@ class PriceLookup:
 
 
 class OrderLines(ShopPart):
-    """Changes of order items and their prices."""
+    """Changes to order items and their prices."""
 
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
         """Read the products that orders name."""
@@ -74,16 +65,7 @@ class OrderLines(ShopPart):
         return PriceLookup(products, by_sku)
 
     def compose(self, current: Sequence[Row], data: Row, prices: PriceLookup) -> list[Row]:
-        """Return the items of an order after a change.
-
-        Args:
-            current: The items before the change.
-            data: Fields from the caller.
-            prices: Products that these fields name.
-
-        Raises:
-            ToolError: A change is invalid.
-        """
+        """Return an order's items after a caller's changes."""
         items = [dict(item) for item in current]
         for field, kind in _TYPES.items():
             for line in data.get(field, ()):
@@ -92,7 +74,6 @@ class OrderLines(ShopPart):
 
 
 def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
-    """Add, change or remove an item."""
     key, place = data.get("id"), len(items)
     item = {**_NEW, "type": kind}
     if key:
@@ -107,7 +88,7 @@ def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
         del items[place]
     else:
         changed["meta_data"] = merge_meta(item, data)
-        items[place : place + 1] = [changed]  # a new item comes last
+        items[place : place + 1] = [changed]  # appends a new item
 
 
 def _extra_line(item: Row, data: Row) -> Row | None:
@@ -163,7 +144,6 @@ def _scale(amount: int, quantity: int, before: int) -> int:
 
 
 def _price(product: Row, quantity: int) -> Row:
-    """Return the fields of a new line at the product's current price."""
     amount = cents(product["price"]) * quantity
     parent = product["parent_id"]
     return {

@@ -14,13 +14,13 @@ def cents(text: str) -> int:
 
 
 def money(amount: int) -> str:
-    """Format cents as the API writes them: `12.50`."""
+    """Format cents as the API does: `12.50`."""
     sign = "-" if amount < 0 else ""
     return f"{sign}{abs(amount) // 100}.{abs(amount) % 100:02d}"
 
 
 def totals(items: Sequence[Row]) -> dict[str, int]:
-    """Return discount, shipping cost and total of an order."""
+    """Return an order's discount, shipping cost and total."""
     sums = {"discount_total": 0, "shipping_total": 0, "total": 0}
     for item in items:
         sums["discount_total"] += item["subtotal"] - item["total"]

@@ -29,12 +29,12 @@ from agentgym.text.tools import ToolError, echo, tool
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
 
-# Orders with these statuses take their products from the stock, once.
+# These statuses take products from the stock, once.
 _BOOKING = ("processing", "completed", "on-hold")
 
-_RELEASING = ("pending", "cancelled")  # orders with these statuses return what they took
+_RELEASING = ("pending", "cancelled")  # these statuses return what was taken
 
-# Defaults of a new order.
+# A new order's defaults.
 _NEW: Row = {
     "status": "pending",
     "currency": "",
@@ -55,8 +55,8 @@ _NEW: Row = {
     "meta_data": [],
 }
 
-_DETAILS = tuple(_NEW["details"])  # fields in the column `details`
-_DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
+_DETAILS = tuple(_NEW["details"])  # stored in the column `details`
+_DATES = ("date_created", "date_paid", "date_completed")  # settable by an author
 _PRICING = {"line_items", "shipping_lines", "fee_lines"}  # fields that change the total
 
 # SQL: the order contains a product or its variation.
@@ -66,17 +66,9 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, varia
 class Orders(ShopPart):
     """Orders, which change the stock and sales of products.
 
-    An order takes its products from the stock once when it becomes processing, completed or
-    on-hold, even below zero, and counts them as sold. It returns them when it becomes pending or
-    cancelled. Refunds return the quantities that they name. Deletion and other statuses leave the
-    stock unchanged.
-
-    Args:
-        shop: Context of the shop.
-        lines: Changes of order items.
-        stock: Stock and sales of products.
-        notes: Notes of orders.
-        refunds: Refunds of orders.
+    An order takes its products from the stock once, on becoming processing, completed or on-hold,
+    even below zero, and counts them as sold. It returns them on becoming pending or cancelled.
+    Refunds return the quantities that they name. Deletion and other statuses keep the stock.
     """
 
     def __init__(
@@ -103,7 +95,7 @@ class Orders(ShopPart):
         """Add orders and return their ids, in order. Totals are computed from the lines.
 
         Args:
-            records: REST API fields; `date_created` (now by default), `date_paid` and
+            records: REST API fields; `date_created` (by default now), `date_paid` and
                 `date_completed` are datetimes. The latter two default to the creation date if the
                 status implies them, and `billing` to the customer's address.
             take_stock: Whether the orders change stock and sales; by default the products already
@@ -128,7 +120,7 @@ class Orders(ShopPart):
             return self._insert(orders, take_stock)
 
     def all(self) -> list[Row]:
-        """Return all orders, including those in the trash, in API form, by id."""
+        """Return all orders, including trash, in API form, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     # Tools.
@@ -175,7 +167,7 @@ class Orders(ShopPart):
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
         column = "date_created" if orderby == "date" else "id"
-        # Orders of one date are sorted by id, as in the published server.
+        # Sort orders of one date by id, as in the published server.
         by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
@@ -267,7 +259,6 @@ class Orders(ShopPart):
     # Helpers.
 
     def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
-        """Add validated orders with a `date_created`."""
         prices = self._lines.look_up(records)
         currency = self._shop.setting("woocommerce_currency")
         rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
@@ -292,9 +283,8 @@ class Orders(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, order: Row, data: Row, now: str) -> Row:
-        """Return an order after a change of anything but its items."""
         status = data.get("status", order["status"])
-        # Payment moves an unpaid order on, as in WooCommerce.
+        # Payment advances an unpaid order, as in WooCommerce.
         if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
             status = "processing"
         new = {
@@ -319,11 +309,6 @@ class Orders(ShopPart):
 
 
 def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
-    """Return an order's totals.
-
-    Raises:
-        ToolError: The order exceeds the maximum amount.
-    """
     sums = totals(items)
     if sums["total"] + sums["discount_total"] > MAX_AMOUNT * 100:
         raise ToolError(

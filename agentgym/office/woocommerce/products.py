@@ -1,4 +1,4 @@
-"""Products of the shop and their variations."""
+"""Products and their variations."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from agentgym.office.woocommerce.views import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-# Columns that a caller may set.
+# Settable columns.
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
-# Fields that only a task author may set.
+# Only task authors may set these.
 _AUTHOR_FIELDS = ("date_created", "total_sales", "parent_id")
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
-# SQL for each sort key. Prices and ratings are text, which would sort 10 before 9.
+# Prices and ratings are text, which would sort 10 before 9.
 _ORDERS: dict[ProductOrder, str] = {
     "date": "date_created",
     "id": "id",
@@ -53,7 +53,7 @@ _ORDERS: dict[ProductOrder, str] = {
 }
 
 _IN_TEXTS = words_in("name", "sku", "json_extract(details, '$.description', '$.short_description')")
-# SQL: the product is in one of the given categories or their descendants.
+# SQL: the product is in a given category or a descendant.
 _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id IN (
   WITH RECURSIVE tree(id) AS (SELECT value FROM json_each(?)
     UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
@@ -65,12 +65,7 @@ _IN_TAG = (
 
 
 class Products(ShopPart):
-    """Products and their variations.
-
-    Args:
-        shop: Context of the shop.
-        categories: Categories and tags, which new products may name.
-    """
+    """Products and their variations."""
 
     def __init__(self, shop: ShopContext, categories: Categories) -> None:
         super().__init__(shop)
@@ -86,10 +81,10 @@ class Products(ShopPart):
         """Add products and return their ids, in order.
 
         Args:
-            records: REST API fields with some extensions: `date_created` is a datetime (now by
-                default), `total_sales` may be set, `categories` and `tags` are names or ids (new
-                names are added), `stock_quantity` enables stock management, `meta_data` may be a
-                mapping, and `parent_id` makes a variation.
+            records: REST API fields with extensions: `date_created` is a datetime (by default now),
+                `total_sales` may be set, `categories` and `tags` are names or ids (new names are
+                added), `stock_quantity` enables stock management, `meta_data` may be a mapping, and
+                `parent_id` makes a variation.
 
         Raises:
             ValueError: A field name is unknown.
@@ -115,7 +110,7 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products except variations, including the trash, in API form."""
+        """Return all products except variations, including trash, in API form."""
         return select_products(self._shop, {"type <> ?": "variation"}, "id")
 
     # Tools.
@@ -170,7 +165,7 @@ class Products(ShopPart):
             "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
-        # Products of one date are sorted by id, as in the published server.
+        # Sort products of one date by id, as in the published server.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
         return select_products(self._shop, where, by, page, perPage)
 
@@ -277,7 +272,6 @@ class Products(ShopPart):
     # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
-        """Add validated products with a `date_created`."""
         slugs = self._shop.column_values("products", "slug")
         skus = self._shop.column_values("products", "sku")
         rows: list[Row] = []
@@ -306,13 +300,12 @@ class Products(ShopPart):
         self._store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
-        # Once per parent, after all variations are stored.
+        # Once per parent, after storing all variations.
         for parent in dict.fromkeys(row["parent_id"] for row in rows):
             self._sync_parent(parent)
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
-        """Return a changed product with its derived price, sale flag and stock status."""
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
         details = {
             **row["details"],
@@ -335,7 +328,6 @@ class Products(ShopPart):
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
 
     def _sync_parent(self, id: int | None) -> None:
-        """Set a variable product's price to the lowest of its variations."""
         if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
             sql = """SELECT price, on_sale FROM products
                 WHERE parent_id = ? AND status = 'publish' AND price <> ''"""
@@ -366,11 +358,10 @@ def _split(text: str | None) -> list[str] | None:
 
 
 def _id_list(text: str | None, name: str) -> list[int] | None:
-    """Parse comma-separated ids."""
     parts = _split(text)
     if parts is None:
         return None
-    # Numbers with 19 or more digits may exceed SQLite's integers.
+    # 19 or more digits may exceed SQLite's integers.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"

@@ -19,13 +19,13 @@ class OrderNotes(ShopPart):
     """Notes of orders."""
 
     def of_order(self, order_id: int) -> list[Row]:
-        """Return the notes of an order, oldest first."""
+        """Return an order's notes, oldest first."""
         return self._store.find("notes", order_id=order_id)
 
     def add(
         self, order_id: int, note: str, customer_note: bool = False, author: str = "system"
     ) -> int:
-        """Add a note to an order and return its id."""
+        """Add a note and return its id."""
         return self._store.insert(
             "notes",
             order_id=order_id,
@@ -58,13 +58,7 @@ class OrderNotes(ShopPart):
 
 
 class Refunds(ShopPart):
-    """Refunds of orders. Refunded quantities return to the stock.
-
-    Args:
-        shop: Context of the shop.
-        stock: Stock of the products.
-        notes: Notes of the orders.
-    """
+    """Refunds of orders. Refunded quantities return to the stock."""
 
     def __init__(self, shop: ShopContext, stock: Stock, notes: OrderNotes) -> None:
         super().__init__(shop)
@@ -74,11 +68,7 @@ class Refunds(ShopPart):
     # For other parts.
 
     def check_total(self, order_id: int) -> None:
-        """Raise if an order's total is below its refunds.
-
-        Raises:
-            ToolError: The total is too small.
-        """
+        """Raise `ToolError` if refunds exceed an order's total."""
         total, refunded = self._total(order_id), self._refunded(order_id)
         if total < refunded:
             raise ToolError(
@@ -87,7 +77,7 @@ class Refunds(ShopPart):
             )
 
     def refund_rest(self, order_id: int) -> None:
-        """Refund the rest of an order that a caller marks as refunded; the stock is unchanged."""
+        """Refund an order's rest, without stock, when a caller marks it as refunded."""
         rest = self._total(order_id) - self._refunded(order_id)
         if rest:
             self._add(order_id, rest, "Order fully refunded.", [])
@@ -158,7 +148,6 @@ class Refunds(ShopPart):
         )
 
     def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
-        """Return refund lines in cents, checked against what is left of each item."""
         refunds = self._store.find("refunds", order_id=order_id)
         lines: list[Row] = [line for refund in refunds for line in refund["lines"]]
         earlier = len(lines)
@@ -174,7 +163,7 @@ class Refunds(ShopPart):
             if (
                 sum(line["quantity"] for line in same) > item["quantity"]
                 or sum(line["total"] for line in same) > item["total"]
-                or tax > 0  # no order is taxed
+                or tax > 0  # orders are untaxed
             ):
                 raise ToolError(
                     f"invalid argument: lineItems.{number}: this exceeds what is left to refund of "

@@ -1,7 +1,7 @@
 """Sales reports.
 
-Sales are completed, processing or on-hold orders by creation date in site time, minus their
-refunds. A fully refunded order does not count.
+Sales are completed, processing or on-hold orders by creation date in site time, minus refunds. A
+fully refunded order does not count.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from agentgym.office.woocommerce.views import select_products
 from agentgym.text.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
-_SOLD = "status IN ('completed', 'processing', 'on-hold')"  # SQL: the order counts as a sale
+_SOLD = "status IN ('completed', 'processing', 'on-hold')"  # SQL: counts as a sale
 
-_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: the product's stock is managed
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: has managed stock
 
 _DAY = timedelta(days=1)
-_FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from the limits of `date`
+_FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(9000, 12, 31)  # far from `date`'s limits
 
 
 class Reports(ShopPart):
@@ -165,7 +165,6 @@ class Reports(ShopPart):
     # Helpers.
 
     def _sales(self, where: str, values: tuple[str, ...]) -> defaultdict[int, Row]:
-        """Return the sales by product, with zeros for unsold products."""
         sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total,
               count(DISTINCT i.order_id) AS orders
             FROM items AS i JOIN (SELECT * FROM orders WHERE {_SOLD} AND {where}) AS o
@@ -185,7 +184,6 @@ class Reports(ShopPart):
     def _range(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[date, date]:
-        """Return the first and last day of a report."""
         today = (self._shop.clock.now() + self._shop.offset()).date()
         if period == "last_month":
             end = today.replace(day=1) - _DAY
@@ -205,7 +203,6 @@ class Reports(ShopPart):
     def _created(
         self, period: Period | None, first: str | None, last: str | None
     ) -> tuple[str, tuple[str, ...]]:
-        """Return an SQL condition for the creation date, with its values."""
         if not (period or first or last):
             return "1", ()
         start, end = self._range(period, first, last)
@@ -216,11 +213,7 @@ class Reports(ShopPart):
 
 
 def _day(text: str | None, name: str) -> date | None:
-    """Parse a day, ignoring a time after it.
-
-    Raises:
-        ToolError: The text is not a day.
-    """
+    """Parse a day, ignoring a time after it."""
     if not text:
         return None
     try:  # the first ten characters are the day: 2025-01-15

@@ -1,4 +1,4 @@
-"""WooCommerce server: 55 tools with the names and data of the REST API (version 3)."""
+"""WooCommerce server: 55 tools with the names and data of REST API version 3."""
 
 from __future__ import annotations
 
@@ -31,28 +31,15 @@ class WooCommerce(Server):
     * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
-    Task authors fill the shop through its parts with `add` and `add_all` and read it with `all`:
-    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1, but
-    category 1 is Uncategorized and customer 1 the administrator.
-
-    Args:
-        context: Clock, identifiers and files; a new context by default.
-
-    Attributes:
-        products: Products and their variations.
-        categories: Categories and tags of products.
-        reviews: Reviews of products.
-        orders: Orders.
-        notes: Notes of orders.
-        refunds: Refunds of orders.
-        customers: Customers.
-        reports: Reports.
-        settings: Settings and system status.
+    Tasks fill the shop through its parts (`products`, `categories`, `reviews`, `orders`, `notes`,
+    `refunds`, `customers`, `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
+    `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
+    customer 1 the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = TABLES + PRESETS
-    # Order of the published server, which prompts depend on.
+    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update

@@ -1,4 +1,4 @@
-"""Settings and system status of the shop."""
+"""Settings and system status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentgym.office.woocommerce.context import ShopPart
 from agentgym.office.woocommerce.tables import GROUPS
 from agentgym.text.tools import tool
 
-_VERSION = "9.5.1"  # WooCommerce release of January 2025, whose REST API is the model
+_VERSION = "9.5.1"  # the modelled release, of January 2025
 
 GroupId = Literal[
     "general",
@@ -26,7 +26,7 @@ GroupId = Literal[
 
 
 class Settings(ShopPart):
-    """Settings and system status of the shop."""
+    """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
         """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).

@@ -1,7 +1,7 @@
-"""Records that a caller may send: fields, validation and the schemas of tool parameters.
+"""Records from callers: fields, validation and tool parameter schemas.
 
-Read-only fields of the REST API (`price`, `date_created`, `total` …) are ignored, so a record may
-be sent back as it was read.
+The REST API's read-only fields (`price`, `date_created`, `total` …) are ignored, so callers may
+send back a record as read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-MAX_AMOUNT = 10**9  # order totals in cents stay far below 64 bits
+MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
 
-# Order statuses that a caller may set.
+# Statuses that a caller may set.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 
-# Accept numbers for text, as the REST API does: prices come with and without quotes.
+# Accept numbers for text, as the REST API does for prices.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
 
 _ECHO_CHARS = 120  # callers choose the length of a path into a record
@@ -57,9 +57,9 @@ def _amount(value: object) -> str:
 
 Amount = Annotated[str, BeforeValidator(_amount)]
 Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
-Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
-Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
-Quantity = Annotated[int, Field(ge=0, le=10**6)]  # multiplied by an amount it fits into 64 bits
+Id = Annotated[int, Field(ge=0, lt=2**63)]  # SQLite's integers
+Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders make it negative
+Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount, it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
@@ -281,17 +281,7 @@ class CustomerData(TypedDict, total=False):
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
-    """Return the settable fields of a caller's record.
-
-    Args:
-        shape: One of the types above.
-        data: The record.
-        name: Name of the record in errors.
-        required: Required fields.
-
-    Raises:
-        ToolError: A field is missing or invalid.
-    """
+    """Return a record's settable fields, or raise `ToolError` with its name."""
     try:
         fields: Row = _adapter(shape).validate_python(data)
     except ValidationError as error:
@@ -307,17 +297,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return the fields of a task author's record, rejecting unknown ones.
-
-    Args:
-        shape: One of the types above.
-        record: The record.
-        extra: Additional fields, passed on unchecked.
-
-    Raises:
-        ValueError: A field name is unknown.
-        ToolError: A value is invalid.
-    """
+    """Return an author's fields; `extra` ones are unchecked, unknown ones raise `ValueError`."""
     names = dict.fromkeys([*shape.__annotations__, *extra])
     unknown = record.keys() - names.keys()
     if unknown:
@@ -327,11 +307,7 @@ def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount that is an argument by itself.
-
-    Raises:
-        ToolError: The value is not an amount.
-    """
+    """Convert an amount that is an argument by itself, or raise `ToolError`."""
     try:
         return _amount(value)
     except ValueError as error:
@@ -344,10 +320,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
-    """Return the JSON Schema of a record, with its described fields.
-
-    Other fields are accepted too; describing all of them would double the prompt.
-    """
+    """Return a record's JSON Schema with described fields only; all would double the prompt."""
     schema = TypeAdapter(shape).json_schema()
     described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
     return WithJsonSchema({key: value for key, value in described.items() if value})

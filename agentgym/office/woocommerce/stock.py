@@ -1,4 +1,4 @@
-"""Stock and sales of products, and their changes by orders."""
+"""Products' stock and sales, and their changes by orders."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from collections.abc import Sequence
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 
-_NOTHING = {"quantity": 0, "reduced": 0}  # stands for an item that is new in an order
+_NOTHING = {"quantity": 0, "reduced": 0}  # an item new in an order
 
 
 class Stock(ShopPart):
-    """Stock and sales of products. Each order item stores in `reduced` how much it took."""
+    """Products' stock and sales. Each order item stores in `reduced` how much it took."""
 
     def settle(
         self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
     ) -> None:
-        """Update stock and sales for a changed order.
-
-        Args:
-            old: Items before the change.
-            new: Items after it; their `reduced` is set.
-            was_booked: Whether the order had taken its products.
-            booked: Whether it takes them now.
-        """
+        """Update stock, sales and the new items' `reduced` after an order changed."""
         before = {item["id"]: item for item in old}
         for item in new:
             previous = before.pop(item["id"], _NOTHING)
             taken = previous if was_booked else _NOTHING
-            # An item that took less than its quantity, after a refund, keeps the difference.
+            # After a refund, an item that took less than its quantity keeps the difference.
             target = taken["reduced"] + item["quantity"] - taken["quantity"]
             self.take(item, previous["reduced"], max(0, target) if booked else 0)
             self._count_sales(item, item["quantity"] * booked - taken["quantity"])
@@ -37,15 +30,7 @@ class Stock(ShopPart):
             self._count_sales(removed, -removed["quantity"] * was_booked)
 
     def take(self, item: Row, reduced: int, target: int) -> None:
-        """Change how much an item has taken, and set its `reduced`.
-
-        The variation's stock is used if managed, otherwise the product's.
-
-        Args:
-            item: The item.
-            reduced: Quantity taken so far.
-            target: New quantity.
-        """
+        """Change what an item took from `reduced` to `target` in its variation or product stock."""
         item["reduced"] = min(reduced, target)
         if item["type"] != "line_item" or reduced == target:
             return
@@ -79,7 +64,7 @@ class Stock(ShopPart):
 
 
 def stock_status(quantity: int, backorders: str) -> str:
-    """Return the stock status of a product with managed stock."""
+    """Return the status of managed stock."""
     if quantity > 0:
         return "instock"
     return "outofstock" if backorders == "no" else "onbackorder"

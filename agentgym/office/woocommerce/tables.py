@@ -1,4 +1,4 @@
-"""Tables of the shop, and the settings and first records of a new shop.
+"""Tables of the shop, and a new shop's settings and first records.
 
 Order, item and refund totals are whole cents, which add up exactly. Product prices stay text,
 because the API shows them as written. Fields that no query uses are in the JSON column `details`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-# SQL that creates the tables; AUTOINCREMENT never reuses an id, as in WordPress.
+# AUTOINCREMENT never reuses an id, as in WordPress.
 TABLES = """
 CREATE TABLE products (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -67,7 +67,7 @@ CREATE TABLE settings (
   options JSON);
 """
 
-# Label and description of each group of settings.
+# Label and description by group of settings.
 GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
     "products": ("Products", "Stock, reviews and measures."),
@@ -113,7 +113,7 @@ advanced|woocommerce_checkout_pay_endpoint|Pay|text|order-pay
 advanced|woocommerce_checkout_order_received_endpoint|Order received|text|order-received
 """
 
-# First records of a new shop, with their tables.
+# A new shop's first records, with their tables.
 _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
     (
         "categories",

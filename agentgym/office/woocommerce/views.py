@@ -16,7 +16,7 @@ from agentgym.office.woocommerce.context import (
 )
 from agentgym.office.woocommerce.money import money
 
-# Fields of the column `details` in a new product.
+# A new product's `details` column.
 PRODUCT_DETAILS: Row = {
     "catalog_visibility": "visible",
     "description": "",
@@ -38,7 +38,7 @@ PRODUCT_DETAILS: Row = {
     "menu_order": 0,
 }
 
-# Defaults of a new product.
+# A new product's defaults.
 PRODUCT: Row = {
     "parent_id": None,
     "name": "",
@@ -65,7 +65,7 @@ PRODUCT: Row = {
     "meta_data": [],
 }
 
-# Fields that are always shown; others only if they were given, as in the published records.
+# Other fields are shown only if given, as in the published records.
 _ALWAYS = (
     "id",
     "name",
@@ -88,14 +88,12 @@ def select_products(
     page: int | None = None,
     size: int = 100,
 ) -> list[Row]:
-    """Return products as the server shows them; see `ShopContext.select_ids`."""
+    """Return products as shown; see `ShopContext.select_ids`."""
     return show_products(shop, shop.select_ids("products", where, order, page, size))
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return products as the server shows them: the required fields and those that differ from a
-    new product.
-    """
+    """Return required fields and those that differ from a new product's."""
     terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
     variations = shop.rows_by_owner(
         "parent_id",
@@ -130,8 +128,8 @@ def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
 
 
 _ADDRESSES = ("billing", "shipping")
-_NO_TAX = money(0)  # no order is taxed: tax rates are disabled
-# SQL: the records of a table that belong to orders.
+_NO_TAX = money(0)  # orders are untaxed: tax rates are disabled
+# SQL: a table's records that belong to orders.
 _OF_ORDERS = "SELECT * FROM {} WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 
 
@@ -186,7 +184,6 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
 
 
 def _show_extras(item: Row) -> Row:
-    """Return the optional fields of a line: variation and custom fields."""
     extras = {
         "variation_id": item["variation_id"],
         "meta_data": item["meta_data"] and show_meta(item["meta_data"]),

@@ -1,6 +1,4 @@
-"""The items, the query tool and the feedback of AgentLongBench, against brute force over profiles
-and the paper's facts.
-"""
+"""AgentLongBench's items, query tool and feedback, against brute force and the paper's facts."""
 
 from __future__ import annotations
 
@@ -30,6 +28,7 @@ from agentgym.text.tools import ToolError
 from tests.envs.agentlongbench.vocabulary import vocabulary
 
 TSV = Path(build_species.__file__).with_name("species.tsv")
+# No condition separates these, so they cannot be isolated.
 TWINS = [
     {"Nidorina", "Nidorino"},
     {"Nidoqueen", "Nidoking"},
@@ -66,7 +65,6 @@ def true_of(item: dict[str, tuple[Any, ...]], atom: Atom) -> bool:
 
 
 def random_atoms(table: ItemTable, rng: np.random.Generator) -> list[Atom]:
-    """Return conditions suggested by some item, true of it or not."""
     item, atoms = profile(table, int(rng.integers(len(table)))), []
     for section in table.sections:
         if rng.random() < 0.5:
@@ -285,11 +283,9 @@ def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Attackers who know the whole table guess which species an item is, by its position in the
-    lists or by the rank of its numbers.
+    """Attackers who know the table guess an item's species by list position or by number rank.
 
-    A right guess would reveal the number of abilities. They are right only as often as chance,
-    while the same attacks reveal everything if items are merely renamed.
+    They are right only by chance; if items were merely renamed, the same attacks would succeed.
     """
     known = species()
     stats = [values[0] for values in known.columns[1]]
@@ -320,9 +316,7 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
 
 
 def by_rank(table: ItemTable, stats: list[Any]) -> list[int]:
-    """Return the species with the item's rank in the numeric section with the most distinct
-    numbers.
-    """
+    """Return the species with the item's rank in the most distinctive numeric section."""
     numeric = [
         column
         for section, column in zip(table.sections, table.columns, strict=True)

@@ -1,4 +1,4 @@
-"""The words that knowledge-free texts must not contain."""
+"""Words that knowledge-free texts must not contain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from agentgym.envs.agentlongbench.config import species
 
 
 def vocabulary() -> set[str]:
-    """List all words of the knowledge-intensive setting: names, sections and values of species."""
     table = species()
     values = {
         value

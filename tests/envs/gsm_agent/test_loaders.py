@@ -1,4 +1,4 @@
-"""Users' own data: accepted and refused input, with all errors reported at once."""
+"""User data: accepted and refused input, with all errors reported at once."""
 
 from __future__ import annotations
 
@@ -187,8 +187,6 @@ def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
 
 
 class Model:
-    """Answers the prompts of the hooks and counts them."""
-
     def __init__(self) -> None:
         self.asked = 0
 

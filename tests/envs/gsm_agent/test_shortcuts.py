@@ -15,7 +15,7 @@ TASKS = 150
 
 
 def precision(database: Database) -> float:
-    """Return the share of a task's documents among those about its people in its month."""
+    """Return the share of the task's documents among those about its people in its month."""
     documents = [database.documents.document(k) for k in range(len(database.documents))]
     shares = []
     for number in range(len(database.tasks)):
@@ -75,4 +75,4 @@ def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
         for task in tasks
         if set(task.documents) <= {*database.index.best(task.question, PAGE * PAGES)}
     ]
-    assert len(solvable) <= 0.15 * len(tasks)
+    assert len(solvable) <= 0.15 * len(tasks)  # the rest need further queries

@@ -80,10 +80,9 @@ def one_of(found: list[Any], first: bool) -> Any:
 
 
 class Reader:
-    """Read the posts of a course, or mails about it, oldest first.
+    """Read a course's posts, or mails about it, oldest first.
 
-    Attributes:
-        exam: The known facts: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held`.
+    `exam` contains the known facts: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held`.
     """
 
     def __init__(self, section: int, texts: Iterable[str]) -> None:
@@ -99,7 +98,6 @@ class Reader:
                     self.read(sentence)
 
     def anchor(self, text: str) -> None:
-        """Remember midterm and projects from an announcement."""
         first = re.split(r"(?<=[.!?])\s+", text)[0]
         if "midterm" in first and days_in(first) and ROOM.search(first):
             self.midterm, self.room = days_in(first)[0], ROOM.findall(first)[0]
@@ -199,7 +197,6 @@ class Reader:
 
 
 def is_exempt(text: str) -> bool:
-    """Return whether a mail exempts from an exam."""
     limit = re.search(r"(\d+) points (?:in the homework|or more)|less than (\d+) points", text)
     if limit:
         points = re.findall(r"(\d+) points", text)[-1]

@@ -54,7 +54,6 @@ MORE = re.compile(
 
 
 def amended(order: Mapping[str, int], note: str) -> dict[str, int]:
-    """Return the pieces of an order after its note."""
     now, off = dict(order), False
     for sentence in re.split(r"(?<=[.!?]) ", note):
         names = PRODUCT.findall(sentence)
@@ -71,7 +70,6 @@ def amended(order: Mapping[str, int], note: str) -> dict[str, int]:
 
 
 def change(now: dict[str, int], order: Mapping[str, int], text: str, names: list[str]) -> None:
-    """Return the pieces that a sentence changes."""
     word = COUNT.search(re.sub("the landlord has one|an old one", "", PRODUCT.sub("", text)))
     count = (
         0 if word is None else NUMBERS.index(word[0]) + 1 if word[0] in NUMBERS else int(word[0])
@@ -114,7 +112,6 @@ ALLOWED = re.compile(
 
 
 def declined(note: str) -> bool:
-    """Return whether a note declines mails."""
     wishes = [
         bool(DECLINED.search(sentence))
         for sentence in re.split(r"(?<=[.!?]) ", note)

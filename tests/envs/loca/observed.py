@@ -1,4 +1,4 @@
-"""Everything visible in an office, independent of the checks; the judge of the mutation tests."""
+"""Everything visible in an office, independent of the checks; it judges the mutation tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _ORIGINS = {"draft": "drafts", "sent": "sent", "bounce": "bounces"}
 
 
 def observe(office: Any) -> Observation:
-    """Return all records of all services, and all files."""
     records: dict[tuple[str, Any], Mapping[str, Any]] = {}
     for server in office.toolsets():
         for part, key, fields in _records(server):
@@ -33,11 +32,10 @@ def observe(office: Any) -> Observation:
 def differences(
     start: Observation, before: Observation, after: Observation, outputs: Collection[str]
 ) -> set[str]:
-    """Return the names of the differences between two observations.
+    """Name the differences between two observations.
 
-    A name is `part.field` for a changed record, `part+` for a new one and `part-` for a removed
-    one, or the path of a file. `output:` marks outputs, `own:` other things that did not exist at
-    the start.
+    A name is `part.field` for a changed record, `part+` for a new one, `part-` for a removed one,
+    or a file's path. `output:` marks outputs, `own:` other things that did not exist at the start.
     """
 
     def name(key: tuple[str, Any], change: str) -> str:
@@ -85,20 +83,18 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _without_same_html(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Drop an HTML part that shows the same as the plain text."""
     shown = text_of("", row.get("html")).split()
     return {**row, "html": None} if shown and shown == row["body"].split() else row
 
 
 def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Return the sheets as parts, with the titles of their spreadsheets."""
     titles = {row["id"]: row["title"] for row in server.store.rows("SELECT * FROM spreadsheets")}
     for row in server.store.rows("SELECT * FROM sheets"):
         yield f"sheets/{titles[row['spreadsheet']]}/{row['title']}", row["id"], row
 
 
 def _lines(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Return the non-empty rows of the sheets, by position among these."""
+    """Return the sheets' non-empty rows, by position among these."""
     rows = server.store.rows("SELECT * FROM lines ORDER BY sheet, row")
     for sheet, filled in groupby(rows, key=lambda row: row["sheet"]):
         for place, row in enumerate(filled):
@@ -123,7 +119,6 @@ def _catalog(engine: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _content(path: str, data: bytes) -> Mapping[str, Any]:
-    """Return the content of a file without its formatting."""
     if path.endswith(".xlsx"):
         return _workbook(data)
     if path.endswith(".csv"):
@@ -151,6 +146,5 @@ def _workbook(data: bytes) -> Mapping[str, Any]:
 
 
 def _table(rows: list[Any]) -> list[Any]:
-    """Return the non-empty rows, and the number of empty rows above them."""
     filled = [k for k, row in enumerate(rows) if any(row)]
     return [filled[:1], *(rows[k] for k in filled)]

@@ -13,14 +13,9 @@ from agentgym.envs.loca.writing.phrase_book import PhraseBook
 def check_readings(
     book: PhraseBook, kinds: Iterable[str], values: Mapping[str, Any], others: Iterable[str] = ()
 ) -> None:
-    """Check that each phrase of some kinds is read by exactly one kind, and that other phrases are
-    not read.
+    """Check that exactly one kind reads each phrase of `kinds`, and that none reads the `others`.
 
-    Args:
-        book: The book.
-        kinds: The kinds that state facts.
-        values: A value for each slot name.
-        others: Kinds that state nothing.
+    `values` has a value per slot name.
     """
     rng, kinds = np.random.default_rng(0), list(kinds)
     for kind in (*kinds, *others):

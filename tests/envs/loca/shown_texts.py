@@ -1,4 +1,4 @@
-"""Every text that an office shows, found in its stores and files rather than through its tools."""
+"""Every text in an office's stores and files, read without its tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.envs.loca.observed import observe
 from tests.envs.loca.office import fresh
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-# What each draw fills in: words with digits, addresses, and capitalised words inside a sentence.
+# Drawn parts: words with digits, addresses, and capitalised words inside a sentence.
 _DRAWN = re.compile(r"\S*\d\S*|\S+@\S+|(?<=[a-z,] )[A-Z][\w'-]*(?: [A-Z][\w'-]*)*")
 _COUNT = re.compile(
     r"\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b|\bhalf an hour\b|"
@@ -23,7 +23,7 @@ _COUNT = re.compile(
 
 @cache
 def shown(task: str, length: int, seed: int) -> dict[str, tuple[str, ...]]:
-    """Return the texts of an office by kind: a table and column, or a file type."""
+    """Return texts by kind: a table and column, or a file type."""
     texts: dict[str, list[str]] = {}
     world = fresh(task, length, seed)
     texts["prompt"] = [world.rules(), world.task()]
@@ -65,5 +65,4 @@ def sentences(text: str) -> list[str]:
 
 
 def masked(sentence: str) -> str:
-    """Return a sentence without what is drawn for it."""
     return _COUNT.sub("#", _DRAWN.sub("#", sentence))

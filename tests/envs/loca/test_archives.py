@@ -54,7 +54,6 @@ def encrypted() -> bytes:
 
 
 def lying() -> bytes:
-    """Return an archive that understates the size of a file."""
     data = bytearray(packed({"a": bytes(2 * MAX_UNPACKED)}))
     place = data.index(b"PK\1\2") + 24
     data[place : place + 4] = (10).to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""Calls that differ in form from the plan's are recognised, and other calls are recorded."""
+"""Calls in another form than the plan's are recognised; other calls are recorded."""
 
 from __future__ import annotations
 
@@ -106,7 +106,6 @@ def test_hostile_values_stay_as_they_are(value: Any) -> None:
 
 
 def take(world: Any, name: str, **arguments: Any) -> str:
-    """Make a call and return its label."""
     label_calls = world.label_calls()
     result = world.office.call(name, arguments)
     world.read_result(ToolCall(name, arguments), result)
@@ -115,7 +114,6 @@ def take(world: Any, name: str, **arguments: Any) -> str:
 
 
 def to_the_step(task: str, beginning: str) -> Any:
-    """Return a task, advanced to the first step whose label begins with a prefix, and that step."""
     world = fresh(task)
     while not (
         found := [step for step in world.progress.pending() if step.label.startswith(beginning)]
@@ -155,7 +153,6 @@ def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() 
 
 @pytest.mark.parametrize("size", [5, 20, 21, 100])
 def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> None:
-    """A short look at a few mails does not change the plan."""
     world, _ = to_the_step("SetConfCrDdl", "Read the mails")
     total = json.loads(world.office.call("get_emails", {}))["total"]
     assert take(world, "get_emails", page_size=size) == "productive"
@@ -167,7 +164,7 @@ def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> 
             range(2, -(-total // size) + 1)
         )
         assert all(step.call.arguments.get("page_size", 20) == size for step in steps)
-    if len(steps) > 1:  # a page of another size contains other mails
+    if len(steps) > 1:  # pages of another size contain other mails
         assert take(world, "get_emails", page=2, page_size=size + 1) == "redundant"
     assert carry_out(world).score() == 1.0
 

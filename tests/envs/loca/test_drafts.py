@@ -1,4 +1,4 @@
-"""The cost of drawing states of a requested length."""
+"""The cost of drawing states with a requested length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ openpyxl = pytest.importorskip("openpyxl")
 def counting(
     monkeypatch: pytest.MonkeyPatch, counts: Counter[str], owner: Any, name: str
 ) -> Callable[..., Any]:
-    """Count the calls of a function."""
     original: Callable[..., Any] = getattr(owner, name)
 
     def counted(*arguments: Any, **named: Any) -> Any:
@@ -36,7 +35,7 @@ def test_only_the_accepted_draft_has_its_plan_made(monkeypatch: pytest.MonkeyPat
     counts: Counter[str] = Counter()
     for name in ("_draw_draft", "_play", "fingerprint_protected"):
         counting(monkeypatch, counts, drafts, name)
-    # A wrong first guess, which forces a second draw.
+    # A wrong first guess forces a second draw.
     monkeypatch.setattr(PayableInvoiceChecker, "tokens_per_unit", 1_300.0)
     drafts.draw_state.cache_clear()
     env = agentgym.make("PayableInvoiceChecker", length=32_000)
@@ -65,7 +64,6 @@ def test_a_workbook_is_opened_once_however_many_parts_are_read(
 def counts_of_draw(
     monkeypatch: pytest.MonkeyPatch, task: str, length: int, *functions: tuple[Any, str]
 ) -> Counter[str]:
-    """Count the calls of functions while a state is drawn."""
     counts: Counter[str] = Counter()
     with monkeypatch.context() as patch:
         for owner, name in functions:

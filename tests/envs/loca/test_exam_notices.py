@@ -1,4 +1,4 @@
-"""Exam sentences state one fact each, other texts state none, and there are many different ones."""
+"""Exam sentences state one fact each, other texts none, and they vary."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_later_notices_change_what_they_mention() -> None:
 
 
 def test_texts_do_not_repeat() -> None:
-    """At least as many sentences and words as the published texts: 104 and 392 in announcements, 59
-    and 220 in mails.
-    """
+    """Published texts have 104 sentences and 392 words in announcements, 59 and 220 in mails."""
     texts = documents(fresh("CanvasArrangeExam", 128_000, 0))
     for kind, words in (("announcements", 392), ("mails", 220)):
         _, distinct, _, vocabulary = (float(cell.replace(",", "")) for cell in variety(texts[kind]))

@@ -1,4 +1,4 @@
-"""Changes in order notes, by the package, by an independent reader and by hand."""
+"""Changes in order notes, read by the package, independently and by hand."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_the_last_word_on_mails_holds(seed: int) -> None:
         note = draw_mail_wish(rng, 0.9, declined=wants_none)
         assert declines_mails(note) == declined(note) == wants_none, note
         seen.update((kind, wants_none) for kind, _ in notes_book("books").read(note))
-        # Most notes of both kinds contain words that sound like a refusal.
+        # Most notes of both kinds sound like a refusal.
         sounds = bool(re.search(r"\b(?:no|not|never|nobody)\b", note, re.I))
         seen["sounds", wants_none] += sounds
         seen["all", wants_none] += 1

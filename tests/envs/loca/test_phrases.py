@@ -1,4 +1,4 @@
-"""Every sentence of the phrase books, with every value that its slots can have."""
+"""Every phrase-book sentence with every possible slot value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.envs.loca.shown_texts import sentences
 from tests.envs.loca.test_shown_texts import wrong
 
 FILES = sorted(path.stem for path in TEXTS.glob("*.toml"))
-# Texts that are no phrases.
+# Texts that are not phrases.
 PLAIN = {"invoices", "questions", "subjects"}
 SLOTS = {
     **COMMON_SLOTS,
@@ -41,7 +41,6 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 
 
 def phrases(texts: Any) -> Iterator[str]:
-    """Yield all strings of nested tables and lists."""
     if isinstance(texts, str):
         yield texts
     else:
@@ -71,7 +70,7 @@ def test_a_slot_inside_alternatives_is_refused(text: str) -> None:
         Phrase(text, SLOTS)
 
 
-# A date that is counted from another one is the number of days before or after it. "Between", "from … to", "pass",
+# A relative date is a number of days before or after. "Between", "from … to", "pass",
 # "leaves" and "count back" may or may not include the first or the last day.
 COUNTED = re.compile(
     r"\{\w*days\} (?:after|before|later|earlier|more)\b|by \{\w*days\}|(?:add|adds|subtract) \{\w*days\}",
@@ -92,7 +91,7 @@ def test_counted_dates_can_be_read_in_one_way(name: str) -> None:
         assert not BOTH_WAYS.search(text), text
 
 
-# Words that a reader needs to know that a sentence says what the task asks for: the table is by task and kind.
+# Words that make a sentence explicit about its task, by task and kind.
 EXPLICIT: Mapping[tuple[str, str, str], str] = {
     ("products", "any", "gone"): r"order|discontinu",
     ("products", "any", "excluded"): r"outlet|clear",
@@ -119,7 +118,7 @@ def test_decisive_sentences_name_what_they_decide(place: tuple[str, str, str]) -
     assert not implied
 
 
-# Words about things that are made, carried and put up; no card or service is.
+# Furniture is made, carried and put up; cards and services are not.
 FURNITURE = re.compile(
     r"\bma[dk]e\b(?! it \w+ in all)|\bmaking\b|\bmade\b|\bleg|\bwood|lacquer|varnish|hinge|drawer|furniture|attic|niche|corner|"
     r"room is|door is|\bdoors\b|stain|grain|handles|screws|crates|floor|\bstairs|ceiling|wall\b|shelf|chairs|carpenter|boards|"
@@ -145,7 +144,7 @@ def test_notes_say_nothing_of_furniture_about_other_products() -> None:
     assert seen > 5_000
 
 
-# Which products a word may describe, by the names of products; every other word fits all of its department.
+# Products that a word may describe; every other word fits its whole department.
 FITS: Mapping[str, str] = {
     r"\blid\b": "Pot|Kettle|Spinner",
     r"\bblade|\bedge keeps": "Knife|Grater|Saw",

@@ -58,7 +58,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
-    """Make a call; names in braces in its arguments are filled from the office."""
     text = json.dumps(arguments)
     if "{dataset}" in text:
         first = listed_items(world.office.call("bigquery_list_datasets", {}))[0]
@@ -108,7 +107,7 @@ def test_looking_around_is_none(task: str) -> None:
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()
         ):
-            with contextlib.suppress(ToolError):  # without a login some reads fail
+            with contextlib.suppress(ToolError):  # some reads need a login
                 world.office.call(tool, {})
     assert set(world.all_failures()) == before
 

@@ -1,4 +1,4 @@
-"""How much of an office state must be read to decide the task."""
+"""How much of an office state a task requires reading."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from benchmarks.texts import mean_share_read, values_read
 
 LENGTH = 64_000
+# In these tasks, a quarter of the prose tokens is read.
 QUARTER = (
     "ApplyPhDEmail",
     "CanvasArrangeExam",
@@ -21,7 +22,6 @@ QUARTER = (
     "WoocommerceNewWelcome",
     "WoocommerceStockAlert",
 )
-"""Tasks in which a quarter of the prose tokens is read."""
 
 
 @pytest.mark.parametrize("name", QUARTER)
@@ -30,7 +30,6 @@ def test_a_quarter_of_the_tokens_is_read(name: str) -> None:
 
 
 def ages(text: str) -> Any:
-    """Read a value twice, and look for a missing one."""
     rows = json.loads(text)
     return rows[0]["age"] + rows[0]["age"], rows[1].get("born")
 

@@ -1,4 +1,4 @@
-"""Every text that an office shows is complete, grammatical and free of repetition."""
+"""Every shown text is complete, grammatical and free of repetition."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.envs.loca.office import TASKS
 from tests.envs.loca.shown_texts import masked, sentences, shown
 
 CASES = [(name, length) for name in TASKS for length in ("8k", "32k", "128k")]
-SEEDS = {"8k": (0, 1, 2, 3), "32k": (4, 5), "128k": (6,)}
-# Kinds of texts that people write; the others are data.
+SEEDS = {"8k": (0, 1, 2, 3), "32k": (4, 5), "128k": (6,)}  # fewer where states are larger
+# Written by people; the other kinds are data.
 PROSE = re.compile(r"^mail$|description$|message$|body$|customer_note$|pdf$")
-# Placeholders that a task explains: professors prescribe names with them.
+# A task explains these: professors prescribe names with them.
 PLACEHOLDERS = {"Name", "Student_ID", "Last_Name", "n", "scenario", "name", "student ID"}
-REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")
+REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")  # unfilled slots and choices
 VOWEL = r"(?!(?:eu|one\b|once\b|uni|us[ae]|uti)\w*)[aeiou]\w*"
 ERRORS = {
     "a plural of one": r"\b1 (?:days|weeks|pages|minutes|hours|pieces|points|students|slots|years)\b",
@@ -47,7 +47,6 @@ def test_texts_are_complete_and_grammatical(case: tuple[str, str]) -> None:
 
 
 def wrong(kind: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a text, and where."""
     for found in REMNANT.finditer(text):
         is_template = kind in ("prompt", "template")
         if found[1] not in PLACEHOLDERS and not is_template:
@@ -61,15 +60,14 @@ def wrong(kind: str, text: str) -> Iterator[tuple[str, str]]:
     yield from (("a sentence twice", each) for each, count in counts.items() if count > 1)
 
 
-# The largest share of the documents of a kind that may contain the same sentence.
+# Maximum share of a kind's documents with the same sentence.
 SHARE, FEW = 0.12, 100
 
 
 def overused(texts: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str, float]]:
-    """Return the sentences that too many documents of a kind share."""
     found = []
     for kind in filter(PROSE.search, texts):
-        # The first line of a mail is its subject.
+        # A mail's first line is its subject.
         documents = [text.partition("\n")[2] if kind == "mail" else text for text in texts[kind]]
         if len(documents) < FEW:
             continue

@@ -1,7 +1,4 @@
-"""A CodeWorld solver that sees only a policy's observations, and ways to execute them.
-
-It imports nothing from the package.
-"""
+"""CodeWorld solver that sees only a policy's observations, without package code."""
 
 from __future__ import annotations
 
@@ -33,11 +30,7 @@ COMPARE: dict[Any, Any] = {
 
 
 class Attempt:
-    """Runs a module's main over the syntax tree as far as the known values allow.
-
-    Attributes:
-        missing: The modules whose unknown values it requested.
-    """
+    """Runs a module's main as far as values are known; `missing` collects the others."""
 
     def __init__(self, tree: ast.Module, values: Mapping[str, int]) -> None:
         self.functions = {
@@ -115,13 +108,12 @@ class Attempt:
 
 
 class CodeSolver:
-    """Keeps what was read.
+    """A solver's memory.
 
     Attributes:
         answer: The result of main.py, once known.
-        frontier: The imported files that were not read.
-        trees: The sources, by module.
-        values: Results of modules, as far as known and requested.
+        frontier: The imported files not read yet.
+        values: Modules' results, as far as known and requested.
         missing: The unknown values requested by a module's last run.
     """
 
@@ -136,7 +128,6 @@ class CodeSolver:
         return self.values.get("main")
 
     def take(self, file: str, source: str) -> None:
-        """Add a file."""
         self.trees[file[:-3]] = tree = ast.parse(source)
         imported = {
             alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names
@@ -147,9 +138,7 @@ class CodeSolver:
         } - {file}
 
     def useful(self) -> set[str]:
-        """Return the files that a run of main.py certainly requests; it continues past unknown
-        values as far as possible.
-        """
+        """Return the files that main.py certainly requests; a run continues past unknown values."""
         while True:
             before, wanted = len(self.values), self.look()
             if len(self.values) == before:
@@ -170,10 +159,7 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """Return the unknown modules that a run of one requests.
-
-        It is rerun once none of its last requests is missing.
-        """
+        """Return the unknown modules that a run requests, cached while one of them is missing."""
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
         ]
@@ -186,9 +172,7 @@ class CodeSolver:
         return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read everything that is certainly needed, round by round, until the answer is known;
-        return the number of rounds.
-        """
+        """Read what is certainly needed until the answer is known; return the number of rounds."""
         rounds = 0
         while files := sorted(self.useful()):
             for file, source in zip(files, read(files), strict=True):
@@ -198,7 +182,7 @@ class CodeSolver:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that waits by advancing its clock."""
+    """Event loop that waits by advancing its clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -217,13 +201,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(coroutine: Any) -> Any:
-    """`asyncio.run` without waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
 
 
 def run_at(speed: float) -> SimpleNamespace:
-    """Return a module `asyncio` with real but faster sleeps."""
     return SimpleNamespace(
         run=asyncio.run, gather=asyncio.gather, sleep=lambda delay: asyncio.sleep(delay / speed)
     )
@@ -233,12 +215,6 @@ VIRTUAL = SimpleNamespace(run=run_virtually, gather=asyncio.gather, sleep=asynci
 
 
 class Program:
-    """The executed sources; each main runs once.
-
-    Attributes:
-        called: The modules whose main ran.
-    """
-
     def __init__(self, sources: Mapping[str, str], clock: Any = VIRTUAL) -> None:
         self.sources = sources
         self.clock = clock
@@ -246,7 +222,6 @@ class Program:
         self.modules: dict[str, Any] = {}
 
     def run(self) -> int:
-        """Return the result of main.py. Calls nest as deeply as the chain is long."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(limit + 8 * len(self.sources))
         try:
@@ -255,9 +230,7 @@ class Program:
             sys.setrecursionlimit(limit)
 
     def load(self, name: str) -> dict[str, Any]:
-        """Return the names of a module. Its imports load when their main is called, so loading does
-        not recurse.
-        """
+        """Imports load when their main is called, so loading does not recurse."""
         space: dict[str, Any] = {
             "__name__": name,
             "__builtins__": {**vars(builtins), "__import__": self.find},

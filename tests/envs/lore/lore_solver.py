@@ -1,7 +1,4 @@
-"""A DocumentWorld solver that sees only a policy's observations.
-
-It parses the texts independently and imports nothing from the package.
-"""
+"""DocumentWorld solver that sees only a policy's observations, without package code."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def calculate(expression: str, values: dict[str, int | str]) -> int | str:
-    """Evaluate an expression with Python."""
     names = re.findall(r"v\d+", expression)
     result: int | str = eval(
         expression.replace(" mod ", " % "), dict(FUNCTIONS), {name: values[name] for name in names}
@@ -34,13 +30,13 @@ def calculate(expression: str, values: dict[str, int | str]) -> int | str:
 
 
 class Solver:
-    """Keeps what was read.
+    """A solver's memory.
 
     Attributes:
         target: The variable in question.
         answer: Its value, once read.
-        frontier: The known ids that were not read.
-        read: The ids that were read.
+        frontier: The known ids not read yet.
+        read: The ids read.
     """
 
     def __init__(self, task: str) -> None:
@@ -52,7 +48,6 @@ class Solver:
         self.rules: list[tuple[str, str, frozenset[str]]] = []
 
     def take(self, file: str, text: str) -> None:
-        """Add a document."""
         self.read.add(file)
         self.frontier.discard(file)
         if "%X'" in text:
@@ -75,9 +70,7 @@ class Solver:
             self.rules.remove((prefix, expression, names))
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read everything known, round by round, until the target is found; return the number of
-        rounds.
-        """
+        """Read round by round until the target is found; return the number of rounds."""
         rounds = 0
         while self.answer is None:
             files = sorted(self.frontier)

@@ -1,6 +1,4 @@
-"""LORE's generator: its guarantees, its counter, its extremes, and both directions against slow,
-simple evaluations.
-"""
+"""LORE's generator: guarantees, counter, extremes, and both directions by simple evaluation."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """v0, then for each operation its variables and one prefix, then one for each document gathered
-    or left.
-    """
+    """v0, then each operation's variables and a prefix, then one per document gathered or left."""
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
         first, second = (node for node in graph.nodes if node.kind == "rule")
@@ -128,7 +124,6 @@ def test_theta_and_p_set_how_often_leaves_are_gathered(
 
 
 def test_gathering_makes_tasks_deep() -> None:
-    """The table of heights behind the defaults."""
     heights = {p: sum(grow(seed, 120, p=p).height for seed in range(30)) / 30 for p in (0.0, 0.5)}
     assert 10 < heights[0.0] < 15
     assert 62 < heights[0.5] < 84
@@ -162,7 +157,7 @@ def test_weights_choose_operators() -> None:
         if node.kind == "rule"
     ]
     assert set(names) == {"add", "join"}
-    assert 0.7 < names.count("add") / len(names) < 0.8
+    assert 0.7 < names.count("add") / len(names) < 0.8  # weight 3 of 4
 
 
 def grow_with(seed: int, weights: dict[str, float]) -> Graph:
@@ -279,7 +274,6 @@ MODULES = ModuleSampler(lambda rng, k: f"m{k}.py" if k else "main.py", number, M
 
 
 def lazily(graph: Graph) -> tuple[int, set[int]]:
-    """Return the root's value and the called documents by memoised recursion."""
     asked: dict[int, int] = {}
 
     def value(node: Node) -> int:

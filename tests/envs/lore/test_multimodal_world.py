@@ -1,6 +1,4 @@
-"""MultimodalWorld against a solver that sees pixels, and against the intended contents of its
-pictures.
-"""
+"""MultimodalWorld against a solver that sees pixels, and against the intended contents."""
 
 from __future__ import annotations
 
@@ -27,11 +25,10 @@ from tests.envs.lore.picture_solver import kinds, read_turned
 from tests.envs.lore.test_document_world import BOTH, computable, read, reply
 from tests.helpers import compare, play, play_optimally, start
 
-LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
+LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that keep every pixel
 
 
 def generated(seed: int, **options: Any) -> MultimodalWorld:
-    """Return a world under the paper's rules unless options differ."""
     return default(seed, **{**PAPER, "distractor_documents": 0.0, **options})
 
 
@@ -42,7 +39,6 @@ def default(seed: int, **options: Any) -> MultimodalWorld:
 
 
 def pictured(world: MultimodalWorld, kind: str) -> list[tuple[Any, Content]]:
-    """Return the shown documents of a kind that have a picture."""
     shown = [(node, world.show(node)) for node in world.graph.nodes if node.kind == kind]
     return [(node, content) for node, content in shown if isinstance(content, Content)]
 
@@ -60,9 +56,7 @@ def tools(world: MultimodalWorld, file: str) -> Any:
 
 
 def plain(world: MultimodalWorld, file: str) -> str:
-    """Return a document as text: things are counted in the pixels; expressions are read from sharp
-    pictures, and taken from the alternative text where a change has blurred them.
-    """
+    """Return a document as text: counts from pixels, blurred expressions from alternative text."""
     shown = world.read_document(file)
     text, _, words = (
         shown.partition("\nPicture")
@@ -132,7 +126,7 @@ def test_large_tasks_are_solved(difficulty: str) -> None:
 def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
     part: int, difficulty: str
 ) -> None:
-    """Larger tasks have fewer pictures per value, so that each task has about twenty."""
+    """Larger tasks have fewer pictures per value, about twenty per task."""
     rng = Random(part)
     for seed in range(125 * part, 125 * (part + 1)):
         operations = rng.randint(1, 350)
@@ -222,7 +216,6 @@ def test_same_seed_same_bytes_in_another_process() -> None:
 
 
 def first_pictured(env: Any, kind: str = "value") -> str:
-    """Read until a document with a picture appears; return its id."""
     while True:
         call = env.world.optimal_calls()[0]
         play(env, call)

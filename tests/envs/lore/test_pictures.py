@@ -1,4 +1,4 @@
-"""The pictures of MultimodalWorld: their pixels, and whether changes to them can be undone."""
+"""MultimodalWorld's pictures: their pixels, and undoing changes."""
 
 from __future__ import annotations
 

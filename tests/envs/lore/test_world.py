@@ -171,9 +171,7 @@ def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
-    """Return the report of an episode that read one document, or all of them with the first
-    repeated, and then answered `last`.
-    """
+    """Report an episode that read one document, or all and one twice, and answered `last`."""
     env = start("DocumentWorld-paper", operations=2, budget_slack=200)
     first = env.world.known.useful()[0]
     play(env, read(first))
@@ -193,7 +191,7 @@ def test_failures_are_told_apart() -> None:
     assert [reported(answer)[kind] for kind in kinds] == [False, 0, False, True]
     assert [reported("x", everything=True)[kind] for kind in kinds] == [False, 0, True, True]
     assert [reported(answer, everything=True)[kind] for kind in kinds] == [False, 0, False, True]
-    # The answer comes in turn 20, then in turn 21; the leads are known from the start.
+    # The answer comes in turn 20, then 21; the leads are known from the start.
     assert [reported("x", idle=18)[kind] for kind in kinds] == [True, 0, False, True]
     assert [reported("x", idle=19)[kind] for kind in kinds] == [True, leads, False, True]
     assert reported("x", idle=19)["redundant_reads"] == 19

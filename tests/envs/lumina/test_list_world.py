@@ -1,6 +1,4 @@
-"""ListWorld against an exhaustive search that does not use the formula, and the specification's
-traps.
-"""
+"""ListWorld against an exhaustive search without the formula, and traps."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from agentgym.envs.lumina.list_world import ListWorld
 from tests.helpers import play, play_optimally, start
 
 DONE = ToolCall("done", {})
-PLENTY = 1_000
+PLENTY = 1_000  # turns, more than any case needs
 
 
 def pop(index: object) -> ToolCall:
@@ -34,8 +32,7 @@ def task(
 class Search:
     """All ways to play one instance.
 
-    A state consists of the remaining elements (positions in the initial list) and the first
-    position that may still be removed.
+    A state has the remaining elements (initial positions) and the first position still removable.
     """
 
     def __init__(self, items: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -49,9 +46,7 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Return the turns of the shortest successful continuation, including `done`; infinite if
-        there is none.
-        """
+        """Return the shortest success's turns, including `done`, or infinity."""
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
 
@@ -59,7 +54,6 @@ class Search:
         return self.cost(tuple(p for p in left if p != place), place + 1)
 
     def best(self, left: tuple[int, ...], bound: int) -> list[ToolCall]:
-        """Return the calls that start a shortest successful continuation, with current indices."""
         cost = self.cost(left, bound)
         if cost == math.inf:
             return []
@@ -83,9 +77,7 @@ def subsequences(items: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Drive a world into every reachable state; positions are removed from left to right, so each
-    set of positions is one state.
-    """
+    """Reach each set of positions once by removing from left to right."""
     search, text = Search(items, target), task(items, target)
     for size in range(len(items) + 1):
         for gone in itertools.combinations(range(len(items)), size):
@@ -140,7 +132,7 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
 
 
 # Plausible but wrong shortcuts. Each takes the list, the target and the lock and returns the
-# indices it considers optimal.
+# indices that it considers optimal.
 
 
 def is_subsequence(short: list[int], long: list[int]) -> bool:

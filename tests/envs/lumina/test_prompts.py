@@ -1,4 +1,4 @@
-"""Prompts in the structure of the paper's appendix: the same worlds, parsed and played alike."""
+"""Prompts structured as in the paper's appendix are parsed and played alike."""
 
 from __future__ import annotations
 

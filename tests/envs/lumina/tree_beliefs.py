@@ -1,6 +1,4 @@
-"""Possible beliefs about a hidden tree and their values by exact search, a second opinion on
-TreeWorld's optimal set.
-"""
+"""Exact search over possible beliefs about a hidden tree, a second opinion on TreeWorld."""
 
 from __future__ import annotations
 
@@ -11,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-# A node is the sequence of its children.
+# A node is its children.
 Tree = tuple["Tree", ...]
 # A node as the path from the root.
 Path = tuple[int, ...]
-# The observations: the number of children of each explored node.
+# Explored nodes with their number of children.
 History = frozenset[tuple[Path, int]]
-# The probability of success, then minus the expected number of turns.
+# Success probability, then minus the expected turns.
 Value = tuple[Fraction, Fraction]
-# The unnormalised probability of each tree.
+# Unnormalised.
 Prior = Mapping[Tree, int | Fraction]
-# The nodes of a tree, the target's position (None if missing), and the probability.
+# Nodes, the target's position (None if missing), and the probability.
 Case = tuple[dict[Path, Tree], Path | None, Fraction]
 
 
@@ -45,9 +43,7 @@ def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
 
 
 def mixed(nodes: int) -> Prior:
-    """Every number of nodes up to this one is equally likely, so the agent cannot tell when it has
-    seen all.
-    """
+    """Equally likely node counts hide when all have been seen."""
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
     return {
         tree: Fraction(weight, sum(trees.values()))
@@ -57,9 +53,7 @@ def mixed(nodes: int) -> Prior:
 
 
 def recursive(nodes: int) -> Prior:
-    """Each new node becomes a child of a random earlier one, and children are listed in random
-    order.
-    """
+    """Each new node joins a random earlier one, and children have a random order."""
     weights: Counter[Tree] = Counter()
     for parents in itertools.product(*map(range, range(1, nodes))):
         shape = shape_of(
@@ -122,7 +116,6 @@ class Beliefs:
         ]
 
     def histories(self) -> set[History]:
-        """Yield all possible observations without the target."""
         seen: set[History] = set()
         waiting: list[History] = [frozenset()]
         while waiting:
@@ -144,7 +137,6 @@ class Beliefs:
         )
 
     def values(self, history: History, turns: int | None) -> dict[Path | str, Value]:
-        """Return the value of each call except wrong reports."""
         cases = self.consistent(history)
         absent = sum((weight for _, target, weight in cases if target is None), Fraction(0))
         values: dict[Path | str, Value] = {

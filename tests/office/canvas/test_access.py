@@ -1,4 +1,4 @@
-"""Canvas: conversations, privacy between users, and random work against a model."""
+"""Canvas: conversations, privacy, and random work against a model."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_notifications_show_the_ten_newest(canvas: Canvas) -> None:
 
 
 def busy(canvas: Canvas) -> Canvas:
-    """Fill the school with all kinds of records; private ones contain `private-` and the owner."""
+    """Fill the school; private records contain `private-` and the owner."""
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
@@ -164,7 +164,6 @@ def test_failed_calls_change_nothing(canvas: Canvas, user: int) -> None:
 
 
 def check(canvas: Canvas) -> None:
-    """Check invariants: references, positions from 1, and quiz totals."""
     assert canvas.store.rows("PRAGMA foreign_key_check") == []
     rows = canvas.store.find("quiz_questions", "quiz_id, position")
     for quiz in {row["quiz_id"] for row in rows}:
@@ -179,7 +178,6 @@ def check(canvas: Canvas) -> None:
 
 
 def term(canvas: Canvas, seed: int) -> list[str]:
-    """Play random legal work against a model of dicts and return the grades shown."""
     rng = np.random.default_rng(seed)
     points = {1: 50.0, 2: 150.0}
     scores: dict[tuple[int, int], float] = {}

@@ -1,4 +1,4 @@
-"""Mail server: random hostile and legal calls."""
+"""Mail server under random hostile and legal calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def test_failed_calls_of_a_user_change_nothing() -> None:
 
 
 def sound(server: Email) -> None:
-    """Check the invariants of the tables."""
     for wrong in (
         "PRAGMA foreign_key_check",
         "SELECT * FROM mails WHERE folder = 'Drafts' AND message NOT IN (SELECT id FROM messages WHERE origin = 'draft')",
@@ -46,7 +45,7 @@ def sound(server: Email) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_match_a_model(seed: int) -> None:
-    """The model holds [subject, read, important] by folder and id."""
+    """The model maps folder and id to [subject, read, important]."""
     rng = np.random.default_rng(seed)
     server, model = Email(), Model()
     server.add_users((user, "p", "") for user in model.boxes)
@@ -77,8 +76,6 @@ def test_random_calls_match_a_model(seed: int) -> None:
 
 
 class Model:
-    """Expected mailboxes."""
-
     def __init__(self) -> None:
         self.boxes: dict[str, dict[str, dict[str, list[Any]]]] = {
             user: {"INBOX": {}, "Sent": {}, "Drafts": {}, "Trash": {}, "More": {}}
@@ -93,7 +90,6 @@ class Model:
     def step(
         self, me: str, step: int, rng: np.random.Generator
     ) -> list[tuple[str, dict[str, Any]]]:
-        """Apply an action and return the equivalent tool calls."""
         mine = self.boxes[me]
         held = [(folder, key) for folder in mine for key in mine[folder]]
         folder, key = held[rng.integers(len(held))] if held else ("", "")

@@ -15,8 +15,6 @@ from agentgym.text.tools import ToolError, tools_of
 
 
 class Client:
-    """Calls tools by name, including schema validation."""
-
     def __init__(self, server: Any) -> None:
         self.server = server
 

@@ -1,4 +1,4 @@
-"""Fast page layout compared with the bytes of reportlab and the texts that pypdf reads."""
+"""Fast page layout against reportlab's bytes and pypdf's texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ WORDS = (
     *("a", "Müller", "(x)", "back\\slash", "1,000.00", "Copper wire", "–", "a.b@c.example"),
     *("W" * 20, "il", "€5", "'", "A & B"),
 )
+# Reportlab must lay these out.
 SPECIAL = (
     *("a <b>", " lead", "two  spaces", "tab\tstop", "x" * 120, "no\xa0break", "soft\xadhyphen"),
     *("A & B & C", "A & " + "long " * 40),
 )
-A4 = (595.2755905511812, 841.8897637795277)
+A4 = (595.2755905511812, 841.8897637795277)  # points, as in reportlab
 
 
 def sentence(rng: random.Random, most: int) -> str:
@@ -77,7 +78,7 @@ def test_special_layouts_are_left_to_reportlab(blocks: Sequence[Block]) -> None:
 def test_invoices_share_page_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Page frames are cached by title and first bold page, which have few combinations."""
+    """Frames are cached by title and first bold page, which have few combinations."""
     built: list[str] = []
     build, read = pdfs._build_pdf, pdfs._read
     monkeypatch.setattr(

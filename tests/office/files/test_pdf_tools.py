@@ -272,7 +272,7 @@ def test_broken_files_are_rejected(pdf: Client) -> None:
 
 
 def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
-    """Return a file whose pages share one content stream, which may draw a form."""
+    """All pages share one content stream, which may draw a form."""
     writer = pypdf.PdfWriter()
     generic = pypdf.generic
     name = generic.NameObject
@@ -318,7 +318,6 @@ def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
 def test_reading_work_is_bounded_over_all_pages(
     monkeypatch: pytest.MonkeyPatch, content: bytes, pages: int, form: bytes
 ) -> None:
-    """A small file can repeat the same content many times."""
     monkeypatch.setattr(pdfs, "MAX_WORK", MAX_WORK // 10)
     monkeypatch.setattr(pdfs, "_FORM_WORK", pdfs._FORM_WORK // 4)
     stream = pypdf.generic.ContentStream

@@ -1,4 +1,4 @@
-"""Cloud Storage: each tool against hand-computed facts and an independent model."""
+"""Cloud Storage: each tool against hand-computed facts and a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
 
 
 def fields(text: str) -> dict[str, str]:
-    """Return the fields of a record without its heading."""
     return dict(line.strip().split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
 
 
@@ -154,8 +153,6 @@ Place = tuple[str, str]
 
 
 class Model:
-    """Live objects and noncurrent versions."""
-
     def __init__(self) -> None:
         self.versioned = {"box": False, "other": True}
         self.live: dict[Place, bytes] = {}
@@ -172,7 +169,6 @@ class Model:
 
 
 def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
-    """Apply a random call to the server and the model."""
     place, target = [(("box", "other")[rng.integers(2)], "abc"[rng.integers(3)]) for _ in range(2)]
     act = ("version", "upload", "delete", "copy", "move")[rng.integers(5)]
     if act == "version":

@@ -48,13 +48,11 @@ def cloud() -> GoogleCloud:
 
 
 def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
-    """Return the numbers of the entries that pass a filter."""
     text = cloud.logging.logging_read_logs(log_filter)
     return sorted(int(moment[11:13]) - 9 for moment in re.findall(HEADING, text, re.MULTILINE))
 
 
 def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
-    """Return the messages of a listing in order."""
     text = cloud.logging.logging_read_logs(*arguments, **others)
     count = re.match(r"Log entries \((\d+)\):\n\n", text)
     parts = re.split(rf"{HEADING}\n", text, flags=re.MULTILINE)[2::2]
@@ -164,7 +162,6 @@ def test_random_filters_match_python() -> None:
     ]
 
     def draw(depth: int) -> tuple[str, str]:
-        """Return a random filter and its Python equivalent."""
         act = rng.integers(4) if depth else 0
         if act == 0:
             letter = letters[rng.integers(4)]

@@ -1,9 +1,9 @@
-"""The interfaces of the published servers, and their comparison with ours.
+"""The published servers' interfaces, compared with ours.
 
-`<server>.json` contains the facts, one line per tool: parameters, and the form of a result. In a
-JSON tree, `key?` is optional, `<key>` represents keys of any name, `a|null` may be null, `[x]` is a
-list of x, and `[]` a list of anything. `<server>.py` contains the calls to compare and the intended
-differences, each with its reason; docs/loca_servers.md is generated from these.
+`<server>.json` has a line per tool: parameters, and the form of a result. In a JSON tree, `key?` is
+optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]` a list of
+anything. `<server>.py` has the calls to compare and the intended differences with their reasons,
+from which docs/loca_servers.md is generated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ class Call(NamedTuple):
     """A call whose result is compared with the published form.
 
     Attributes:
-        tool: Name of the tool.
-        arguments: Its arguments, or a function that derives them from the previous results.
-        text: For a result that is not entirely JSON, a regular expression for all of it (or for
-            the part before the JSON).
+        arguments: Its arguments, or a function of the previous results.
+        text: For a result that is not only JSON, a regular expression for the part before the JSON.
     """
 
     tool: str
@@ -35,14 +33,15 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """An intended difference from a published tool.
+    """An intended difference from a published tool; keys and values have paths, as
+    `emails[].thread`.
 
     Attributes:
         because: The reason, one sentence for the documentation.
-        added: Paths of keys in results that only ours has, such as `emails[].thread`.
-        lacking: Paths of keys that only the published results have.
-        types: Paths of values of another type.
-        params: Parameters that differ or that only ours has; nested ones as paths.
+        added: Keys that only our results have.
+        lacking: Keys that only the published results have.
+        types: Values of another type.
+        params: Parameters that differ or that only ours has.
     """
 
     because: str
@@ -56,25 +55,23 @@ DISABLED = Difference("The account has no access to this feature: every call is 
 
 
 def facts(server: str) -> dict[str, Any]:
-    """Return the facts of a server by tool."""
     read: dict[str, Any] = json.loads((FOLDER / f"{server}.json").read_text(encoding="utf-8"))
     return read
 
 
 def differences(server: str) -> Mapping[str, Difference]:
-    """Return the differences of a server by tool."""
     found: Mapping[str, Difference] = import_module(f"{__name__}.{server}").DIFFERENCES
     return found
 
 
 class Shape:
-    """Comparison of results with a tree of keys and types.
+    """Comparison of results with a tree of keys and types, by path.
 
     Attributes:
-        added: Paths in results that the tree lacks.
-        lacking: Paths in the tree that a result lacked.
-        types: Paths of values of another type, each with the actual type.
-        empty: Paths of lists without any elements.
+        added: Keys that the tree lacks.
+        lacking: Keys that a result lacked.
+        types: Values of another type, each with the actual type.
+        empty: Empty lists.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -108,7 +105,6 @@ class Shape:
             self.types[path] = value
 
     def _compare_alternatives(self, value: Any, trees: list[Any], path: str) -> None:
-        """Compare with each alternative and keep the best match."""
         shapes = [Shape(tree) for tree in trees]
         for shape in shapes:
             shape._compare(value, shape._tree, path)
@@ -134,7 +130,6 @@ class Shape:
 
 
 def type_names(value: Any) -> tuple[str, ...]:
-    """Return the names of a value's types; an integer is a number too."""
     if value is None:
         return ("null",)
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The calendar server against the published one."""
+"""The published calendar server's calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ SPAN = {"timeMin": "2025-09-01T00:00:00Z", "timeMax": "2025-10-01T00:00:00Z"}
 
 
 def prepared() -> Calendar:
-    """Return an empty calendar, as at the start of the published task."""
     calendar = Calendar()
     calendar.set_owner("ada@x.org", "Ada L")
     return calendar

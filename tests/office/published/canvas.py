@@ -1,4 +1,4 @@
-"""Canvas: the compared calls, and the differences."""
+"""The published Canvas server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ ANSWERS = [{"answer_text": "4", "answer_weight": 100}, {"answer_text": "5", "ans
 
 
 def prepared() -> Canvas:
-    """Return a course with all kinds of records, its teacher, a student and an administrator."""
     canvas = Canvas(OfficeContext(START))
     canvas.people.add_user("Ada Root", "ada@example.edu", "root", admin=True)
     canvas.people.add_user("Tom Reed", "tom@example.edu", "reed")
@@ -44,7 +43,6 @@ def login(name: str, password: str) -> Call:
 
 
 def inside(tool: str, text: str | None = None, **arguments: Any) -> Call:
-    """Return a call in the course."""
     return Call(f"canvas_{tool}", {"course_id": 1, **arguments}, text)
 
 

@@ -1,4 +1,4 @@
-"""The call of claim_done."""
+"""The published claim_done's call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mail server against the published one."""
+"""The published mail server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ ADA, BOB = "ada@x.org", "bob@x.org"
 
 
 def prepared() -> Email:
-    """Return a mailbox with two mails, one with an attachment, before its owner has logged in."""
     server = Email()
     server.add_users([(ADA, "pa", "Ada L"), (BOB, "pb", "Bob B")])
     day = datetime(2025, 1, 1, 8, tzinfo=UTC)
@@ -33,7 +32,6 @@ def of_draft(answers: list[Any]) -> dict[str, Any]:
 
 
 def line(text: str) -> str:
-    """Return a pattern for one line that starts with a text."""
     return rf"{text}[^\n]*"
 
 

@@ -1,4 +1,4 @@
-"""The workbook server: the compared calls, and the intended differences."""
+"""The published workbook server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def prepared() -> Excel:
 
 
 def games(**others: Any) -> dict[str, Any]:
-    """Return arguments that name the sheet of the prepared workbook."""
     return {"filepath": BOOK, "sheet_name": "Games", **others}
 
 

@@ -1,4 +1,4 @@
-"""Google Cloud: the compared calls, and the differences."""
+"""The published Google Cloud server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/l
 
 
 def prepared() -> GoogleCloud:
-    """Return a project with a table, a bucket with an object, an instance and a file to upload."""
     cloud = GoogleCloud()
     cloud.bigquery.load("shop", "sales", {"id": "INT64", "name": "STRING"}, [(1, "a"), (2, None)])
     cloud.storage.add_bucket("box")

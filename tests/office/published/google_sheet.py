@@ -1,4 +1,4 @@
-"""Google Sheets: the compared calls, and the intended differences."""
+"""The published Google Sheets server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def prepared() -> GoogleSheet:
 
 
 def season(answers: list[Any], **others: Any) -> dict[str, Any]:
-    """Return arguments that name the sheet of the prepared spreadsheet."""
     return {"spreadsheet_id": answers[0][0]["id"], "sheet": "Table", **others}
 
 

@@ -17,7 +17,6 @@ def prepared() -> PdfTools:
 
 
 def search_id(answers: list[Any]) -> str:
-    """Return the id of the first call's search."""
     return str(answers[0].split("\n")[0].removeprefix("Search ID: "))
 
 

@@ -1,4 +1,4 @@
-"""Snowflake: the compared calls, and the differences."""
+"""The published Snowflake server's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ TABLE = "SALES.PUBLIC.ORDERS"
 
 
 def prepared() -> Snowflake:
-    """Return an account with one table of two rows."""
     server = Snowflake()
     columns = {"ID": "INTEGER", "NOTE": "VARCHAR", "TOTAL": "NUMBER(12,2)"}
     server.load(TABLE, columns, [(1, "first", "9.50"), (2, None, "3")])
@@ -17,7 +16,6 @@ def prepared() -> Snowflake:
 
 
 def block(records: str, *lines: str) -> str:
-    """Return the layout of a result: lines about the data, and records as lines of fields."""
     head = r"type: data\ndata_id: [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\n"
     return head + "".join(f"{line}\n" for line in lines) + f"data:\n{records}"
 

@@ -1,4 +1,4 @@
-"""The shop: the compared calls, and the differences."""
+"""The published shop's calls, and the differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ DATES = {"dateMin": "2025-01-01", "dateMax": "2025-01-31"}
 
 
 def prepared() -> WooCommerce:
-    """Return a shop with records of all kinds."""
     shop = WooCommerce(OfficeContext(START))
     shop.products.add_all(
         {
@@ -98,7 +97,7 @@ CALLS = [
     Call("woo_settings_get", {"groupId": "general"}),
 ]
 
-# Keys that the orders of one published task carry.
+# Order keys in one published task.
 _SEED = {
     "customer_email",
     "customer_name",

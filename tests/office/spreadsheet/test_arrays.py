@@ -1,4 +1,4 @@
-"""Array formulas in Google Sheets: where they expand, what they block, and their cost."""
+"""Array formulas in Google Sheets: expansion, blocked cells and cost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ def server() -> GoogleSheet:
 
 
 def book(server: GoogleSheet, rows: list[list[Any]] | None = None) -> str:
-    """Return a spreadsheet whose sheet T contains rows as typed."""
     made = server.add_spreadsheet("Book", {"T": []})
     server.update_cells(made, "T", "A1", ROWS if rows is None else rows)
     return made
@@ -156,6 +155,7 @@ def test_results_are_kept_until_something_changes_and_follow_undone_changes() ->
     assert server.values(made) == [[6, 7]]
 
 
+# Each would take long without a limit on work.
 HOSTILE = [
     '=REDUCE("a",SEQUENCE(1000),LAMBDA(a,b,a&a))',
     "=REDUCE(A1:C5,SEQUENCE(100),LAMBDA(a,b,VSTACK(a,a)))",
@@ -249,8 +249,6 @@ ATOMS = [
 
 
 def random_formula(rng: np.random.Generator, depth: int) -> str:
-    """Return a formula of random functions and arguments, most of them invalid."""
-
     def pick(items: list[str]) -> str:
         return items[int(rng.integers(len(items)))]
 

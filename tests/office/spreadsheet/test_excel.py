@@ -1,4 +1,4 @@
-"""Workbooks of the office: the tools, their refusals, and writing and reading workbooks."""
+"""The workbook tools and their refusals, and reading and writing workbooks."""
 
 from __future__ import annotations
 
@@ -424,7 +424,6 @@ def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
 
 
 def repacked(**parts: str | bytes) -> bytes:
-    """Return a workbook with some parts replaced or added."""
     out = io.BytesIO()
     names = {
         "sheet": "xl/worksheets/sheet1.xml",
@@ -476,8 +475,6 @@ def test_bombs_and_broken_files_are_refused(data: bytes) -> None:
 
 
 def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """Return a call that probably succeeds."""
-
     def pick(items: list[Any]) -> Any:
         return items[int(rng.integers(len(items)))]
 

@@ -1,4 +1,4 @@
-"""Google Sheets in the office: cells, formulas, sheets, sharing."""
+"""Google Sheets: cells, formulas, sheets, sharing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def show(server: GoogleSheet, spreadsheet: str, title: str = "S", area: str | No
 
 
 def compute(formula: str, rows: list[list[Any]] | None = None) -> str:
-    """Return the displayed result of a formula in H50 of a sheet with some rows."""
     server = GoogleSheet()
     made = sheet(server, rows or [])
     server.update_cells(made, "S", "H50", [[formula]])
@@ -424,8 +423,6 @@ def test_thousands_of_rows_are_filled_at_once(server: GoogleSheet) -> None:
 def legal_call(
     rng: np.random.Generator, books: list[str], titles: list[str]
 ) -> tuple[str, dict[str, Any]]:
-    """Return a call that probably succeeds."""
-
     def pick(items: list[Any]) -> Any:
         return items[int(rng.integers(len(items)))]
 
@@ -514,7 +511,6 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
 
 
 def test_writes_agree_with_a_dict_of_cells() -> None:
-    """A plain dict of values as the model, under writes and insertions."""
     rng, server, model = np.random.default_rng(11), GoogleSheet(), {}
     made = sheet(server, [])
     for _ in range(200):

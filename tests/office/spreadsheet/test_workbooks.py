@@ -1,4 +1,4 @@
-"""Sheets of plain cells are written without the library, with the same bytes."""
+"""Plain sheets are written without the library, with the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The office's BigQuery: GoogleSQL against hand-computed rows, the eight tools, jobs and files."""
+"""BigQuery: GoogleSQL against hand-computed rows, the eight tools, jobs and files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
-    # Names with and without the project, in one or three pairs of backticks, and unquoted despite a
+    # Names with and without the project, in one or three pairs of backticks, and unquoted with a
     # hyphen.
     f"SELECT id FROM `{PROJECT}.shop.sales` WHERE id < 2": [(1,)],
     f"SELECT id FROM `{PROJECT}`.`shop`.`sales` WHERE id < 2": [(1,)],
@@ -91,7 +91,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
         (1, 2, None, 2, True),
     ],
     "SELECT STRUCT(1 AS a, 'x' AS b) AS s": [({"a": 1, "b": "x"},)],
-    # Arithmetic: `/` returns a fraction, DIV and MOD truncate towards zero, casts round away from
+    # `/` returns a fraction, DIV and MOD truncate towards zero, casts round away from
     # zero.
     "SELECT 7 / 2, DIV(-7, 2), MOD(-7, 2), SAFE_DIVIDE(1, 0), SAFE_DIVIDE(1, 4), CAST(2.5 AS INT64), CAST(-2.5 AS INT64), ROUND(2.5)": [
         (3.5, -3, -1, None, 0.25, 3, -3, 3.0),
@@ -102,7 +102,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     "SELECT CAST('12' AS INT64), SAFE_CAST('1.5' AS INT64), CAST(1.0 AS STRING), CAST(TRUE AS STRING), SAFE_CAST('x' AS FLOAT64)": [
         (12, None, "1", "true", None),
     ],
-    # Dates: weeks start on Sunday (5 January 2025 is one), weekdays count from Sunday = 1.
+    # Weeks start on Sunday (5 January 2025 is one), weekdays count from Sunday = 1.
     "SELECT EXTRACT(DAYOFWEEK FROM day), EXTRACT(WEEK FROM day), EXTRACT(ISOWEEK FROM day) FROM shop.sales WHERE id = 1": [(1, 1, 1)],
     "SELECT DATE_TRUNC(DATE '2025-01-15', WEEK), DATE_TRUNC(DATE '2025-01-15', ISOWEEK), DATE_TRUNC(DATE '2025-01-15', MONTH)": [
         ("2025-01-12", "2025-01-13", "2025-01-01"),
@@ -197,7 +197,6 @@ def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> N
 
 
 def effects(answer: str) -> dict[str, int]:
-    """Return the rows changed by a statement, by kind of change."""
     _, mark, effect = answer.partition("\n\nNo rows: ")
     assert mark
     return {part.split()[2]: int(part.split()[0]) for part in effect.split(", ")}
@@ -405,7 +404,7 @@ def test_laws_of_servers_hold_for_this_part_alone() -> None:
 
 
 def test_random_changes_agree_with_a_model() -> None:
-    """A dict undergoes the same changes as the table; occasionally a copy takes over."""
+    """The model is a dict; occasionally a copy takes over."""
     rng = random.Random(3)
     server, model, next_id = GoogleCloud(), {}, 0
     server.bigquery.load("d", "t", {"id": "INT64", "v": "INT64"}, [])

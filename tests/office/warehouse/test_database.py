@@ -1,6 +1,4 @@
-"""Expensive statements are stopped without harm: their process is killed, the tables stay
-unchanged, and the office continues. Limits count work, so every host refuses the same statements.
-"""
+"""Expensive statements end at the same limit on every host, and the office continues."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
-# Function calls that would take much time or memory within a single call.
+# A single call of these would take much time or memory.
 SCALARS = {
     "bigquery": (
         f"EDIT_DISTANCE({LONG}, {LONG})",
@@ -259,7 +257,7 @@ def test_no_process_outlives_the_one_that_started_it() -> None:
     for _ in range(10_000):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:  # noqa: PTH123
-                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nobody reaps it here
+                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nobody reaps a zombie here
                     return
         except FileNotFoundError:
             return

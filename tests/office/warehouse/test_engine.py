@@ -1,4 +1,4 @@
-"""The SQL engine of the warehouses: limits, isolation, copies, refused statements."""
+"""The warehouses' SQL engine: limits, isolation, copies, refused statements."""
 
 from __future__ import annotations
 

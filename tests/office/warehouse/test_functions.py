@@ -1,6 +1,4 @@
-"""Functions of both dialects against their manuals' values, and the process environment, which no
-statement reveals.
-"""
+"""Both dialects' functions against their manuals, and isolation from the process environment."""
 
 from __future__ import annotations
 
@@ -25,14 +23,12 @@ SNOWFLAKE = Snowflake()
 
 
 def ask_google(*items: str) -> list[str]:
-    """Return the values of expressions in BigQuery, as JSON."""
     query = "SELECT " + ", ".join(f"{item} AS c{k}" for k, item in enumerate(items))
     (row,) = query_rows(GOOGLE.bigquery.bigquery_run_query(query))
     return [json.dumps(value, ensure_ascii=False) for value in row.values()]
 
 
 def ask_snowflake(*items: str) -> list[str]:
-    """Return the values of expressions in Snowflake, as its server writes them."""
     query = "SELECT " + ", ".join(f"{item} AS C{k}" for k, item in enumerate(items))
     text = str(tools_of(SNOWFLAKE)["read_query"]({"query": query}))
     values = re.findall(r"^\s*-?\s*C[0-9]+: ?(.*)$", text, re.MULTILINE)
@@ -41,7 +37,6 @@ def ask_snowflake(*items: str) -> list[str]:
 
 
 def parts(items: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield forty expressions at a time, for one statement."""
     rest = iter(items)
     while part := tuple(islice(rest, 40)):
         yield part
@@ -79,9 +74,7 @@ def test_what_cannot_be_computed_is_refused_and_not_computed_wrong(dialect: str,
 
 
 def outside_names() -> list[str]:
-    """Return DuckDB's argument-free functions that vary by session or time (except those that
-    statements need), and all to which a bare name can resolve.
-    """
+    """Return DuckDB's functions that vary by session or time, or that a bare name reaches."""
     rows = duckdb.sql(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE len(parameters) = 0 AND "
         "(stability <> 'CONSISTENT' OR macro_definition ILIKE '%current%')"
@@ -102,7 +95,6 @@ def outside_names() -> list[str]:
 
 @pytest.mark.parametrize("dialect", ASK)
 def test_no_statement_tells_of_the_process(dialect: str) -> None:
-    """The time is the episode's, and the user and the database are the office's."""
     own = (
         "2025-01-1",
         "T09:",

@@ -1,4 +1,4 @@
-"""The office's Snowflake: its SQL against hand-computed rows, names and comments, the eight tools."""
+"""Snowflake: SQL against hand-computed rows, names and comments, the eight tools."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def ask(server: Snowflake, query: str) -> list[tuple[str, ...]]:
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Return rows in the form of a result."""
     return [tuple(v if isinstance(v, str) else json.dumps(v) for v in row) for row in rows]
 
 
@@ -59,7 +58,7 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     'SELECT i."INVOICE_ID" FROM "PURCHASE_INVOICE".public."INVOICES" i WHERE i.invoice_amount > 100': [("INT-1",)],
     "SELECT COUNT(*) FROM public.invoices": [(3,)],
     "SELECT invoices.supplier_name FROM invoices WHERE purchase_invoice.public.invoices.invoice_id = 'INT-3'": [("Best",)],
-    # Common table expressions, QUALIFY, aliases used at once, GROUP BY ALL, EXCLUDE.
+    # Common table expressions, QUALIFY, lateral aliases, GROUP BY ALL, EXCLUDE.
     "WITH s AS (SELECT supplier_name n, SUM(invoice_amount) t FROM invoices GROUP BY 1) SELECT * FROM s ORDER BY n": [
         ("Acme", 200.5), ("Best", 99.99),
     ],
@@ -165,9 +164,6 @@ def test_an_answer_is_a_block_of_lines(server: Snowflake) -> None:
 
 
 def test_the_task_of_the_invoices(server: Snowflake) -> None:
-    """The statements of PayableInvoiceChecker: rows in both tables, and the exact comment on a
-    column.
-    """
     server.write_query(
         f"INSERT INTO {TABLE} (invoice_id, invoice_amount, invoice_date) VALUES ('N-1', 10.25, '2024-05-06'), ('N-2', 5, NULL)"
     )
@@ -220,7 +216,6 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
 
 def test_rows_are_changed_and_counted(server: Snowflake) -> None:
     def change(query: str) -> dict[str, int]:
-        """Return the rows changed by a statement, by kind of change."""
         answer = server.write_query(query)
         done = re.fullmatch(
             r"Query succeeded: (\d+) rows affected \((.+)\)\. data_id: \S{36}", answer
@@ -336,7 +331,6 @@ def test_errors_are_typed_and_change_nothing(server: Snowflake) -> None:
 
 
 def test_random_changes_agree_with_a_model(server: Snowflake) -> None:
-    """A dict undergoes the same changes as the table; ids stay unchanged."""
     rng = random.Random(8)
     model: dict[str, int | None] = {row[0]: row[2] for row in PAYMENTS}
     for step in range(40):

@@ -1,4 +1,4 @@
-"""No statement raises anything but an error for the policy, in either dialect."""
+"""Statements raise only errors meant for the policy, in either dialect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = (
 
 
 def drawn(rng: random.Random) -> str:
-    """Return words at random, or an ordinary statement with words replaced, removed or added."""
+    """Return random words, or an ordinary statement with words replaced, removed or added."""
     if rng.random() < 0.3:
         return " ".join(rng.choices(WORDS, k=rng.randint(2, 12)))
     parts = re.findall(r"\w+|\{t\}|'[^']*'|[^\w\s]", statement(rng.choice(SHAPES), 40))

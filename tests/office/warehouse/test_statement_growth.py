@@ -1,4 +1,4 @@
-"""Work grows at most linearly with a statement's length in both dialects, whatever its shape."""
+"""Work grows at most linearly with a statement's length, whatever its shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.text.tools import ToolError
 from tests.helpers import calls_of
 from tests.office.warehouse.test_database import DIALECTS, Account
 
-# A start, a part that is repeated, an end; `{}` is the part's number.
+# Start, repeated part, end; `{}` is the part's number.
 CHAINS = {
     "sum": ("SELECT ", "1+", "1 AS x"),
     "quotient": ("SELECT ", "1/", "1 AS x"),
@@ -73,7 +73,7 @@ CHAINS = {
     "words": ("", "a ", ""),
     "aliases": ("SELECT x FROM {t} ", "AS t ", ""),
 }  # fmt: skip
-# A start, what opens and closes each level, the middle, an end.
+# Start, each level's opening and closing, middle, end.
 NESTS = {
     "brackets": ("SELECT ", "(", "1", ")", " AS x"),
     "queries": ("", "SELECT * FROM (", "SELECT 1 AS x", ")", ""),
@@ -90,7 +90,6 @@ SHAPES = [*CHAINS, *NESTS]
 
 
 def statement(shape: str, size: int) -> str:
-    """Return a statement of about `size` characters."""
     if shape in NESTS:
         start, opening, middle, closing, end = NESTS[shape]
         levels = size // len(opening + closing)
@@ -101,7 +100,7 @@ def statement(shape: str, size: int) -> str:
 
 
 def attempt(account: Account, sql: str) -> None:
-    """Run a statement, which may be refused; anything else that it raises is a fault."""
+    """Run a statement that may be refused, but must not fail otherwise."""
     if account.table != "ds.t":
         sql = sql.replace("INT64", "INTEGER").replace("AS STRING", "AS VARCHAR")
     with contextlib.suppress(ToolError):
@@ -109,7 +108,6 @@ def attempt(account: Account, sql: str) -> None:
 
 
 def child_seconds(account: Account) -> float:
-    """Return the CPU time of a warehouse's running DuckDB process."""
     live = account.server.engine._live
     if live is None or not live.usable:
         return 0.0
@@ -124,7 +122,7 @@ def account(request: pytest.FixtureRequest) -> Iterator[Account]:
 
 
 def too_steep(work: list[int]) -> bool:
-    """Report whether work grows faster than length, which is four times as long each time."""
+    """Return whether work grows faster than length, which quadruples each time."""
     return any(long > 8 * short + 20_000 for short, long in pairwise(work))
 
 

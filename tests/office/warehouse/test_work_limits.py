@@ -1,6 +1,4 @@
-"""Long-running statements end by a work limit that is the same on every host, and ordinary ones
-keep their results.
-"""
+"""Long statements end by a work limit equal on every host; ordinary ones keep their results."""
 
 from __future__ import annotations
 
@@ -22,13 +20,11 @@ from tests.office.warehouse.test_database import DIALECTS, Account
 
 
 def chain(first: str, then: str, last: str, length: int = 40) -> str:
-    """Return a query whose common table expressions build on each other."""
     parts = [f"c0 AS ({first})", *(f"c{k} AS ({then.format(k - 1)})" for k in range(1, length))]
     return f"WITH {', '.join(parts)} {last.format(length - 1)}"
 
 
 def nested(call: str, start: str, levels: int) -> str:
-    """Return nested calls of a function."""
     for _ in range(levels):
         start = call.format(start)
     return start
@@ -42,7 +38,7 @@ GENERATED = {
         "SELECT COUNT(*) AS c FROM UNNEST(GENERATE_DATE_ARRAY('2000-01-01', '2900-01-01')) a, UNNEST(GENERATE_ARRAY(1, 1000000)) b",
     ],
 }
-# Statements by a word of the limit that ends them.
+# Statements by a word in the limit that ends them.
 HEAVY = {
     "rows": [
         f"SELECT COUNT(*) AS c FROM {N}",
@@ -124,7 +120,6 @@ def account(request: pytest.FixtureRequest) -> Iterator[Account]:
 
 
 def filled(dialect: str) -> Account:
-    """Return a warehouse that also has a table `n` of a thousand numbers."""
     made = Account(dialect)
     rows = [(k, 1) for k in range(1000)]
     if dialect == "bigquery":
@@ -135,7 +130,6 @@ def filled(dialect: str) -> Account:
 
 
 def in_place(account: Account, sql: str) -> str:
-    """Return a statement in a warehouse's dialect."""
     if account.table == "ds.t":
         sql = (
             sql.replace("REGEXP_LIKE", "REGEXP_CONTAINS")
@@ -156,7 +150,6 @@ def run(account: Account, sql: str) -> Any:
 
 
 def check(account: Account, word: str, sql: str) -> None:
-    """Check that a statement is refused for its work."""
     with pytest.raises(ToolError, match=r"limit exceeded|too long") as caught:
         run(account, sql)
     assert not isinstance(caught.value, HostLimitError), sql
@@ -226,9 +219,7 @@ def test_each_statement_has_the_whole_limit_and_gives_what_it_gave(account: Acco
     "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
 )
 def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
-    """A text that may be a type or a function would otherwise be parsed once for each, including
-    its contents.
-    """
+    """A possible type or function would be parsed twice per level."""
 
     def parse(depth: int) -> None:
         with contextlib.suppress(SqlglotError, RecursionError):
@@ -251,7 +242,7 @@ def test_deep_types_and_long_formats_are_refused(query: str) -> None:
         GoogleCloud().bigquery.bigquery_run_query(query)
 
 
-# Functions that repeat an argument, so each level of nesting multiplies the size.
+# These repeat an argument, so each nesting level multiplies the size.
 COPYING = [
     ("snowflake", "TYPEOF({})", "1"),
     ("snowflake", "OBJECT_AGG('a', {})", "1"),

@@ -43,7 +43,6 @@ def refused(why: str, call: Callable[[], object]) -> None:
 
 
 def check_laws(shop: WooCommerce) -> None:
-    """Check totals, references and bounds."""
     assert shop.store.rows("PRAGMA foreign_key_check") == []
     for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731

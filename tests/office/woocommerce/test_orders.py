@@ -1,4 +1,4 @@
-"""Shop: orders, refunds and reports, by hand and against a model of the stock."""
+"""Orders, refunds and reports, by hand and against a stock model."""
 
 from __future__ import annotations
 
@@ -311,7 +311,6 @@ def test_reports(shop: WooCommerce) -> None:
 
 
 def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
-    """Make a random call that is valid or nearly so."""
     orders = [row["id"] for row in shop.orders.all()]
     pick = lambda values: values[int(rng.integers(len(values)))]  # noqa: E731
     lines = [

@@ -1,4 +1,4 @@
-"""The shop: products, customers, settings and filling."""
+"""Products, customers, settings and filling."""
 
 from __future__ import annotations
 
@@ -318,7 +318,6 @@ def test_settings_and_status(shop: WooCommerce) -> None:
 
 
 def test_parts_use_the_current_store(shop: WooCommerce) -> None:
-    """A server replaces its store when an episode begins, and copies have their own."""
     for _ in range(2):
         shop.begin()
         assert (

@@ -1,4 +1,4 @@
-"""Range functions with a single value: sums, counts, statistics, and those with criteria."""
+"""Functions that reduce ranges to one value: sums, counts, statistics, and criteria."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 def condition(criterion: Any) -> Callable[[Any], bool]:
-    """Return the predicate of a criterion such as `">5"`, `"a*"` or `7`."""
+    """Return a criterion's predicate, such as for `">5"`, `"a*"` or `7`."""
     criterion = check(scalar(criterion))
     if not isinstance(criterion, str):
         return lambda value: value is not None and not isinstance(value, str) and value == criterion
@@ -55,7 +55,7 @@ def condition(criterion: Any) -> Callable[[Any], bool]:
 
 
 def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
-    """Return a predicate that matches, or does not match, a text with the wildcards `*` and `?`."""
+    """Match, or reject (`same` false), a text with the wildcards `*` and `?`."""
     pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
     return lambda value: (
         fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
@@ -64,9 +64,7 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the positions, row by row, at which all criteria hold; `pairs` alternates ranges and
-    criteria.
-    """
+    """Return the positions at which all (range, criterion) pairs hold."""
     if (
         len(pairs) % 2
         or not all(isinstance(grid, Grid) for grid in pairs[::2])
@@ -81,7 +79,7 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
     if any(
         not test(None) for _, test in tests
-    ):  # only non-empty cells can match, which are far fewer than open ranges contain
+    ):  # non-empty cells suffice, far fewer than an open range contains
         places = sorted({spot for grid, _ in tests for spot in grid.cells})
     elif first.height * first.width > MAX_TEXT:
         raise FormulaError(VALUE)
@@ -123,7 +121,6 @@ def _rank(value: Any, grid: Grid, rising: Any = False) -> float:
 
 
 def _percentile(data: Any, share: Any) -> float:
-    """Return a percentile with linear interpolation."""
     values, part = sorted(numbers([data])), to_number(share)
     if not values or not 0 <= part <= 1:
         raise FormulaError(NUMBER)
@@ -185,6 +182,7 @@ def _subtotal(code: Any, *arguments: Any) -> float:
     return float(AGGREGATES[names[(to_int(code) - 1) % 100]](*arguments))
 
 
+# Functions of whole ranges.
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(numbers(a)),
     "SUMSQ": lambda *a: math.fsum(value * value for value in numbers(a)),
@@ -234,4 +232,3 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "ROWS": lambda a: float(a.height),
     "COLUMNS": lambda a: float(a.width),
 }
-"""Functions of whole ranges, by name."""

@@ -23,16 +23,11 @@ from agentgym.office.spreadsheet.cell_values import (
     to_truth,
 )
 
-# Maximum cells of SEQUENCE.
+# Maximum cells of SEQUENCE, which needs no input of that size.
 _MAX_MADE = 100_000
 
 
 def _some_rows(rows: Sequence[Sequence[Any]]) -> Grid:
-    """Return rows as a grid.
-
-    Raises:
-        FormulaError: There are none.
-    """
     if not rows:
         raise FormulaError(NOT_AVAILABLE)
     return Grid.of(rows)
@@ -63,7 +58,7 @@ def transpose(source: Any) -> Grid:
 
 
 def compare(first: Any, second: Any) -> int:
-    """Compare values in the order of SORT: numbers, texts, booleans."""
+    """Compare values in SORT's order: numbers, texts, booleans."""
     if isinstance(first, CellError) or isinstance(second, CellError):
         return isinstance(first, CellError) - isinstance(second, CellError)
     one, other = ordering(first, second), ordering(second, first)
@@ -71,7 +66,7 @@ def compare(first: Any, second: Any) -> int:
 
 
 def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]]) -> list[list[Any]]:
-    """Sort rows by keys, each with a value per row and its direction; empty values come last."""
+    """Sort rows by (value per row, direction) keys; empty values come last."""
     order = list(range(len(rows)))
     for values, rising in reversed(keys):
         filled = [k for k in order if values[k] is not None]
@@ -81,7 +76,7 @@ def sort_rows(rows: list[list[Any]], keys: Sequence[tuple[Sequence[Any], bool]])
 
 
 def _sort_keys(grid: Grid, arguments: Sequence[Any]) -> list[tuple[list[Any], bool]]:
-    """Return the keys from pairs of a column (number or range) and its direction."""
+    """Read pairs of a column (number or range) and its direction."""
     keys = []
     for at in range(0, len(arguments), 2):
         column = arguments[at]
@@ -102,9 +97,7 @@ def _sort(source: Any, *arguments: Any) -> Grid:
 
 
 def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
-    """Return the first rows of a sorted range (SORTN) with tie mode 0, or mode 2, which drops
-    duplicates.
-    """
+    """SORTN in tie mode 0, or 2, which drops duplicates."""
     grid, mode = grid_of(source), to_int(ties)
     if mode not in (0, 2) or to_int(count) < 1:
         raise FormulaError(NUMBER)
@@ -155,9 +148,7 @@ def _column(*sources: Any) -> Grid:
 
 
 def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
-    """Return the values of a range one after the other; `ignore` 1 drops empty ones, 2 errors, 3
-    both.
-    """
+    """Flatten a range; `ignore` 1 drops empty values, 2 errors, 3 both."""
     grid, mode = transpose(source) if to_truth(by_column) else grid_of(source), to_int(ignore)
     values = [
         value
@@ -232,4 +223,3 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "DROP": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=True),
     "ARRAY_CONSTRAIN": _constrain,
 }
-"""Functions with an array as value, by name."""

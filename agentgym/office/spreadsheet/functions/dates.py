@@ -20,7 +20,7 @@ from agentgym.office.spreadsheet.cell_values import (
     to_text,
 )
 
-# Working days counted one by one, more than two centuries.
+# Working days are counted one by one; this is over two centuries.
 _MAX_DAYS = 100_000
 
 
@@ -35,7 +35,7 @@ def _time(hours: Any, minutes: Any, seconds: Any) -> float:
 
 
 def _month_later(start: Any, months: Any, *, end: bool) -> SerialDate:
-    """Return the same day in a later month, or that month's last day."""
+    """Keep the day in a later month, or take its last."""
     day = to_moment(start)
     year, month = divmod(day.year * 12 + day.month - 1 + to_int(months), 12)
     last = calendar.monthrange(year, month + 1)[1]
@@ -63,7 +63,6 @@ def _week(day: Any, kind: Any = 1.0) -> float:
 
 
 def _difference(start: Any, end: Any, unit: Any) -> float:
-    """Return the whole days, months or years between two dates."""
     first, last = to_moment(start).date(), to_moment(end).date()
     if first > last:
         raise FormulaError(NUMBER)
@@ -116,10 +115,10 @@ def _date_value(text: Any) -> float:
 
 
 def _to_seconds(value: Any) -> int:
-    """Return the seconds since midnight, rounded."""
     return round(to_number(value) % 1 * 86400) % 86400
 
 
+# Functions of single dates; a list of holidays is a range.
 DATES: dict[str, Callable[..., Any]] = {
     "DATE": _date,
     "TIME": _time,
@@ -141,4 +140,3 @@ DATES: dict[str, Callable[..., Any]] = {
     "NETWORKDAYS": _working_days,
     "WORKDAY": _working_day,
 }
-"""Functions of single dates, by name; a list of holidays is a range."""

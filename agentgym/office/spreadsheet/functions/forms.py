@@ -62,7 +62,7 @@ def _choose(truth: Any, yes: Any, no: Any = False) -> Any:
 def _ifs(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     if len(parts) % 2:
         return VALUE
-    if scope.array:  # from the last pair to the first, so that earlier pairs win
+    if scope.array:  # from last to first, so earlier pairs win
         value: Any = NOT_AVAILABLE
         for test, result in reversed(list(zip(parts[::2], parts[1::2], strict=True))):
             operands = [evaluator.compute(test, scope), evaluator.compute(result, scope), value]
@@ -98,7 +98,7 @@ def _choose_part(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any
 def _if_error(
     evaluator: Evaluator, parts: Parts, scope: FormulaScope, error: CellError | None = None
 ) -> Any:
-    """Return a value, or a replacement for an error; by default for any error."""
+    """Return a value, or a replacement for one error or, by default, any."""
     value, *other = parts
     if len(other) > 1:
         return VALUE
@@ -156,7 +156,6 @@ def _lambda(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
 
 
 def _operands(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> tuple[list[Grid], Any]:
-    """Return a call's arrays, and the function in its last argument."""
     *sources, function = [evaluator.compute(part, scope) for part in parts]
     return [grid_of(each) for each in sources], function
 
@@ -262,6 +261,7 @@ def _clock(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, day: bool
     return VALUE if parts else SerialDate(moment // 1 if day else moment)
 
 
+# Each receives the evaluator, its arguments' trees and their scope.
 FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "IF": _if,
     "IFS": _ifs,
@@ -301,4 +301,3 @@ FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "TODAY": partial(_clock, day=True),
     "NOW": partial(_clock, day=False),
 }
-"""Functions by name; each receives the evaluator, the trees of its arguments and their scope."""

@@ -1,4 +1,4 @@
-"""Functions that search for a value in a range."""
+"""Functions that search a range for a value."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from agentgym.office.spreadsheet.functions.aggregates import condition
 
 
 def _exact_position(target: Any, grid: Grid, *, down: bool) -> int:
-    """Return the position of a value in the first column (`down`) or row, from 0; texts may contain
-    the wildcards `*` and `?`.
-    """
+    """Return a value's position from 0; `*` and `?` are wildcards."""
     target = check(scalar(target))
     target = "" if target is None else target
     if isinstance(target, str) and any(sign in target for sign in "*?~"):
@@ -42,13 +40,12 @@ def _exact_position(target: Any, grid: Grid, *, down: bool) -> int:
 
 
 def _first_like(pattern: str, line: Iterable[tuple[int, Any]]) -> int | None:
-    """Return the position of the first text that matches a wildcard pattern, if any."""
     test = condition(f"={pattern}")
     return next((k for k, value in line if isinstance(value, str) and test(value)), None)
 
 
 def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -> int:
-    """Return the position of the last value that does not exceed another, in a sorted line."""
+    """Return the last value's position that does not exceed the target, in a sorted line."""
     target = check(scalar(target))
     key, last = ordering(target, target), -1
     for k, value in enumerate(line):
@@ -98,14 +95,10 @@ def _index(grid: Any, row: Any = 0.0, column: Any = 0.0) -> Any:
 
 
 def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
-    """Return the position of a value in a row or column, as in XLOOKUP.
+    """Return a value's position in a row or column, as in XLOOKUP.
 
-    Args:
-        target: The value.
-        grid: The row or column.
-        mode: 0 for an exact match, -1 or 1 for the next smaller or larger value otherwise, 2 for
-            wildcards.
-        search: Negative to search from the end.
+    Mode 0 is an exact match, -1 or 1 the next smaller or larger value otherwise, 2 wildcards. A
+    negative `search` starts at the end.
     """
     down = grid.width == 1
     if not down and grid.height != 1:
@@ -187,4 +180,3 @@ LOOKUPS: dict[str, Callable[..., Any]] = {
     "XMATCH": _xmatch,
     "ADDRESS": _address,
 }
-"""Lookup functions, by name."""

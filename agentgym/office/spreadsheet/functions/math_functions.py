@@ -15,9 +15,9 @@ from agentgym.office.spreadsheet.cell_values import (
     to_number,
 )
 
-# The factorial of a larger number exceeds a double.
+# Larger factorials exceed a double.
 _MAX_FACTORIAL = 170
-# Doubles represent all integers up to this one.
+# Doubles represent all integers up to here.
 _MAX_WHOLE = 2**53
 
 
@@ -44,7 +44,7 @@ def _power(base: Any, exponent: Any) -> float:
 
 
 def _domain(function: Callable[..., float], *values: Any) -> float:
-    """Return the value of a function; arguments outside its domain give `#NUM!`."""
+    """Call a function; arguments outside its domain give `#NUM!`."""
     arguments = [to_number(value) for value in values]
     try:
         return float(function(*arguments))
@@ -53,7 +53,6 @@ def _domain(function: Callable[..., float], *values: Any) -> float:
 
 
 def _whole(function: Callable[..., int], most: int, *values: Any) -> float:
-    """Return the value of a function of non-negative integers."""
     arguments = [to_int(value) for value in values]
     if not all(0 <= value <= most for value in arguments):
         raise FormulaError(NUMBER)
@@ -71,6 +70,7 @@ def _sign(value: Any) -> float:
     return float((exact > 0) - (exact < 0))
 
 
+# Functions of single numbers.
 MATH: dict[str, Callable[..., Any]] = {
     "ABS": lambda a: abs(to_number(a)),
     "INT": lambda a: float(math.floor(to_number(a))),
@@ -109,4 +109,3 @@ MATH: dict[str, Callable[..., Any]] = {
     "CEILING": partial(_multiple, ROUND_CEILING),
     "FLOOR": partial(_multiple, ROUND_FLOOR),
 }
-"""Functions of single numbers, by name."""

@@ -26,7 +26,7 @@ from agentgym.office.spreadsheet.cell_values import (
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose exceptions become cell errors."""
+    """Wrap a function so its exceptions become cell errors."""
 
     def call(*arguments: Any) -> Any:
         try:
@@ -38,7 +38,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         except (OverflowError, InvalidOperation, StatisticsError):
             return NUMBER
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            return VALUE  # a wrong number of arguments, or a wrong value
+            return VALUE  # wrong number or kind of arguments
 
     return call
 
@@ -51,16 +51,14 @@ def plain(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return the extra steps of a value beyond its cells, because long texts take time."""
+    """Return a value's steps beyond its cells, because long texts take time."""
     if isinstance(value, Grid):
         return value.height * value.width // 4
     return len(value) // 100 if isinstance(value, str) else 0
 
 
 def at(value: Any, row: int, column: int) -> Any:
-    """Return a grid's value at a position; a single row or column repeats, other positions outside
-    are empty.
-    """
+    """Return a grid's value; a single row or column repeats, other outside positions are empty."""
     if not isinstance(value, Grid):
         return value
     row, column = (0 if value.height == 1 else row), (0 if value.width == 1 else column)
@@ -70,7 +68,7 @@ def at(value: Any, row: int, column: int) -> Any:
 
 
 def operate(sign: str, *operands: Any) -> Any:
-    """Apply an operator to its operands; an error operand is the result."""
+    """Apply an operator; an error operand is the result."""
     for operand in operands:
         if isinstance(operand, CellError):
             return operand

@@ -59,24 +59,22 @@ _SINGLES: dict[str, tuple[int, ...] | None] = {
     "QUERY": (1, 2),
     "SEQUENCE": None,
 }
+# Positions of scalar arguments, None for all; without an entry, ranges are allowed everywhere.
 SINGLES: Mapping[str, tuple[int, ...] | None] = {
     **_SINGLES,
     **{name: _SINGLES[other] for name, other in _OTHER_NAMES.items() if other in _SINGLES},
 }
-"""Positions of scalar arguments, None for all; a function without an entry takes ranges at all
-positions.
-"""
 
+# Arguments are evaluated per cell even without ARRAYFORMULA.
 ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SORTN", "SUMPRODUCT", "ARRAY_CONSTRAIN", "FLATTEN"})
-"""Functions whose arguments are evaluated per cell without ARRAYFORMULA."""
 
+# Their work depends on a text's length rather than on their value.
 MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
-"""Functions whose work depends on a text's length rather than on their value."""
 
+# Results may be arrays, which expand down and to the right.
 ARRAY_RESULTS = frozenset(
     {
         *ARRAYS, "ARRAYFORMULA", "BYCOL", "BYROW", "INDEX", "INDIRECT", "MAKEARRAY", "MAP", "OFFSET", "QUERY", "REGEXEXTRACT",
         "REDUCE", "SCAN", "SPLIT", "XLOOKUP",
     }
 )  # fmt: skip
-"""Functions that can return an array, which expands down and to the right."""

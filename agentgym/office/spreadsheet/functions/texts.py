@@ -1,4 +1,4 @@
-"""Text functions. Regular expressions use RE2, as in Google Sheets, with time linear in the text."""
+"""Text functions. Regular expressions use RE2, as in Google Sheets, in linear time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agentgym.office.spreadsheet.cell_values import (
 
 # Maximum characters of a regular expression.
 _MAX_EXPRESSION = 1_000
-# Maximum instructions of a compiled regular expression; this times the text length bounds a match.
+# Maximum compiled instructions; this times the text length bounds a match.
 _MAX_PROGRAM = 500
 
 
@@ -47,7 +47,6 @@ def _search(part: Any, text: Any, start: Any = 1.0) -> float:
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
-    """Return `length` characters from a position, or from the end without one."""
     whole, size = to_text(text), to_int(length)
     first = max(0, len(whole) - size) if start is None else start
     return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
@@ -95,9 +94,7 @@ def _char(code: Any) -> str:
 
 
 def _split(text: Any, delimiter: Any, each: Any = True, skip: Any = True) -> Grid:
-    """Split a text at any character of the delimiter (`each`), or at the whole delimiter; numeric
-    parts become numbers.
-    """
+    """Split at any delimiter character (`each`) or the whole delimiter; convert numeric parts."""
     whole, marks = to_text(text), to_text(delimiter)
     if not marks:
         raise FormulaError(VALUE)
@@ -125,11 +122,7 @@ def _compile(expression: str) -> Any:
 
 
 def expression(pattern: Any) -> Any:
-    """Return a compiled regular expression.
-
-    Raises:
-        FormulaError: It is invalid or too long.
-    """
+    """Compile a regular expression, or raise `FormulaError`."""
     written = to_text(pattern)
     compiled = _compile(written) if len(written) <= _MAX_EXPRESSION else None
     if compiled is None:
@@ -177,7 +170,7 @@ _MAX_PATTERN = 255
 
 
 def format_value(value: Any, pattern: Any) -> str:
-    """Format a value with a pattern; a non-numeric text stays unchanged."""
+    """Format a value; a non-numeric text stays unchanged."""
     form = to_text(pattern)
     if len(form) > _MAX_PATTERN:
         raise FormulaError(VALUE)
@@ -281,6 +274,7 @@ def _exponent(exact: Decimal, match: re.Match[str]) -> str:
     return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[5])}}"
 
 
+# Functions of single texts.
 TEXTS: dict[str, Callable[..., Any]] = {
     "LEN": lambda a: float(len(to_text(a))),
     "LEFT": lambda a, n=1.0: _cut(a, 0, n),
@@ -322,4 +316,3 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "ISURL": lambda a: re.fullmatch(r"(?:https?|ftp)://[^\s/]+\.\S+", to_text(a)) is not None,
     "ISEMAIL": lambda a: re.fullmatch(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+", to_text(a)) is not None,
 }
-"""Functions of single texts, by name."""

@@ -1,5 +1,6 @@
-"""Google Sheets functions that the office does not compute. Entering one is refused, because its
-error would look like a mistake in the formula.
+"""Google Sheets functions that the office does not compute.
+
+Entering one is refused, because its error would look like a mistake in the formula.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from agentgym.office.spreadsheet.formulas import parse, parts_of
 from agentgym.text.tools import ToolError
 
-# The alternative to each unsupported function.
+# Alternatives for policies.
 _REMEDIES = {
     **dict.fromkeys(
         """
@@ -48,11 +49,7 @@ _REMEDIES = {
 
 
 def check_supported(formula: str) -> None:
-    """Refuse a formula with an unsupported function.
-
-    Raises:
-        ToolError: It contains one.
-    """
+    """Raise `ToolError` for a formula with an unsupported function."""
     for part in parts_of(parse(formula)):
         if part[0] == "call" and part[1] in _REMEDIES:
             raise ToolError(f"not supported: {part[1]} is not computed here; {_REMEDIES[part[1]]}")

@@ -25,7 +25,7 @@ NOT_ENABLED = (
 )
 """The refusal of everything that needs GoogleSQL's procedural language."""
 
-# Comments, then the start of a statement that needs it.
+# Comments, then a statement that needs the procedural language.
 _SCRIPT = re.compile(
     r"(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?:(?!\*/).)*+\*/)*+"
     r"(?:DECLARE|SET|BEGIN|COMMIT|ROLLBACK|IF|CASE|LOOP|REPEAT|WHILE|FOR|RAISE|CALL|EXECUTE\s+IMMEDIATE"
@@ -36,13 +36,7 @@ _SCRIPT = re.compile(
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; an engine schema is a dataset of the single project.
-
-    Args:
-        engine: The tables.
-        now: The current time.
-        project: The project that may prefix names.
-    """
+    """BigQuery's dialect; an engine schema is a dataset of the one project."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -60,19 +54,11 @@ class GoogleSQL(Warehouse):
         return super().parse(sql)
 
     def run(self, sql: str, limit: int) -> ConversionResult:
-        """Execute a statement.
-
-        Raises:
-            ToolError: It is refused; nothing has changed.
-        """
+        """Execute a statement, or raise `ToolError` and change nothing."""
         return run(self, self.parse(sql), writes=True, limit=limit)
 
     def check_statement(self, sql: str) -> str:
-        """Return the kind of a statement without running it; check the names and types of a query.
-
-        Raises:
-            ToolError: It cannot be parsed, or the query cannot run.
-        """
+        """Return a statement's kind; check a query's names and types without running it."""
         tree = self.parse(sql)
         kind = self.kind(tree)
         if self.reads(tree):
@@ -106,11 +92,7 @@ class GoogleSQL(Warehouse):
         return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
-        """Return a valid dataset name.
-
-        Raises:
-            ToolError: The name is invalid.
-        """
+        """Return a valid dataset name, or raise `ToolError`."""
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
             raise ToolError(
                 f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}"

@@ -15,16 +15,16 @@ _PARTS = {
     "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)", "DAYOFYEAR": "extract(doy FROM {0})",
     "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
 }  # fmt: skip
-# The days on which a week may start, by their DuckDB number.
+# Days on which a week may start, by DuckDB number.
 _DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
 # A format element; SQLGlot turns `%e` into `%-d`.
 _ELEMENT = re.compile(r"%(?:Ez|E[0-9*]S|E4Y|-?[A-Za-z%])")
-# Elements that DuckDB spells differently in output; it parses all except the textual ones.
+# DuckDB spells these differently in output; it parses all except the textual ones.
 _SPELLED = {
     "%R": "%H:%M", "%h": "%b", "%E4Y": "%Y", "%n": "\n", "%t": "\t", "%x": "%m/%d/%y", "%X": "%H:%M:%S",
     "%r": "%I:%M:%S %p", "%E3S": "%S.%g",
 }  # fmt: skip
-# Elements that DuckDB cannot write, of a local time {0} that is {1} in UTC.
+# DuckDB cannot write these, of a local time {0} that is {1} in UTC.
 _WRITTEN = {
     **dict.fromkeys(("%e", "%-d"), "lpad(strftime({0}, '%-d'), 2, ' ')"),
     "%k": "lpad(strftime({0}, '%-H'), 2, ' ')",
@@ -37,22 +37,22 @@ _WRITTEN = {
     "%z": "lib.zone_offset({0}, {1}, '')",
     "%Z": "'UTC' || regexp_replace(regexp_replace(lib.zone_offset({0}, {1}, ':'), '^([+-])0', '\\1'), '^[+-]0:00$|:00$', '')",
 }
-# Elements that DuckDB parses under another name.
+# DuckDB parses these under another name.
 _READ = {**_SPELLED, "%e": "%-d", "%k": "%-H", "%l": "%-I", "%Ez": "%z"}
 _CAST_ELEMENT = re.compile(r'MONTH|MON|MM|MI|YYYY|YY|DAY|DY|DDD|DD|HH24|HH12|HH|SS|[AP]M|"[^"]*"|[^A-Z]', re.I)  # fmt: skip
-# Format elements of a CAST.
+# CAST format elements.
 _CAST_SPELLED = {
     "MONTH": "%B", "MON": "%b", "MM": "%m", "MI": "%M", "YYYY": "%Y", "YY": "%y", "DAY": "%A", "DY": "%a", "DDD": "%j",
     "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "SS": "%S", "AM": "%p", "PM": "%p",
 }  # fmt: skip
 
 
-# Maximum parts of a format. Each is parsed and calls a function, and no date needs as many.
+# No date needs as many parts, each of which is parsed and calls a function.
 _MOST_PIECES = 100
 
 
 def _first_day(unit: Node) -> str:
-    """Return the first day of a week unit; empty for other units."""
+    """Return a week unit's first day; empty for other units."""
     if isinstance(unit, exp.WeekStart):
         return str(unit.this.name.upper())
     return {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}.get(unit.name.upper(), "")
@@ -71,8 +71,6 @@ def _extract(node: Node) -> Node:
 
 
 def _now(text: str) -> Callable[[Node], Node]:
-    """Return the episode's current time in a time zone."""
-
     def change(node: Node) -> Node:
         return duck(
             text, node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
@@ -82,8 +80,6 @@ def _now(text: str) -> Callable[[Node], Node]:
 
 
 def _trunc(kind: str) -> Callable[[Node], Node]:
-    """Return the rewrite of a function that truncates values of a type, including literals."""
-
     def change(node: Node) -> Node:
         item, unit, zone = node.this, node.args["unit"], node.args.get("zone")
         if isinstance(item, exp.Literal):
@@ -129,11 +125,6 @@ def _written(node: Node) -> Node:
 
 
 def _joined(pieces: list[str], local: str, utc: str) -> str:
-    """Return the SQL of the concatenated parts of a format.
-
-    Raises:
-        ToolError: There are too many.
-    """
     if len(pieces) > _MOST_PIECES:
         raise ToolError(
             f"invalid argument: a format has at most {_MOST_PIECES} parts that DuckDB cannot write "
@@ -182,11 +173,7 @@ def _read(node: Node) -> Node:
 
 
 def in_format(item: Node, style: Node) -> Node:
-    """Return a date or time in the format of a CAST.
-
-    Raises:
-        ToolError: It is not a date format, or has an unsupported element.
-    """
+    """Format a date or time as in a CAST, or raise `ToolError`."""
     text = style.name if isinstance(style, exp.Literal) else ""
     elements = _CAST_ELEMENT.findall(text)
     if "".join(elements) != text or not re.search("[YMDHS]", text, re.I):
@@ -198,7 +185,7 @@ def in_format(item: Node, style: Node) -> Node:
 
 
 def _cast_piece(element: str) -> str:
-    """Return the SQL of a CAST format element; names follow the element's letter case."""
+    """Names follow the element's letter case."""
     piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
     if element[0].isalpha() and element.isupper():
         return f"upper({piece})"

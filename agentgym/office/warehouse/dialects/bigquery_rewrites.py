@@ -10,6 +10,7 @@ from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES, in_
 from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, Node, duck, library
 from agentgym.office.warehouse.tables import quote
 
+# SQLGlot does not know these; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
     {
         "error",
@@ -24,7 +25,6 @@ FUNCTIONS = frozenset(
         "ieee_divide",
     }
 )
-"""Functions unknown to SQLGlot that DuckDB has with the same meaning."""
 
 
 def _cast(node: Node) -> Node:
@@ -60,7 +60,7 @@ def _array_agg(node: Node) -> Node:
 def _ignore_nulls(node: Node) -> Node:
     """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes into the order clause."""
     call = node.this
-    # The slice of an array made above.
+    # The slice made above.
     inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
     if not isinstance(inner, exp.ArrayAgg):
         return node
@@ -72,7 +72,6 @@ def _ignore_nulls(node: Node) -> Node:
 
 
 def _without_nulls(agg: Node) -> Node:
-    """Return an aggregate over its non-NULL values."""
     item = agg.this.this if isinstance(agg.this, exp.Order) else agg.this
     bare = item.expressions[0] if isinstance(item, exp.Distinct) else item
     condition = exp.Not(this=exp.Is(this=bare.copy(), expression=exp.Null()))
@@ -145,7 +144,7 @@ def _unnest(node: Node) -> Node:
 
 
 def _pivot(node: Node) -> Node:
-    """Rename the columns of a PIVOT: `sum_x` instead of DuckDB's `x_sum`."""
+    """Rename a PIVOT's columns: `sum_x` instead of DuckDB's `x_sum`."""
     table = node.parent
     labels = [item.alias for item in node.expressions if item.alias]
     fields = node.args.get("fields") or []
@@ -169,7 +168,7 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Turn a number with a point into a FLOAT64 (a decimal in DuckDB), except in an inserted row."""
+    """Make a number with a point a FLOAT64 (DuckDB: a decimal), except in an inserted row."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -192,7 +191,7 @@ def _substring(node: Node) -> Node:
 
 
 def _by_name(node: Node) -> Node:
-    """Return a call of a function that both SQLGlot and DuckDB lack."""
+    """Call a function that both SQLGlot and DuckDB lack."""
     return library("ieee", *node.expressions) if node.name.lower() == "ieee_divide" else node
 
 

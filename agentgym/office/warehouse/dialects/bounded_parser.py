@@ -1,7 +1,7 @@
-"""SQLGlot's parser with bounds on the work of a statement, and errors in a fixed order.
+"""SQLGlot's parser with bounded work, and errors in a fixed order.
 
 Where a text may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
-for each, which doubles the work with each level of nesting.
+for each, which doubles the work per nesting level.
 """
 
 from __future__ import annotations
@@ -11,18 +11,13 @@ from typing import Any
 
 from sqlglot import Dialect, Parser, TokenType, exp
 
-MAX_TOKENS = 50_000
-"""Maximum tokens of a text, half as many as its characters; each takes some 20 microseconds."""
+MAX_TOKENS = 50_000  # half the maximum characters; each token takes some 20 microseconds
+# Nodes from root to leaf, as in DuckDB. A chain of operators is as deep as long, and some work
+# grows with depth.
 MAX_DEPTH = 1_000
-"""Maximum nodes from the root of a tree to a leaf, as in DuckDB. A chain of operators is as deep as
-it is long, and some work grows with depth.
-"""
-MAX_BRACKETS = 40
-"""Maximum nested brackets and CASE expressions, for which the parser calls itself."""
-MAX_QUERIES = 1_000
-"""Maximum queries in a statement, such as those of a UNION; DuckDB's time is quadratic."""
-MAX_JOINS = 100
-"""Maximum joined sources and nested queries, for the same reason."""
+MAX_BRACKETS = 40  # nested brackets and CASE expressions, over which the parser recurses
+MAX_QUERIES = 1_000  # per statement, as in a UNION; DuckDB's time is quadratic
+MAX_JOINS = 100  # joined sources and nested queries, for the same reason
 
 # Maximum average re-reads per token; ordinary statements need less than one.
 _REREADS = 16
@@ -35,10 +30,10 @@ class TooLargeError(RecursionError):
 
 
 def parse_sql(sql: str, dialect: str) -> list[Any]:
-    """Return the trees of the statements in a text, None for an empty one.
+    """Return a text's statement trees, None for an empty statement.
 
     Raises:
-        SqlglotError: The text is not valid in the dialect.
+        SqlglotError: The text is invalid in the dialect.
         RecursionError: It is nested too deeply or has too many parts.
     """
     language = Dialect.get_or_raise(dialect)
@@ -70,7 +65,6 @@ def _check_tokens(tokens: list[Any]) -> None:
 
 
 def _check_tree(tree: Any) -> None:
-    """Refuse a tree for which later steps would take long."""
     level, depth, queries, joins = [tree], 0, 0, 0
     while level:
         depth += 1
@@ -88,7 +82,7 @@ def _check_tree(tree: Any) -> None:
         )
 
 
-# Nodes that DuckDB plans as joins.
+# DuckDB plans these as joins.
 _JOINED = (exp.Join, exp.Subquery, exp.Exists)
 
 

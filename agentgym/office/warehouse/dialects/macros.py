@@ -1,7 +1,6 @@
-"""Warehouse functions that DuckDB lacks, as macros in its schema `lib`, which rewritten statements
-call.
+"""DuckDB macros, in schema `lib`, for warehouse functions that DuckDB lacks.
 
-They are plain text, so that the engine can create them without loading SQLGlot.
+They are plain text, so the engine can create them without loading SQLGlot.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import re
 from collections.abc import Mapping
 from itertools import zip_longest
 
-RECURSIONS = 4
-"""Sequences that count recursion rounds; from the fifth on, a statement's recursions share one."""
+RECURSIONS = 4  # sequences that count rounds; a statement's fifth and later recursions share one
 
 # Maximum work of a statement: rows visited or created (20 ns each), rows of windows that visit all
-# rows for each, texts and arrays of more than a thousand characters or items created (or pairs of
-# letters compared), the same beyond 65,536, compared pairs of short texts (a microsecond each), and
+# rows for each, texts and arrays over a thousand characters or items created (or letter pairs
+# compared), the same beyond 65,536, compared pairs of short texts (a microsecond each), and
 # pattern matching in units of 256 steps (for short texts and patterns) or 65,536 steps. A step, one
 # instruction of the pattern at one character, takes up to 15 ns.
 _COUNTED = {
@@ -29,16 +27,18 @@ _COUNTED = {
     "searched": 5_000,
 }
 
+# Sequences end at these counts; the recursion rounds are the published limits.
 COUNTERS: Mapping[str, Mapping[str, int]] = {
     dialect: {**_COUNTED, **{f"steps{k}": rounds for k in range(RECURSIONS)}}
     for dialect, rounds in {"bigquery": 500, "snowflake": 100}.items()
 }
-"""The ends of each dialect's counting sequences; the recursion rounds are the published limits."""
 
+# Texts and arrays of bounded length, arguments that bound a function's work (no other limit reaches
+# inside a call), dates that stay dates.
 _COMMON = (
-    # A function applied to a one-item list, because a macro expands its arguments at each
-    # occurrence: two nested calls would become four. Work is counted before it happens, because
-    # DuckDB processes about a thousand at once.
+    # Apply a function to a one-item list, because a macro expands its arguments at each
+    # occurrence: two nested calls would become four. Count work before it happens, because
+    # DuckDB processes about a thousand rows at once.
     (
         "few(n, size) AS list_transform([n], lambda k: CASE WHEN k > 1000000 // size THEN "
         "error('the result is too long') WHEN k IS NULL OR k * size < 1024 THEN k WHEN k * size < "
@@ -85,7 +85,7 @@ _COMMON = (
         "length(replace(x, old, ''))) // greatest(length(old), 1) * length(new) > 1000000 THEN "
         "error('the result is too long') ELSE x END)[1]"
     ),
-    # Count the steps of a match before it happens.
+    # Count a match's steps before it happens.
     (
         "spend(k) AS CASE WHEN k IS NULL THEN true WHEN k < 65536 THEN list_max(list_transform(range(1 + k // "
         "256), lambda i: nextval('lib.matched'))) > 0 WHEN k > 5000 * 65536 THEN error('the text or the "
@@ -96,8 +96,8 @@ _COMMON = (
         r"repeats(y) AS list_transform(regexp_extract_all(y, '(\d{1,4})\s*[,}]', 1), lambda n: CAST(n AS "
         r"DOUBLE)) || [1.0]"
     ),
-    # An upper estimate of the instructions of a regular expression, in which a counted repetition
-    # repeats those of its item.
+    # An upper estimate of a regular expression's instructions; a counted repetition
+    # repeats those in its item.
     (
         r"instructions(p) AS list_transform([p], lambda y: (length(y) + 1) * CASE WHEN regexp_matches(y, "
         r"'\[pP]|\[\^|\(\?') THEN 8 ELSE 1 END + CASE WHEN NOT contains(y, '{') THEN 0 WHEN "
@@ -134,9 +134,6 @@ _COMMON = (
         "CAST(a AS TIMESTAMP))"
     ),
 )
-"""Macros of all dialects: texts and arrays of bounded length, arguments that bound a function's
-work (no other limit reaches inside a single call), dates that stay dates.
-"""
 
 # GoogleSQL's division and casts, by argument type where relevant.
 _BIGQUERY = (
@@ -190,6 +187,7 @@ _SCALE = (
     "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
 )
 
+# Division, casts and dates, by argument type where relevant.
 _SNOWFLAKE = (
     # A NUMBER divided by a NUMBER has six more decimal places than the first, up to 12; with a
     # FLOAT it is a FLOAT.
@@ -214,15 +212,16 @@ _SNOWFLAKE = (
     "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
     "values(a) AS from_json(a, '[\"JSON\"]')",
 )
-"""Snowflake's division, casts and dates, by argument type where relevant."""
 
+# Later macros may call earlier ones.
 MACROS: Mapping[str, tuple[str, ...]] = {
     "bigquery": (*_BIGQUERY, *_COMMON),
     "snowflake": (*_SNOWFLAKE, *_COMMON),
 }
-"""The macros of each dialect; later ones may call earlier ones."""
 
 
+# DuckDB functions that reveal its process. DuckDB calls most of them when a name is not a column,
+# quoted or not, as in `SELECT user`. The episode's time is in a variable.
 HIDDEN: Mapping[str, str] = {
     **{
         name: name
@@ -235,9 +234,6 @@ HIDDEN: Mapping[str, str] = {
     "get_current_time": "current_time",
     "get_current_timestamp": "current_timestamp",
 }  # fmt: skip
-"""DuckDB functions that reveal its process, by name. DuckDB calls most of them when a name is not a
-column, quoted or not, as in `SELECT user`. The episode's time is in a variable.
-"""
 
 
 @functools.cache

@@ -1,7 +1,4 @@
-"""Snowflake's dialect on DuckDB.
-
-VARIANT, OBJECT and ARRAY values are JSON. Unquoted names are upper-case.
-"""
+"""Snowflake's dialect on DuckDB. VARIANT, OBJECT and ARRAY are JSON; unquoted names upper-case."""
 
 from __future__ import annotations
 
@@ -39,14 +36,7 @@ _STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTST
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect; an engine schema is named `DATABASE.SCHEMA`, and a database also exists
-    under its own name.
-
-    Args:
-        engine: The tables.
-        now: The current time.
-        session: The current `database` and `schema`, which USE changes.
-    """
+    """Snowflake's dialect. Engine schemas are `DATABASE.SCHEMA`; USE changes `session`."""
 
     dialect: ClassVar[str] = "snowflake"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -62,11 +52,7 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Return the tree of one statement.
-
-        Raises:
-            ToolError: It cannot be parsed, or is a Snowflake Scripting block.
-        """
+        """Parse one statement; raise `ToolError` for Snowflake Scripting."""
         if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
         if _SCRIPTING.match(sql):
@@ -100,7 +86,7 @@ class SnowSQL(Warehouse):
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Create a schema; a database starts with the schema PUBLIC and becomes the current one."""
+        """Create a schema, or a database with a PUBLIC schema, and make it current."""
         database, _, schema = name.partition(".")
         if kind == "SCHEMA":
             self._check_scope(f"database {database}", database)
@@ -111,11 +97,7 @@ class SnowSQL(Warehouse):
         return outcome
 
     def use(self, tree: exp.Use) -> ConversionResult:
-        """USE DATABASE, USE SCHEMA.
-
-        Raises:
-            ToolError: There is no such database or schema.
-        """
+        """Execute USE DATABASE or USE SCHEMA."""
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
         if kind == "DATABASE" or (not kind and not database):
@@ -148,11 +130,7 @@ class SnowSQL(Warehouse):
         return named or words[0] in _STAGE_STATEMENTS
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse a name.
-
-        Raises:
-            ToolError: It is not a name.
-        """
+        """Parse a name, or raise `ToolError`."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
@@ -252,7 +230,6 @@ class SnowSQL(Warehouse):
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        """Return a predicate for the tables that a SHOW covers."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
             name = self.find_table(scope)
@@ -268,7 +245,6 @@ class SnowSQL(Warehouse):
         return lambda table: table[0] == schema
 
     def _check_scope(self, label: str, name: str) -> None:
-        """Refuse a missing schema or database, under a label."""
         if name not in self.engine.schemas:
             raise ToolError(f"not found: {label} does not exist or not authorized")
 
@@ -360,7 +336,7 @@ _TRANSACTIONS: dict[type, Callable[[SQLEngine], None]] = {
     exp.Rollback: SQLEngine.rollback,
 }
 _COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
-# The start of a Snowflake Scripting block.
+# Start of a Snowflake Scripting block.
 _SCRIPTING = re.compile(
     r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
     re.IGNORECASE,

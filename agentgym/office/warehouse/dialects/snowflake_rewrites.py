@@ -1,6 +1,4 @@
-"""Rewrites of Snowflake SQL that SQLGlot does not translate for DuckDB. VARIANT, OBJECT and ARRAY
-are JSON.
-"""
+"""Rewrites of Snowflake SQL that SQLGlot does not translate. VARIANT, OBJECT and ARRAY are JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ FUNCTIONS = frozenset(
     }
 )
 
-# Snowflake's integers, which all have 38 digits.
+# All of Snowflake's integers have 38 digits.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 _JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
@@ -108,7 +106,7 @@ def _values(node: Node) -> Node:
 
 
 def _object(node: Node) -> Node:
-    """OBJECT_CONSTRUCT: NULL fields are omitted."""
+    """Omit NULL fields."""
     parts = []
     for field in node.expressions:
         parts += [
@@ -148,7 +146,7 @@ _FLAT = (
 
 
 def _flatten(call: Node) -> tuple[Node, bool]:
-    """Return the records of a FLATTEN as a query, and whether an empty input gives a record too."""
+    """Return a FLATTEN's records as a query, and whether empty input gives a record too."""
     arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
@@ -249,12 +247,7 @@ def _shift(node: Node) -> Node:
 
 
 def _on_items(*items: str, whole: bool = True) -> Callable[[Node], Node]:
-    """Return the rewrite of an array function as DuckDB's list function on JSON.
-
-    Args:
-        items: The arguments that are items; all others except `this` are arrays or numbers.
-        whole: Whether the result is an array.
-    """
+    """Rewrite a function of arrays and `items`; `whole` if the result is an array."""
 
     def change(node: Node) -> Node:
         for name in ("this", "expression", "expressions"):

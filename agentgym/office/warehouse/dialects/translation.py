@@ -1,8 +1,7 @@
-"""Statements in a warehouse's dialect: parsed, checked, resolved against the catalogue, and
-translated to DuckDB.
+"""Statements in a warehouse's dialect, resolved against the catalogue and translated to DuckDB.
 
-Every table is looked up in the catalogue, and every function must belong to the dialect, so
-statements cannot reach the engine itself.
+Every table must be in the catalogue, and every function in the dialect, so statements cannot reach
+the engine itself.
 """
 
 from __future__ import annotations
@@ -39,31 +38,25 @@ logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
 )  # otherwise it warns on standard error
 
-# Errors other than its own that SQLGlot raises for some invalid texts.
+# SQLGlot raises these for some invalid texts.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
-# Expressions whose results vary unless seeded.
+# Results vary unless seeded.
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
 
-READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
-"""Statements that return records."""
+READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
 
 
-# Maximum length of cached statements, which bounds the memory of their trees to 100 MB.
+# Bounds the memory of cached statements' trees to 100 MB.
 _CACHED_CHARACTERS = 1_000
 
 
+# Callers must not change the cached trees.
 _parse_cached = functools.lru_cache(maxsize=128)(parse_sql)
-"""Cached trees of statements, which must not be changed."""
 
 
 class Warehouse(ABC):
-    """A dialect on an engine, at a point in time.
-
-    Args:
-        engine: The tables.
-        now: The current time.
-    """
+    """A dialect on an engine, at a point in time."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -90,11 +83,11 @@ class Warehouse(ABC):
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return columns and records of an information schema view, if the name refers to one."""
+        """Return an information schema view's columns and records, or None."""
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return the name of an unnamed query column."""
+        """Return an unnamed query column's name."""
 
     def wildcard_tables(self, table: exp.Table) -> list[TableName]:
         """Return the tables that a name with `*` matches, if it has one."""
@@ -109,14 +102,12 @@ class Warehouse(ABC):
 
     @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
-        """Return the tree of a statement that SQLGlot cannot parse; None for others."""
+        """Parse a statement unknown to SQLGlot; return None for others."""
 
     # Common to all dialects.
 
     def reads(self, tree: exp.Expression) -> bool:
-        """Report whether a statement changes nothing: a query, SHOW or DESCRIBE that contains no
-        other kind.
-        """
+        """Return whether a statement is only a query, SHOW or DESCRIBE."""
         return (
             isinstance(tree, READS)
             and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into)
@@ -124,7 +115,7 @@ class Warehouse(ABC):
         )
 
     def kind(self, tree: exp.Expression) -> str:
-        """Return the kind of a statement in upper case, such as INSERT or CREATE TABLE."""
+        """Return a statement's kind in upper case, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
@@ -133,11 +124,7 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes equivalent DuckDB SQL.
-
-        Raises:
-            ToolError: It is malformed in a way that the parser accepts, or nested too deeply.
-        """
+        """Change a tree so that SQLGlot writes equivalent DuckDB SQL, or raise `ToolError`."""
         try:
             # Children precede their parents, whose rewrites copy them.
             growth = Growth()
@@ -155,11 +142,7 @@ class Warehouse(ABC):
             ) from None
 
     def parse(self, sql: str) -> exp.Expression:
-        """Return the tree of one statement.
-
-        Raises:
-            ToolError: It cannot be parsed, or there are several.
-        """
+        """Parse exactly one statement, or raise `ToolError`."""
         text = sql.strip().rstrip(";")
         parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
         try:
@@ -195,27 +178,19 @@ class Warehouse(ABC):
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """Return the named table.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Return the named table, or raise `ToolError`."""
         name = self.resolve_table(table)
         if name not in self.engine.tables:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """Return a statement in DuckDB SQL, with the result of `prepare`; this consumes its tree."""
+        """Return DuckDB SQL and `prepare`'s result; this consumes the tree."""
         needed, seed = self.prepare(tree)
         return self.to_duckdb(tree, copy=False), needed, seed
 
     def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        """Prepare a tree for DuckDB.
-
-        Returns:
-            The tables that it needs, and the inputs of its random functions.
-        """
+        """Prepare a tree; return its tables and its random functions' inputs."""
         is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
         seed = tree.sql(self.dialect) if is_random else ""
         self.check(tree)
@@ -227,15 +202,7 @@ class Warehouse(ABC):
         return needed, seed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree as DuckDB SQL.
-
-        Args:
-            tree: The tree.
-            copy: Whether to keep the tree intact.
-
-        Raises:
-            ToolError: A part has no equivalent in DuckDB.
-        """
+        """Return a tree as DuckDB SQL, or raise `ToolError`; without `copy`, the tree changes."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -243,7 +210,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Refuse unsupported content: unknown functions, parameters, other versions of a table."""
+        """Refuse unknown functions, parameters and other versions of a table."""
         for node in nodes_of(tree):
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
@@ -377,7 +344,7 @@ class Warehouse(ABC):
         return self.to_duckdb(holder.this)
 
     def set_comment(self, name: TableName, column: str, text: str) -> None:
-        """Set the comment of a table or, with its name, of a column."""
+        """Set a table's comment or, given its name, a column's."""
         table = self.engine.tables[name]
         if column:
             changed = self.column_of(name, column)
@@ -391,11 +358,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """Return a table's column, ignoring letter case.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Return a table's column, ignoring case, or raise `ToolError`."""
         for candidate in self.engine.tables[name].columns:
             if candidate.name.lower() == column.lower():
                 return candidate

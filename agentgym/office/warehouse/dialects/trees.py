@@ -13,14 +13,12 @@ from sqlglot import exp
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
-# A node of a syntax tree. Type checkers know few attributes of SQLGlot's classes.
+# Type checkers know few attributes of SQLGlot's classes.
 Node: TypeAlias = Any
 
 
 def nodes_of(tree: exp.Expression) -> list[Any]:
-    """Return the nodes of a tree in the order of its `walk`, which takes three times as long
-    because each node passes through several generators.
-    """
+    """Return nodes in the order of the tree's `walk`, whose generators take three times as long."""
     nodes: list[Any] = [tree]
     for node in nodes:
         for value in node.args.values():
@@ -32,7 +30,7 @@ def nodes_of(tree: exp.Expression) -> list[Any]:
 
 
 def swap(node: Node, new: Node) -> None:
-    """Replace a node in its tree. SQLGlot's `replace` visits all siblings."""
+    """Replace a node; SQLGlot's `replace` visits all siblings."""
     parent, key, place = node.parent, node.arg_key, node.index
     if place is None or not isinstance(parent.args[key], list):
         node.replace(new)
@@ -42,9 +40,9 @@ def swap(node: Node, new: Node) -> None:
     node.parent, node.arg_key, node.index = None, None, None
 
 
-# Nested rewrites and nodes that are always allowed, and the maximum growth of a part.
+# Nested rewrites and nodes that are always allowed, and a part's maximum growth.
 _FEW_LEVELS, _FEW_NODES, _TIMES = 4, 5_000, 8
-# Maximum nested rewrites. Each may copy its arguments, which would otherwise take quadratic time.
+# Each rewrite may copy its arguments, so deep nesting would take quadratic time.
 _MOST_LEVELS = 60
 
 
@@ -58,16 +56,7 @@ class Growth:
         self._sizes, self._levels = Counter[int](), Counter[int]()
 
     def record(self, node: Node, parent: Node, new: Node | None) -> None:
-        """Record the rewriting of the next node.
-
-        Args:
-            node: The node.
-            parent: The part that contained it before.
-            new: Its replacement, or itself if it was changed; None if it stays as it was.
-
-        Raises:
-            ToolError: Rewrites have multiplied its size beyond the limit.
-        """
+        """Record a node's rewriting (`new` is None if unchanged); raise above the limit."""
         size = 1 + self._sizes.pop(id(node), 0)
         level = self._levels.pop(id(node), 0) + (new is not None)
         self._sizes[id(parent)] += size
@@ -79,7 +68,7 @@ class Growth:
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Report whether a name refers to a visible common table expression rather than a table."""
+    """Return whether a name is a visible common table expression, not a table."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -127,11 +116,7 @@ def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
 
 
 def check_length(sql: str) -> str:
-    """Return a statement that is short enough to parse.
-
-    Raises:
-        ToolError: It is too long or empty.
-    """
+    """Return a statement that is short enough to parse, or raise `ToolError`."""
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
@@ -142,8 +127,7 @@ def check_length(sql: str) -> str:
     return sql
 
 
-NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
-"""The episode's current time in DuckDB SQL."""
+NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time
 
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
@@ -154,7 +138,7 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
 
 
 def duck(text: str, *parts: Any) -> Node:
-    """Parse DuckDB SQL with parts of a tree in place of {0}, {1} and so on."""
+    """Parse DuckDB SQL with tree parts for {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     sql = text.format(*names)
     # Statements with substituted parts may be long and do not recur.
@@ -165,7 +149,7 @@ def duck(text: str, *parts: Any) -> Node:
     return tree
 
 
-# Maximum length of cached expressions, longer than any rewrite's own.
+# Longer than any rewrite's own expressions.
 _CACHED_CHARACTERS = 1_000
 
 
@@ -173,7 +157,7 @@ def _parsed(sql: str) -> Node:
     return exp.Paren(this=sqlglot.parse_one(sql, read="duckdb"))
 
 
-# The cached tree of a rewrite's expression, which must not be changed.
+# A rewrite's cached tree, which must not be changed.
 _template = functools.lru_cache(maxsize=512)(_parsed)
 
 
@@ -208,12 +192,7 @@ def _dates(node: Node) -> Node:
 
 
 def _checked(check: str, *others: str | Node) -> Callable[[Node], Node]:
-    """Return a rewrite in which a `lib` function checks or bounds the first argument.
-
-    Args:
-        check: The function.
-        others: Its other arguments: argument names, or expressions.
-    """
+    """Let `lib`'s function `check` bound the first argument."""
 
     def rewrite(node: Node) -> Node:
         arguments = [node.this]

@@ -1,4 +1,4 @@
-"""ABTesting: near misses fail, equivalents pass, and the tables confirm the expected result."""
+"""ABTesting: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def both(*changes: Change) -> Change:
 
 
 def no_entry(world: Any) -> None:
-    """Remove the plan's log entry."""
     store = world.office.get(GoogleCloud).store
     for row in store.find("log_entries")[len(world.truth["entries"]) :]:
         store.delete("log_entries", id=row["id"])

@@ -1,4 +1,4 @@
-"""AcademicWarning: near misses fail, equivalents pass, and the tables confirm the expected result."""
+"""AcademicWarning: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ def log(text: Any, name: str = LOG, severity: str = "CRITICAL") -> Change:
 
 
 def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
-    """Replace the plan's log entries by ones in another format."""
-
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)
         held = len(world.truth["entries"])
@@ -152,6 +150,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     }
     both = [student for student in quiz if student in past]
     assert len(past) == len(quiz) == len(both) + 4
+    # Equal formulas that may round differently.
     ways = [
         {s: (fmean(past[s]) - float(quiz[s]["score"])) / fmean(past[s]) for s in both},
         {s: 1 - float(quiz[s]["score"]) * len(past[s]) / sum(past[s]) for s in both},

@@ -1,4 +1,4 @@
-"""Alternative final states that a careful person would accept keep the score, alone and together."""
+"""Alternative final states that a careful person would accept keep the score."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
 
-AT_LEAST = 20
-"""Minimum number of rewritings per task."""
+AT_LEAST = 20  # rewritings per task
 BOM = b"\xef\xbb\xbf"
 SPARE = "work/notes/spare.txt"
 
@@ -63,8 +62,6 @@ def refused(world: Any, tool: str, **arguments: Any) -> None:
 
 
 def in_outputs(suffix: str, change: Callable[[bytes], bytes]) -> Change:
-    """Rewrite the outputs with a suffix."""
-
     def apply(world: Any) -> None:
         files = world.office.context.files
         for path in paths(type(world), suffix):
@@ -103,8 +100,6 @@ CSV: dict[str, Change] = {
 
 
 def in_book(change: Callable[[Any], object]) -> Change:
-    """Change the formatting of the first sheet with another program."""
-
     def rewrite(data: bytes) -> bytes:
         book = open_workbook(data)
         change(book.worksheets[0])
@@ -152,8 +147,6 @@ BOOKS: dict[str, Change] = {
 
 
 def mails(change: Callable[[Mail], Mail], backwards: bool = False) -> Change:
-    """Replace the plan's mails by mails in another format."""
-
     def apply(world: Any) -> None:
         sent = world.office.get(Email).sent()
         for mail in sent:
@@ -179,8 +172,6 @@ def as_html(text: str) -> str:
 
 
 def own(folder: str) -> Callable[[Any], Iterator[str]]:
-    """Yield the ids of the mails in a folder of the current user."""
-
     def ids(world: Any) -> Iterator[str]:
         email = world.office.get(Email)
         user = email.get_current_user()["email"]
@@ -264,8 +255,6 @@ CANVAS: dict[str, Change] = {
 
 
 def of_books(change: Callable[[Any, str, str], object]) -> Change:
-    """Apply a change to each sheet of each Google spreadsheet."""
-
     def apply(world: Any) -> None:
         for book in (server := sheets_of(world)).titles():
             for title in server.sheet_titles(book):
@@ -315,7 +304,6 @@ SNOWFLAKE: dict[str, Change] = {
 
 
 def events(change: Callable[[Any], Mapping[str, Any]]) -> Change:
-    """Change every event."""
     return lambda world: [
         call("update_event", eventId=str(event.id), **change(event))(world)
         for event in world.office.get(Calendar).events()
@@ -344,7 +332,6 @@ BY_SERVER = {
 
 
 def rewritings(task: str) -> dict[str, Change]:
-    """Return the rewritings that apply to a task."""
     kind = TASKS[task]
     fitting: dict[str, Change] = {}
     for server in kind.servers:
@@ -377,7 +364,7 @@ def test_every_rewriting_passes(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_rewritings_pass_together(task: str) -> None:
-    """In random order; logging out comes last."""
+    """The order is random, except that logging out comes last."""
     fitting = rewritings(task)
     last = fitting.pop("logged out", lambda _: None)
     world, names = solved(task), sorted(fitting)

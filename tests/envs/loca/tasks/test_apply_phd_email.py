@@ -1,6 +1,4 @@
-"""ApplyPhDEmail: near misses fail, equivalents pass, and mails and papers confirm the expected
-result.
-"""
+"""ApplyPhDEmail: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -69,7 +67,6 @@ def unpacked(data: bytes) -> Files:
 
 
 def chosen(world: Any, source: str) -> Any:
-    """Return a sent mail whose archive contains a paper."""
     return next(
         mail
         for mail in world.office.get(Email).sent()
@@ -86,8 +83,6 @@ def again(
     source: str = "",
     **changes: Any,
 ) -> Any:
-    """Replace a sent mail by one with another archive or format."""
-
     def apply(world: Any) -> None:
         mail = unsent(world, chosen(world, source) if source else world.office.get(Email).sent()[0])
         held = unpacked(next(iter(mail.attachments.values())))
@@ -110,7 +105,6 @@ def renamed(old: str, new: str) -> Callable[..., Files]:
 
 
 def awards(world: Any) -> list[tuple[str, ...]]:
-    """Return the pages of the awards, oldest first."""
     return [
         read_pdf(world.office.context.files.read(f"{FLAT}/{paper}"))
         for paper in world.truth["awards"]
@@ -118,8 +112,6 @@ def awards(world: Any) -> list[tuple[str, ...]]:
 
 
 def merged(pages: Callable[[Any], list[tuple[str, ...]]]) -> Callable[..., Files]:
-    """Replace the pages of the awards."""
-
     def change(files: Files, world: Any, mail: Any) -> Files:
         made = write_pdf([page.split("\n") for award in pages(world) for page in award])
         return {**files, path_of(world, mail, source_of(world)): made}
@@ -258,17 +250,16 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
+# Written by hand, in words that the package does not use for reading.
 NOT_NOW = re.compile(
     r"nothing to send|wait until I write|application elsewhere|and not I|cannot take you|do not send your papers"
     r"|to give you an idea"
     r"|Applicants of the coming|My group is full|the committee has chosen|not a request|may take months|only then can I"
     r"|decide about applicants|would want your file|too early"
 )
-"""Reasons not to send papers, in words that the package does not use for reading."""
 
 
 def positive(text: str) -> bool:
-    """Return whether a mail requests papers."""
     return ROOT in text and not NOT_NOW.search(text)
 
 
@@ -291,7 +282,7 @@ def test_each_sentence_asks_or_does_not() -> None:
 
 
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
-    """Otherwise `positive` would be wrong."""
+    """`positive` relies on it."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
     for kind, group in phrases.items():
         for phrase in group:
@@ -331,7 +322,6 @@ def test_papers_say_different_things_and_end_with_their_facts(kind: str) -> None
 
 
 def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
-    """Return the newest mail from each address, and counts of changed minds."""
     newest: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for mail in world.office.get(Email).messages(ME, "INBOX"):  # oldest first
@@ -370,7 +360,6 @@ def test_the_truth_by_the_mails(seed: int) -> None:
 
 
 def dated(world: Any, kind: str) -> list[str]:
-    """Return the papers of a kind, sorted by the dates in them."""
     files = world.office.context.files
     names = [name for name in files.names(FLAT) if name.startswith(kind)]
     text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}

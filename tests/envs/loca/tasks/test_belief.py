@@ -1,6 +1,4 @@
-"""The belief state of long episodes is short, sufficient with its pages, and depends only on what
-was shown.
-"""
+"""A long episode's belief state is short, sufficient with its pages, and free of hidden facts."""
 
 from __future__ import annotations
 
@@ -27,16 +25,13 @@ from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import calls_of
 
-# The next step sums over all games, so no part of them suffices.
+# The next step sums over all games, so no part suffices.
 SUMS = {"NhlB2bAnalysis"}
-SMALL = 1_000
-"""Characters of a call that a brief belief should contain in full."""
+SMALL = 1_000  # characters of a call that a brief belief should contain in full
 
 
 def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:
-    """Return the lengths of the brief states, and how much of the next call's known content each
-    contains.
-    """
+    """Return the brief states' lengths, and their share of the next call's known content."""
     world = fresh(name, length, seed=1)
     sizes, shares, known = [], [], frozenset[str]()
     k = 0
@@ -94,8 +89,6 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
 
 
 class Watching(OraclePolicy):
-    """Oracle policy that keeps the states for which it has requested no pages."""
-
     def __init__(self, env_id: str) -> None:
         super().__init__(env_id)
         self.hints: list[str] = []
@@ -111,7 +104,6 @@ class Watching(OraclePolicy):
 
 
 def check_play(name: str, length: str, oracles: str) -> None:
-    """Play one arm from its chat alone, within the turns of the plan."""
     env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
     policy = Watching(name)
     trajectory = rollout(env, policy, seed=3)
@@ -140,8 +132,6 @@ def test_play_with_the_belief_is_optimal_at_256k(name: str, oracles: str) -> Non
 
 
 class WatchingTeam(TeamPolicy):
-    """Team that keeps the longest state without pages and counts page requests."""
-
     def __init__(self, env_id: str) -> None:
         super().__init__(env_id, patience=1_000)
         self.longest = self.asked = 0
@@ -157,7 +147,6 @@ class WatchingTeam(TeamPolicy):
 
 
 def check_team(name: str, length: str, oracles: str, kind: str) -> None:
-    """Play as a team, each member from its chat alone, within the turns of the plan."""
     options: dict[str, Any] = {"oracles": oracles, "length": LENGTHS[length]}
     env: Any = agentgym.make(f"{name}-{kind}", max_message=131_072, **options)
     policy = WatchingTeam(f"{name}-{kind}")
@@ -181,7 +170,6 @@ def test_a_team_plays_with_a_brief_belief(name: str) -> None:
 
 
 def play_beside(world: Any, other: Any) -> Iterator[int]:
-    """Play a plan while another world reads what is shown; yield the step numbers."""
     for k in count():
         steps = world.progress.pending()
         if steps in ([], [CLAIM]):
@@ -213,7 +201,7 @@ def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
 
 @pytest.mark.rotation(name=TASKS)
 def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> None:
-    """The belief is read twice, so that indexing new results is not counted."""
+    """The second read excludes the indexing of new results."""
     world = fresh(name, LENGTHS["256k"], seed=1)
     work: list[int] = []
     for _ in play_beside(world, world.read_task(world.task())):

@@ -1,6 +1,4 @@
-"""CanvasArrangeExam: near misses fail, equivalents pass, and Canvas and mailbox confirm the
-expected result.
-"""
+"""CanvasArrangeExam: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -99,7 +97,6 @@ EXTRA = [
 
 
 def hide_row(world: Any) -> None:
-    """Hide a row of the schedule."""
     files = world.office.context.files
     book = open_workbook(files.read(FILE))
     book.worksheets[0].row_dimensions[2].hidden = True
@@ -178,7 +175,6 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(
 
 
 def letters_by_course(world: Any, courses: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the mails that name a course, by its code, oldest first."""
     names = {course["name"].rpartition("-")[0]: course["course_code"] for course in courses}
     letters: dict[str, list[str]] = {course["course_code"]: [] for course in courses}
     for mail in world.office.get(Email).messages(LOGIN):
@@ -190,7 +186,6 @@ def letters_by_course(world: Any, courses: list[dict[str, Any]]) -> dict[str, li
 
 
 def truth_by_reading(world: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the schedule according to the independent reader."""
     store = world.office.get(Canvas).store
     courses = json.loads(world.office.call("canvas_list_courses", {}))
     letters = letters_by_course(world, courses)

@@ -1,4 +1,4 @@
-"""CanvasListTest: near misses fail, equivalents pass, and Canvas confirms the expected result."""
+"""CanvasListTest: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -144,10 +144,10 @@ STAYS = re.compile(
     r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|but not this year|still needed"
     r"|look unnecessary"
 )
+# Written by hand, in words that the package does not use for reading.
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )
-"""Teachers' sentences, in words that the package does not use for reading."""
 
 
 def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
@@ -173,7 +173,6 @@ def test_other_announcements_drop_nothing() -> None:
 
 
 def need_in(text: str, code: str) -> float:
-    """Return the points that exempt, by a sentence of an announcement."""
     if FOR_ALL.search(text):
         return math.inf
     numbers = re.findall(r"\b[89][05]\b", text.replace(code, ""))

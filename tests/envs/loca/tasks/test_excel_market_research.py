@@ -1,6 +1,4 @@
-"""ExcelMarketResearch: near misses fail, equivalents pass, and the workbook confirms the expected
-result.
-"""
+"""ExcelMarketResearch: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -46,7 +44,6 @@ def rewrite(
 
 
 def cells(change: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """Change all cells with growth."""
     return rewrite(
         lambda rows: [
             rows[0],
@@ -73,7 +70,6 @@ def a_folder(world: Any) -> None:
 
 
 def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
-    """Compute the totals independently from weight, unit and value of each category."""
     rows, sheets = (
         read_workbook(world.office.context.files.read(RESULT))[SHEET],
         read_workbook(world.office.context.files.read(DATA)),
@@ -215,7 +211,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
         old_sum, new_sum = (
             sum(weight * each[name] for name, weight in weights.items()) for each in (old, new)
         )
-        assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051
+        assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051  # two decimals
 
 
 def test_looking_changes_nothing_for_who_looks_next() -> None:

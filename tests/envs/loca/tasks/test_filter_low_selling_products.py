@@ -1,6 +1,4 @@
-"""FilterLowSellingProducts: near misses fail, equivalents pass, and the shop confirms the expected
-result.
-"""
+"""FilterLowSellingProducts: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -49,19 +47,17 @@ from tests.envs.loca.office import update_product as update
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
 EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
+# Has ties and cancelled subscribers.
 STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
-"""A state with ties and cancelled subscribers."""
 rewrite = functools.partial(in_csv, TABLE)
 
 
 def swapped(rows: Rows, when: Callable[[list[str], list[str]], bool]) -> Rows:
-    """Swap the first two neighbours that satisfy a condition."""
     k = next(k for k in range(1, len(rows) - 1) if when(rows[k], rows[k + 1]))
     return [*rows[:k], rows[k + 1], rows[k], *rows[k + 2 :]]
 
 
 def tied(one: list[str], two: list[str]) -> bool:
-    """Return whether two rows differ by name only."""
     return (one[2], one[5]) == (two[2], two[5])
 
 
@@ -75,7 +71,6 @@ def set_cell(column: int, value: Callable[[str], str]) -> Change:
 
 
 def in_quotes(world: World) -> str:
-    """Return the table with quotation marks everywhere and a byte-order mark."""
     return "\ufeff" + csv_text(table_of(world, TABLE), quoting=csv.QUOTE_ALL)
 
 
@@ -88,7 +83,6 @@ def outlet(world: World) -> int:
 
 
 def stays(world: World) -> int:
-    """Return a product that does not belong in the outlet."""
     low = {row["Product ID"] for row in world.truth["rows"]}
     return next(p["id"] for p in world.office.get(WooCommerce).products.all() if p["id"] not in low)
 
@@ -98,14 +92,11 @@ def moves(world: World) -> int:
 
 
 def mail(world: World, again: bool = True, **changes: Any) -> None:
-    """Replace the last mail by a changed one."""
     sent = unsent(world) if again else world.office.get(Email).sent()[-1]
     resend(world, sent, **{"attachments": [TABLE], **changes})
 
 
 def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
-    """Replace the attachment of the last mail."""
-
     def mutate(world: World) -> None:
         world.office.context.files.write(name, data)
         mail(world, attachments=[name])
@@ -114,7 +105,6 @@ def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
 
 
 def example_first(world: World) -> None:
-    """Send the initial table with the example row."""
     world.office.context.files.write(f"old/{TABLE}", world.truth["files"][f"/workspace/{TABLE}"])
     mail(world, attachments=[f"old/{TABLE}"])
 
@@ -238,13 +228,13 @@ def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
     assert not any("attachment" in fault for fault in found)
 
 
+# Written by hand, in words that the package does not use for reading.
 EXCLUDED = re.compile(
     r"Never sold in|does not allow|not find it in any|however slowly|By contract|^Excluded|\. Excluded|Do not wait|do not clear it"
     r"|keep it out of|we keep out of|counter only|We have promised|outlet in vain|A reserved"
     r"|for months, it does|but this does not|is not cleared|never cleared"
     r"|except this one|is closed to it|would break"
 )
-"""Descriptions of products that stay, in words that the package does not use for reading."""
 
 
 def test_the_truth_is_what_the_shop_tells() -> None:

@@ -15,7 +15,7 @@ from agentgym.envs.loca import LENGTHS, task
 from agentgym.envs.loca.drafts import draw_state
 from tests.envs.loca.office import TASKS, carry_out, fresh, solved
 
-# Table 7 of the paper; every task also has claim_done and filesystem.
+# The paper's table 7; every task also has claim_done and filesystem.
 SHELL = "python_execute terminal"
 SERVERS = {
     "CanvasArrangeExam": "canvas email excel memory python_execute",
@@ -65,7 +65,6 @@ def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> Non
 
 @pytest.mark.parametrize("name", ["SetConfCrDdl", "WoocommerceStockAlert"])
 def test_opaque_ids_belong_to_one_seed(name: str) -> None:
-    """Covers the ids of mails and spreadsheets."""
     texts = {}
     for seed in (0, 0, 1):
         world = fresh(name, seed=seed)
@@ -111,7 +110,7 @@ def check(name: str, length: int, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_an_opening_follows_from_the_seed_alone(name: str) -> None:
-    """It says nothing about the state, which also depends on the length."""
+    """It reveals nothing about the state, which also depends on the length."""
     texts = {fresh(name, length, seed=1).task() for length in (8_000, 20_000)}
     assert len(texts) == 1
 
@@ -190,7 +189,6 @@ def test_a_solved_state_stays_solved_when_it_is_copied(name: str) -> None:
 
 
 def emptied(fact: Any, leaf: Any) -> Any:
-    """Return a fact of the same shape with empty leaves."""
     if isinstance(fact, dict):
         return {name: emptied(value, leaf) for name, value in fact.items()}
     if isinstance(fact, list):
@@ -201,7 +199,7 @@ def emptied(fact: Any, leaf: Any) -> Any:
 @pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
 @pytest.mark.parametrize("name", TASKS)
 def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
-    """An agent may change data before reading it: hints and labels continue without the plan."""
+    """An agent may change data before reading it; hints and labels continue without the plan."""
     true = {step.label: step for step in solved(name).progress.completed()}
     facts = solved(name).progress.facts
     for label in [label for label in facts if true[label].learn is not None][:3]:

@@ -1,6 +1,4 @@
-"""Mutations of the correct final state: a change fails the check unless the task lists it as
-harmless.
-"""
+"""A mutation of the correct final state fails unless the task lists it as harmless."""
 
 from __future__ import annotations
 
@@ -34,12 +32,12 @@ CASES = [
     for server in entry.world.servers
     if server not in ("claim_done", "python_execute", "terminal")
 ]
-SIZE = 12
-"""Small states, since each call gets a copy."""
+SIZE = 12  # small states, since each call gets a copy
 TRIES, CHANGES = 40, 4
 """Maximum numbers of calls drawn per tool, and of changes judged."""
 
 _TIMES = ("2025-10-01T00:00:00Z", "2025-10-01T01:00:00Z")
+# Likely values by parameter name, for values that no record contains.
 NAMES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         ("startcell", "endcell", "cell", "targetcell", "targetstart"), ("A1", "B2", "C3", "A9")
@@ -69,10 +67,10 @@ NAMES: Mapping[str, tuple[Any, ...]] = {
     "attachments": ("/workspace/own.txt",),
     "foldername": ("Mutated",),
 }
-"""Likely values by parameter name, for values that no record contains."""
 
 WHOLE_YEAR = {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-01-01T00:00:00Z"}
 
+# Names in braces are parts of the server's catalogue.
 STATEMENTS = {
     "google_cloud": (
         "ALTER TABLE {table} SET OPTIONS (description = 'mutated')",
@@ -106,7 +104,6 @@ STATEMENTS = {
         "TRUNCATE TABLE {table}",
     ),
 }
-"""Statements that change something, by server; names in braces are parts of its catalogue."""
 
 
 def _plain(name: str) -> str:
@@ -114,13 +111,7 @@ def _plain(name: str) -> str:
 
 
 class Arguments:
-    """Arguments for tools, drawn from schemas and from the records of the state.
-
-    Args:
-        world: The task.
-        server: The server whose tools are called.
-        rng: The random generator.
-    """
+    """Tool arguments drawn from schemas and the state's records."""
 
     def __init__(self, world: Any, server: Any, rng: random.Random) -> None:
         self._rng, self._server = rng, server
@@ -180,13 +171,12 @@ class Arguments:
                 values.append(value)
 
     def of(self, tool: BoundTool) -> dict[str, Any]:
-        """Return arguments that fit the schema of a tool."""
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with one changed or added.
 
-        The path of a file that a text names is skipped: it would mean the same as that text.
+        It skips a file path that a text names, which would mean the same as the text.
         """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))
@@ -224,7 +214,6 @@ class Arguments:
         return draw(schema, self._pool, self._rng, types)
 
     def _known(self, name: str, kind: Any) -> list[Any]:
-        """Return values of a type known under a name, or under its end."""
         for key in (name, *(name[k:] for k in range(1, len(name) - 1)), f"{name}s"):
             values = [
                 str(value) if kind is str and isinstance(value, int) else value
@@ -248,7 +237,6 @@ class Arguments:
 
 
 def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a changed copy of a world for each successful call of a tool."""
     image = pickle.dumps(world)
     server = next(each for each in world.office.toolsets() if each.name == server_name)
     drawn = Arguments(world, server, rng)
@@ -270,7 +258,6 @@ def mutations(world: Any, server_name: str, rng: random.Random) -> Iterator[tupl
 
 
 def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the solved task with one argument changed in the last call of each tool."""
     world = fresh(task, size=SIZE)
     images, steps = [], []
     while (pending := world.progress.pending()) != [CLAIM]:
@@ -294,7 +281,6 @@ def variations(task: str, rng: random.Random) -> Iterator[tuple[str, Any, Any]]:
 
 
 def harmful(kind: type[OfficeTask[Any]], names: set[str]) -> set[str]:
-    """Return the differences that the task does not list as harmless."""
     patterns = kind.harmless_differences()
     return {
         name

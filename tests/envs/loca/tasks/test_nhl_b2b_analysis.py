@@ -1,6 +1,4 @@
-"""NhlB2bAnalysis: near misses fail, equivalents pass, and the spreadsheet confirms the expected
-result.
-"""
+"""NhlB2bAnalysis: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""PayableInvoiceChecker: near misses fail, equivalents pass, and files and tables confirm the
-expected result.
-"""
+"""PayableInvoiceChecker: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -32,7 +30,6 @@ LENGTH, SEED = 40_000, 2
 
 
 def new(world: Any) -> dict[str, Any]:
-    """Return an invoice that had to be entered."""
     return next(
         invoice
         for k, invoice in enumerate(world.truth["invoices"])
@@ -41,13 +38,10 @@ def new(world: Any) -> dict[str, Any]:
 
 
 def old(world: Any) -> str:
-    """Return the number of an invoice that was in the tables."""
     return str(world.truth["rows"][0]["INVOICE_ID"])
 
 
 def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any], None]:
-    """Run a statement; `?` is an invoice number, by default a new one."""
-
     def apply(world: Any) -> None:
         key = which(world) if which else new(world)["id"]
         world.office.call(
@@ -65,8 +59,6 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
 def mails(
     change: Callable[[dict[str, Any]], list[dict[str, Any]]], every: bool = False
 ) -> Callable[[Any], None]:
-    """Replace the plan's first mail, or every one."""
-
     def apply(world: Any) -> None:
         email = world.office.get(Email)
         sent = email.sent()
@@ -87,13 +79,11 @@ def names(told: dict[str, Any]) -> list[str]:
 
 
 def paid_attached(world: Any) -> None:
-    """Attach a paid invoice in addition."""
     file = next(each["file"] for each in world.truth["invoices"] if each["paid"] >= each["cents"])
     mails(lambda told: [told | {"attachments": [f"{FOLDER}/{file}"]}])(world)
 
 
 def paid_file(world: Any) -> None:
-    """Mention a paid file in addition."""
     file = next(
         invoice["file"]
         for invoice in world.truth["invoices"]
@@ -261,15 +251,14 @@ OPEN = re.compile(
     r"(?:BALANCE DUE:|STILL OPEN:|balance of|All but|owe us|the missing|total,|payment was|Only|Apart from|except"
     rf"|your payment is|deducted|have another) {MONEY}"
 )
+# Written by hand, in words that the package does not use for reading.
 RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
     rf"|of the month|for the|cheque for) {MONEY}"
 )
-"""Payment texts of invoices, in words that the package does not use for reading."""
 
 
 def paid_by(text: str, total: int) -> int:
-    """Return the cents paid by the text of an invoice."""
     if BOTH.search(text) is None and (FULL.search(text) or NOTHING.search(text)):
         return total if FULL.search(text) else 0
     for pattern in (BOTH, CORRECTED, OPEN, RECEIVED):
@@ -302,13 +291,13 @@ def test_each_note_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_there_are_many_notes() -> None:
-    """A state of 128K has about 20 invoices with notes."""
+    """A 128K state has about 20 invoices with notes."""
     groups = [group for book in payment_books().values() for group in book.kinds.values()]
     assert sum(phrase.count for group in groups for phrase in group) >= 100
 
 
 def test_every_layout_has_all_the_facts() -> None:
-    """Uses labels listed by hand, independent of the plan."""
+    """The labels are listed by hand, independently of the plan."""
     seen, rng = set(), np.random.default_rng(1)
     for _ in range(100):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
@@ -337,7 +326,6 @@ def test_every_layout_has_all_the_facts() -> None:
 
 
 def layout_of(layout: tuple[str, ...], text: str) -> bool:
-    """Return whether a text contains every fixed part of a layout."""
     parts = [
         re.split(r"\{[^}]*\}", line.removeprefix("#"))
         for line in layout

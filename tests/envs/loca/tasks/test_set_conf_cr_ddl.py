@@ -1,4 +1,4 @@
-"""SetConfCrDdl: near misses fail, equivalents pass, and the mailbox confirms the expected result."""
+"""SetConfCrDdl: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -139,7 +139,6 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(TASK, NEAR_MISS
 
 
 def deadlines(bodies: list[str], key: str, track: str) -> list[str]:
-    """Return the successive deadlines of a track, read independently of the plan."""
     days: list[str] = []
     for sentence in (each for body in bodies for each in re.split(r"(?<=[.!?])\s+", body)):
         if "camera-ready" not in sentence.lower() or not re.search(rf"\b{key}\b", sentence):

@@ -1,6 +1,4 @@
-"""UpdateMaterialInventory: near misses fail, equivalents pass, and sheets and shop confirm the
-expected result.
-"""
+"""UpdateMaterialInventory: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -45,8 +43,6 @@ def enter(world: World, place: str, data: list[list[Any]], sheet: str = STOCK) -
 
 
 def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change:
-    """Change a cell of the third row."""
-
     def mutate(world: World) -> None:
         enter(world, f"{column}3", [[value(table(world, sheet)[2]["ABCDEF".index(column)])]], sheet)
 
@@ -54,7 +50,6 @@ def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change
 
 
 def used(world: World) -> int:
-    """Return the sheet row of a material that an order uses."""
     before = dict(
         zip(
             (row[0] for row in table(fresh(TASK))),
@@ -66,15 +61,12 @@ def used(world: World) -> int:
 
 
 def as_before(world: World) -> None:
-    """Reset the stock of a material that orders use."""
     k = used(world)
     before = {row[0]: row[2] for row in table(fresh(TASK))}
     enter(world, f"C{k}", [[before[table(world)[k - 1][0]]]])
 
 
 def stock(by: int, place: int = 0) -> Change:
-    """Add to the stock of a product in the shop."""
-
     def mutate(world: World) -> None:
         product = world.office.get(WooCommerce).products.all()[place]
         count = (product["stock_quantity"] or 0) + by
@@ -88,7 +80,6 @@ def order(world: World, number: int, **fields: Any) -> None:
 
 
 def service(world: World) -> int:
-    """Return a product that uses no material."""
     return next(
         int(each["id"])
         for each in world.office.get(WooCommerce).products.all()
@@ -97,7 +88,6 @@ def service(world: World) -> int:
 
 
 def mixed(world: World) -> None:
-    """Enter all material rows in another order."""
     enter(world, "A2", sorted(table(world)[1:], key=lambda row: str(row[1])))
 
 
@@ -183,9 +173,6 @@ def as_listed(each: dict[str, Any]) -> dict[str, int]:
 def expected(
     world: World, new: Rule, number: Callable[[Any], Any], pieces: Pieces = as_amended
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the expected stock of materials and products for the orders in `new`, computed with
-    `number`.
-    """
     recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
     left = {row[0]: number(str(row[2])) for row in table(world)[1:]}
     shop = world.office.get(WooCommerce)
@@ -254,8 +241,6 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
 
 
 def without(*kinds: str) -> Pieces:
-    """Read notes without sentences of some kinds."""
-
     def pieces(each: dict[str, Any]) -> dict[str, int]:
         facts = notes_book("furniture").read(each.get("customer_note") or "")
         return amend(as_listed(each), [fact for fact in facts if fact[0] not in kinds])

@@ -1,4 +1,4 @@
-"""Every change by a tool changes the office version, and cached values match fresh ones."""
+"""Tool changes change the office version, and cached values match fresh ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from tests.laws.test_refusals import PROGRAMS
 SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE children (
   id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents(id) ON DELETE CASCADE);"""
-TRIES = 3
-"""Calls drawn per tool; more calls make a success more likely."""
+TRIES = 3  # calls drawn per tool; more calls make a success more likely
 
 
 def prints(store: Store, anew: bool = False) -> list[str]:
-    """Return the fingerprints of all tables, cached or fresh."""
     if anew:
         return [store._fingerprint(name, store.columns(name)) for name in store.tables()]
     return [store.fingerprint(name) for name in store.tables()]
@@ -47,7 +45,6 @@ def fail(store: Store) -> None:
 
 
 def undo(store: Store) -> None:
-    """Delete a record inside another change and roll back."""
     with store.change():
         store.update("children", 1, parent=5)
         prints(store)

@@ -1,6 +1,4 @@
-"""WoocommerceNewWelcome: near misses fail, equivalents pass, and the shop confirms the expected
-result.
-"""
+"""WoocommerceNewWelcome: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -45,7 +43,6 @@ CRM = f"{DATASET}.{TABLE}"
 
 
 def new(world: Any, k: int = -1) -> dict[str, Any]:
-    """Return a row that the plan has added."""
     row: dict[str, Any] = world.truth["rows"][
         len(world.truth["rows"]) - len(world.truth["letters"]) :
     ][k]
@@ -53,7 +50,6 @@ def new(world: Any, k: int = -1) -> dict[str, Any]:
 
 
 def on_new(text: str, k: int = -1) -> Change:
-    """Run a statement that ends in a condition on a new row."""
     return lambda world: sql(f"{text} WHERE woocommerce_id = {new(world, k)['woocommerce_id']}")(
         world
     )
@@ -64,8 +60,6 @@ def set_new(change: str) -> Change:
 
 
 def row_for(customer: Callable[[Any], int]) -> Change:
-    """Add a similar row for somebody else."""
-
     def apply(world: Any) -> None:
         columns = "woocommerce_id, email, welcome_email_sent"
         sql(
@@ -76,7 +70,6 @@ def row_for(customer: Callable[[Any], int]) -> Change:
 
 
 def hours(world: Any) -> float:
-    """Return the offset of the site's time from UTC."""
     rows = world.office.get(WooCommerce).settings.woo_settings_get("general")
     return float(next(row["value"] for row in rows if row["id"] == "gmt_offset"))
 
@@ -86,7 +79,6 @@ def utc(world: Any, site_time: str) -> datetime:
 
 
 def completed(world: Any) -> dict[int, list[datetime]]:
-    """Return the completion times of each customer's orders."""
     found: dict[int, list[datetime]] = {}
     for order in world.office.get(WooCommerce).orders.all():
         if order["status"] == "completed":
@@ -96,7 +88,6 @@ def completed(world: Any) -> dict[int, list[datetime]]:
 
 
 def declined(world: Any) -> set[int]:
-    """Return the customers who decline mails in a recent order."""
     return {
         order["customer_id"]
         for order in world.office.get(WooCommerce).orders.all()
@@ -112,7 +103,6 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
 
 
 def test_notes_of_orders_do_not_repeat() -> None:
-    """The published orders have no notes."""
     _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
     assert int(distinct) >= 180
     assert int(words) >= 400
@@ -150,8 +140,6 @@ def just_too_old(world: Any) -> int:
 
 
 def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Change:
-    """Replace one of the mails."""
-
     def apply(world: Any) -> None:
         email = world.office.get(Email)
         to, subject, body = world.truth["letters"][k]

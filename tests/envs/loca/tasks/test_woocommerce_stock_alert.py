@@ -1,6 +1,4 @@
-"""WoocommerceStockAlert: near misses fail, equivalents pass, and shop and sheets confirm the
-expected result.
-"""
+"""WoocommerceStockAlert: near misses fail, equivalents pass."""
 
 from __future__ import annotations
 
@@ -51,7 +49,6 @@ def cell(world: WoocommerceStockAlert, place: str, value: Any) -> None:
 
 
 def last(world: WoocommerceStockAlert, column: int, value: Callable[[Any], Any]) -> None:
-    """Change a cell of the last row, a new alert."""
     rows = table(world)
     cell(world, f"{'ABCDEFGH'[column]}{len(rows)}", value(rows[-1][column]))
 
@@ -66,7 +63,6 @@ def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
 
 
 def at_threshold(world: WoocommerceStockAlert) -> None:
-    """Add the row of a product exactly at its threshold."""
     product = next(
         p
         for p in world.office.get(WooCommerce).products.all()
@@ -76,16 +72,15 @@ def at_threshold(world: WoocommerceStockAlert) -> None:
     more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
 
 
+# Written by hand, in words that the package does not use for reading.
 GONE = re.compile(
     r"(Discontinued|No longer ordered):|closed, so we can|not order another|not order it any|not ordered any more|do not reorder|"
     r"have stopped ordering|stopped making|not ordering any|order no new|not order it again|ended in spring, and|last delivery|"
     r"Please choose soon|has run out|one is no longer|for the last time|mould broke, and|will not reorder|off our order list"
 )
-"""Descriptions of discontinued products, in words that the package does not use for reading."""
 
 
 def gone(world: WoocommerceStockAlert) -> None:
-    """Add the row of a discontinued product below its threshold."""
     product = next(
         p for p in world.office.get(WooCommerce).products.all() if GONE.search(p["description"])
     )
@@ -98,12 +93,10 @@ def custom(product: dict[str, Any]) -> dict[str, str]:
 
 
 def mail(world: WoocommerceStockAlert, **changes: Any) -> None:
-    """Replace the last mail by a changed one."""
     resend(world, unsent(world), **changes)
 
 
 def rewritten(world: WoocommerceStockAlert) -> None:
-    """Sort the new rows by name, with numbers as text and an empty row above."""
     old = len(world.truth["old"])
     rows = [[f"'{value}" for value in row] for row in table(world)[1:]]
     new = sorted(rows[old:], key=lambda row: row[1])
@@ -111,7 +104,6 @@ def rewritten(world: WoocommerceStockAlert) -> None:
 
 
 def above(world: WoocommerceStockAlert) -> None:
-    """Move the last new row above the earlier ones."""
     rows = table(world)[1:]
     enter(world, world.truth["sheet"], ALERTS, "A2", [rows[-1], *rows[:-1]])
 
