@@ -65,17 +65,16 @@ class CodeConfig(LoreConfig):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound of the number of documents."""
+        """Upper bound."""
         return 1 + self.operations * (max(4, self.max_arity) + 1)
 
 
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it: of a conditional, the compared values and
-    the branch taken. An optimal policy reads only files that are certainly needed, and reads a
-    branch only once both compared values are known. Conclusions from the bounds of a value do not
-    count.
+    A file is needed if running the program asks for it. A conditional asks for the compared values
+    and the branch taken, so an optimal policy reads a branch only once both values are known.
+    Conclusions from the bounds of a value do not count.
     """
 
     Config = CodeConfig
@@ -116,10 +115,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """Return the question and the budget.
-
-        The program's name is irrelevant but makes the task texts differ.
-        """
+        """Return the question and the budget. The program's irrelevant name makes the texts differ."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
@@ -128,11 +124,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return f"Find what main() in {ROOT} of the program '{name}' returns."
 
     def begin(self) -> Codebase:
-        """Return the knowledge of a reader of the task: there is a first file."""
+        """Return the initial knowledge: there is a first file."""
         return Codebase.begin()
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return Codebase.begin()
 
@@ -154,25 +150,19 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return write_source(program, root=node.uid == 0)
 
     def files(self) -> Mapping[str, str]:
-        """Return all files by name, as the agent would read them, importers first."""
+        """Return all files by name, importers first."""
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """Return the files that running the program asks for, importers first."""
+        """Return the files that a run asks for, importers first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """Count the fewest reading turns, with any number of files per turn, of an agent that reads
-        only certainly needed files.
-        """
+        """Count the turns of an agent that reads all certainly needed files at once."""
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """Count the reading turns until the target is known, if each turn reads all certainly
-        needed files.
-
-        Uses the hidden graph. 0 once the target is known.
-        """
+        """Count these turns from now on, using the hidden graph; 0 once the target is known."""
         return count_rounds(self.graph, self.known.read, self.known.values)
 
 
@@ -184,7 +174,6 @@ _COROUTINES = (
 
 
 def _opaque() -> Callable[[Random, int], str]:
-    """Return a function that gives files random names, longer ones for very many files."""
     names = set[str]()
 
     def name(rng: Random, before: int) -> str:
@@ -212,7 +201,7 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
     Args:
         graph: A task grown top-down.
         read: The documents already read.
-        known: Those of them whose values are known.
+        known: The read documents whose values are known.
     """
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
     # missing operands, and the nodes that wait for them
@@ -242,10 +231,6 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
 
 
 def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
-    """Return the operands that a needed module has requested so far.
-
-    Of two branches only the one taken is needed, because no other module imports them.
-    """
     rule = nodes[uid].content
     if not isinstance(rule, Rule):
         return ()

@@ -1,6 +1,5 @@
-"""Growth of graphs in either direction (TaskWeaver, section 3). Bottom-up, children lead to their
-parent, so reading starts at the leaves; top-down, children determine their parent's value, so
-reading starts at the root.
+"""Growth of graphs (TaskWeaver, section 3). Reading starts at the leaves of a bottom-up graph and
+at the root of a top-down graph.
 """
 
 from __future__ import annotations
@@ -25,22 +24,21 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Without i, l and o, which look like other letters or digits, and without x, because X stands for
-# an unknown part; changing the case keeps this property.
+# Without i, l and o, which resemble other characters, and without x, because X marks an unknown
+# part. Swapping the case keeps this property.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
-# Geometric counts are cut off here, because a single document could otherwise fill an agent's
-# context.
+# Geometric counts are cut off here: one document could otherwise fill a context window.
 MOST_IRRELEVANT = 8
 
-# Draw letter pairs: ids dominate the draws, and one number then yields two letters.
+# Letter pairs halve the draws, and ids dominate them.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 _PREFIX = re.compile(r"v([0-9]+)%")
 _FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
 
 
 def letters(rng: Random, count: int) -> str:
-    """Draw a text of `count` letters."""
+    """Draw `count` letters."""
     text = _PAIRS[int(rng.random() * len(_PAIRS))]
     while len(text) < count:
         text += _PAIRS[int(rng.random() * len(_PAIRS))]
@@ -49,12 +47,12 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """A bottom-up domain's decisions about new documents.
+    """A bottom-up domain's draws.
 
     Attributes:
-        value: Draws the value of an operand, and a note for its node.
+        value: Draws an operand's value and a note for its node.
         field: Draws the value of an irrelevant variable.
-        field_rate: The mean number of irrelevant variables in a document of values.
+        field_rate: The mean number of irrelevant variables per document of values.
         document_rate: The mean number of irrelevant documents per relevant one in a list.
     """
 
@@ -65,10 +63,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grower whose children lead to their parent.
-
-    One counter numbers variables and prefixes, so no number is used twice.
-    """
+    """Grower whose children lead to their parent. Variables and prefixes share one counter."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -109,7 +104,6 @@ class _BottomUp(Grower):
         return hub
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
-        """Add irrelevant documents to those of a list, in random order."""
         rate = self.sampler.document_rate
         if not rate:  # no draw, so that a domain's options do not shift each other
             return listed
@@ -119,9 +113,7 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        """Reassign the numbers of all variables except the root's, because irrelevant documents
-        were drawn last.
-        """
+        """Renumber all variables except the root's, because irrelevant documents were drawn last."""
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -134,9 +126,8 @@ class _BottomUp(Grower):
     def _values(
         self, values: list[tuple[Value, Any]], depth: int, needed: bool = True
     ) -> list[Node]:
-        """Add documents of values.
-
-        With irrelevant variables, the order of the numbers does not reveal the relevant ones.
+        """Add documents of values, with shuffled numbers so the relevant variables are not the
+        first.
         """
         rng = self.rng
         extra = self._counts(self.sampler.field_rate, len(values))
@@ -158,7 +149,6 @@ class _BottomUp(Grower):
         return new
 
     def _counts(self, mean: float, size: int) -> list[int]:
-        """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
         # No draw for none, so that a domain's options do not shift each other.
@@ -182,26 +172,15 @@ def grow_bottom_up(
     sampler: DocumentSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph in which documents lead to others: reading starts at the leaves, and the answer
-    is at the root.
+    """Grow a graph whose answer is at the root and whose reading starts at the leaves.
 
-    Each expansion creates a document per operand and one for the rule; any of them may be expanded
-    in turn. The root's variable is v0 and its value has eight letters.
-
-    Args:
-        rng: The only source of randomness.
-        shape: The size and depth of the growth.
-        operators: The possible computations.
-        sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all equal if None.
+    Each expansion creates a document per operand and one for the rule. The root's variable is v0
+    and its value has eight letters. `weights` gives each operator's frequency; None means equal.
     """
     return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _check(graph: Graph, numbers: int) -> None:
-    """Check that ids differ and are well-formed, that no number is used twice, and that all ids
-    follow by induction from the leaves.
-    """
     used = [node.number for node in graph.nodes if node.kind == "value"]
     used += [number for node in graph.nodes for number, _ in node.fields]
     files = "".join([f"{file}\n" for file in graph.uids])
@@ -216,14 +195,12 @@ def _check(graph: Graph, numbers: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """A top-down domain's decisions about new documents.
+    """A top-down domain's draws.
 
     Attributes:
-        name: Returns the id of a document, given the number of earlier ones; 0 is the root. Ids
-            must differ.
+        name: Returns a unique document id, given the number of earlier ones; 0 is the root.
         constant: Draws the value of a leaf.
-        redirect: The one-operand rule of gathered leaves, over the document that they are gathered
-            behind.
+        redirect: The one-operand rule of gathered leaves, over the document that gathers them.
     """
 
     name: Callable[[Random, int], str]
@@ -279,23 +256,15 @@ def grow_top_down(
     sampler: ModuleSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph whose documents have values by their rules: reading starts at the root, and
-    constants are at the leaves.
+    """Grow a graph whose constants are at the leaves and whose reading starts at the root.
 
-    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for.
-
-    Args:
-        rng: The only source of randomness.
-        shape: The size and depth of the growth.
-        operators: The possible computations.
-        sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all equal if None.
+    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for. `weights`
+    gives each operator's frequency; None means equal.
     """
     return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
-    """Compute the values of all nodes by uid, each once, children first."""
     values: list[Any] = [None] * len(nodes)
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
@@ -308,10 +277,7 @@ def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[
 def _mark_needed(
     nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
 ) -> None:
-    """Mark the nodes that a lazy evaluation of the root asks for.
-
-    Parents are older, so one pass suffices.
-    """
+    """Mark what a lazy evaluation asks for; one pass suffices, because parents are older."""
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:

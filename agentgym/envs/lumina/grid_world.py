@@ -102,14 +102,12 @@ class GridConfig(LuminaConfig):
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
-    Every turn except `done` uses one move of the budget, even if it fails, and entering a hole uses
-    the penalty as well. The turn budget is one above the moves, for `done`, and shrinks with each
+    Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
+    uses the penalty. The turn budget is one above the moves, for `done`, and shrinks with each
     penalty.
 
     Attributes:
-        position: The agent's position, as (row, column).
-        goal: The goal, as (row, column).
-        holes: The cells with holes.
+        position: (row, column), like `goal` and each of `holes`.
     """
 
     Config = GridConfig
@@ -164,7 +162,7 @@ class GridWorld(World[GridConfig]):
         return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
 
     def restate(self) -> str:
-        """Return the board and the goal; the state contains the position and the remaining moves."""
+        """Return the board and the goal; the state contains the rest."""
         return self.config.frame(self._board(), _PAPER_REMINDER)
 
     def _board(self, start: str = "") -> str:
@@ -238,16 +236,12 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Place start and goal `steps - 1` apart on a board about twice as wide as needed, at most
-        2000.
-        """
+        """Place start and goal `steps - 1` apart on a board twice as wide as needed, at most 2,000."""
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first steps of all cheapest paths, or `done`; empty if the remaining moves do
-        not suffice.
-        """
+        """Return the first steps of all cheapest paths, or `done`; empty if too few moves remain."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
@@ -273,9 +267,9 @@ class GridWorld(World[GridConfig]):
 
         Returns:
             float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two row-major maps centred on
-            the agent: holes (1, else 0, and -1 off the board) and the goal (1, else 0). Then the
-            rows and columns to the goal as shares of `size`, and the remaining turns as a share of
-            the useful maximum.
+            the agent: holes (1, else 0; -1 off the board) and the goal (1, else 0). Then the rows
+            and columns to the goal as shares of `size`, and the turns as a share of the useful
+            maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -305,7 +299,7 @@ class GridWorld(World[GridConfig]):
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the cell that a step enters."""
+        """Name the next cell."""
         return (
             "You are at the goal: finish."
             if call == _DONE
@@ -330,7 +324,7 @@ class GridWorld(World[GridConfig]):
             self._move(call.name)
 
     def read_state(self, state: str) -> None:
-        """Read position and moves from the text."""
+        """Read position and moves."""
         self.position = _read_cells(state)[0]
         self.set_turns_left(int(_NUMBER.findall(state)[-1]) + 1)
 
@@ -346,9 +340,8 @@ class GridWorld(World[GridConfig]):
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
     """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
 
-    Dijkstra's algorithm backwards from the goal with one bucket per cost; a step costs what its
-    target cell costs. O(size**2). An array takes an eighth of a list's memory, which also speeds up
-    the reset cache.
+    Dijkstra's algorithm backwards from the goal with one bucket per cost, O(size**2). An array
+    takes an eighth of a list's memory, which also speeds up the reset cache.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
