@@ -1,4 +1,4 @@
-"""Knowledge about a puzzle's hidden items, from the feedback and lists in a chat."""
+"""Knowledge about a puzzle's hidden items from the feedback and lists in a chat."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Constraints:
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """Return the constraints that the atoms impose."""
+        """Return the constraints of these atoms."""
         constraints = cls()
         constraints.update(atoms)
         return constraints
@@ -93,7 +93,7 @@ class Constraints:
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
-        """Return the shortest equivalent list of atoms, section by section."""
+        """Return the shortest equivalent list, section by section."""
         atoms: list[Atom] = []
         for section, facts in self._sections.items():
             atoms += [(section, "has", value) for value in facts.has]
@@ -115,11 +115,10 @@ class Belief:
     Attributes:
         known: The constraints on the hidden item from feedback.
         listed: The constraints that all candidates satisfy, from the queries that listed them.
-        pool: The candidates in list order, including the hidden item. None before the first list.
-        guessed: The guessed names.
+        pool: The candidates in list order, including the hidden item; None before the first list.
         puzzle: The number of the puzzle.
-        left: The item's remaining rounds.
-        items: The names of all items in order, if the puzzle lists them.
+        left: The remaining rounds.
+        items: The names of all items, if the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -132,8 +131,8 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are exactly the items consistent with all feedback, or only
-        one is left.
+        """Return whether the candidates are exactly the items consistent with all feedback, or just
+        one.
         """
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
@@ -146,8 +145,8 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add the lists of a query, each with the atoms that its items satisfy; only lists that
-        certainly contain the hidden item count.
+        """Add a query's lists, each with the atoms that its items satisfy; ignore lists that may
+        lack the hidden item.
         """
         for atoms, names in lists:
             if not all(map(self.known.implies, atoms)):
@@ -168,11 +167,11 @@ class Belief:
         ).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
-        """Return all knowledge about the hidden item as query conditions."""
+        """Return the knowledge as query conditions."""
         return to_conditions(self.known.atoms())
 
     def lines(self) -> list[str]:
-        """Format the knowledge as text."""
+        """Format the knowledge."""
         pool = ": not listed yet"
         if self.pool is not None:
             all_items = self.items and self.pool == self._unguessed()
@@ -191,7 +190,7 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Parse the text of `lines` for a puzzle that lists these items.
+        """Parse `lines` for a puzzle that lists these items.
 
         Raises:
             ValueError: The text was not written by `lines`.
@@ -222,14 +221,13 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about the hidden items of a puzzle that are still to be found.
+    """Knowledge about a puzzle's hidden items that remain to be found.
 
-    The turn to be guessed rotates, so feedback on one item is needed again only after guesses of
-    all others.
+    The turn to be guessed rotates, so an item needs its feedback again only after all others.
 
     Attributes:
-        beliefs: The knowledge about each item, by number from 1.
-        number: The number of the next item to guess.
+        beliefs: The knowledge by item number, from 1.
+        number: The next item to guess.
     """
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
@@ -251,7 +249,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Start a puzzle with several hidden items, of which only the list of all items is known."""
+        """Start a puzzle with several hidden items from the list of all items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -282,8 +280,8 @@ class Hunt:
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Format the knowledge about each hidden item as text, with the items from the second
-        puzzle on (the task lists those of the first).
+        """Format the knowledge, from the second puzzle on with the items (the task lists the
+        first's).
         """
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
@@ -296,7 +294,7 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Parse the text of `lines` for a task that lists these items.
+        """Parse `lines` for a task that lists these items.
 
         Raises:
             ValueError: The text was not written by `lines`.
@@ -316,16 +314,16 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare: queries that make some hidden item's candidates
-    exact, and guesses of the next item if its candidates are exact.
+    """Optimal calls while a turn is to spare: queries that make some item's candidates exact, and
+    guesses of the next item if its candidates are exact.
 
-    A query is as useful now as later, because nothing is learnt about an item until its next guess.
+    A query is as useful now as later, because an item reveals nothing before its next guess.
     Iteration yields one query, or the guesses.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look a call up after it was played, so the guesses are stored now. A query changes
-        # nothing that decides whether it makes candidates exact.
+        # Labels look a call up after it was played, so store the guesses now. A query cannot change
+        # which queries make candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())

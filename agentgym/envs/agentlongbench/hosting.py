@@ -1,8 +1,6 @@
-"""A host plays the hidden item: questions to it, its answers, and a referee that checks them
-(section 2.1).
+"""A host plays the hidden item: questions, answers, and a referee that checks them (section 2.1).
 
-The host answers a guess with a verdict on each of its values, and a question with yes or no. It
-sees and writes only text.
+The host sees and writes only text: a verdict on each value of a guess, or yes or no.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from agentgym.text.tools import tool
 
 ASK = "ask"
 HOSTED = ("guess", ASK)
-"""The calls that the host answers; queries are not among them."""
 RULES = (
     "You play the host: you know the hidden item, and another agent looks for it. You are shown "
     "each of its guesses and questions, "
@@ -77,7 +74,7 @@ class QuestionTool:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Take in an answer.
+    """Add an answer to the knowledge.
 
     A no to several values, or to an exact number, implies nothing certain about one section.
     """
@@ -98,8 +95,7 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call as a text for the host; empty if it is malformed, which the tool's own checks
-    report.
+    """Write a call for the host; empty if the call is malformed, which the tool's checks report.
 
     Raises:
         ToolError: The call cannot be carried out.
@@ -121,11 +117,8 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection to an answer of the host; empty if the answer is right.
-
-    Args:
-        answer: The host's text.
-        result: The world's own result.
+    """Return the referee's objection to the host's answer, given the world's result; empty if
+    right.
     """
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
@@ -144,7 +137,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, using only the text of the question.
+    """Return the right answer, using only the question's text.
 
     Raises:
         ValueError: The text is not a question.
@@ -189,7 +182,6 @@ def _values(profile: str) -> dict[str, list[str]]:
 
 
 def _marks(text: str) -> dict[str, dict[str, str]]:
-    """Parse the verdicts by section and value."""
     verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
         matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
