@@ -1,8 +1,7 @@
 """Facts: statements about quantities, written as sentences and parsed back.
 
-A quantity is a noun phrase with its owner. A numeric fact contains a premise's number. A structural
-fact defines a quantity from others and contains no number. Each kind of fact has several wordings,
-and the same table writes and parses them.
+A numeric fact contains a premise's number; a structural fact defines a quantity from others. One
+table writes and parses several wordings of each.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from agentgym.envs.gsm_agent.vocabulary import ROLES
 
 
 class Quantity(NamedTuple):
-    """A quantity with a number: a noun phrase and its owner."""
+    """A noun phrase and its owner."""
 
     owner: str
     phrase: str
@@ -36,10 +35,9 @@ class Fact:
     """Definition of a quantity by a number and other quantities.
 
     Attributes:
-        target: The quantity.
-        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` refer to one
-            quantity), or `sum`, `minus`, `product`.
-        number: The number of a numeric fact, None in a structural one.
+        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` have one source), or
+            `sum`, `minus`, `product`.
+        number: None in a structural fact.
         sources: The quantities it refers to.
     """
 
@@ -49,7 +47,7 @@ class Fact:
     sources: tuple[Quantity, ...] = ()
 
     def value(self, values: Sequence[int]) -> int | None:
-        """Compute the target's number from the sources' numbers; None if it is not whole."""
+        """Compute the target from the sources; None if it is not whole."""
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -86,8 +84,6 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-"""Words for numbers."""
-
 # {w} the owner, {w2} the source's owner, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
 _COUNTS = {
     "is": (
@@ -180,18 +176,12 @@ _FACTORS = {word: key for key, word in _WORDS.items()}
 
 
 def number_word(fact: Fact) -> str:
-    """Write the number of a fact: digits, or a word such as `twice`."""
+    """Write a fact's number: digits, or a word such as `twice`."""
     return _WORDS.get((fact.kind, fact.number or 0), str(fact.number))
 
 
 def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) -> str:
-    """Write a fact as a sentence.
-
-    Args:
-        fact: The fact.
-        rng: Source of the wording.
-        names: Replacements for owners, by name.
-    """
+    """Write a fact as a sentence; `names` replaces owners."""
     owners = [(names or {}).get(owner, owner) for owner in fact.owners]
     kind = "times" if fact.kind == "part" else fact.kind
     table = _MONEY if fact.target.money else _COUNTS
@@ -210,12 +200,7 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document.
-
-    Args:
-        text: Its content.
-        names: The people in its metadata; a role stands for the first.
-    """
+    """Parse the facts in a document; a role stands for the first of the people in its metadata."""
     sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
@@ -245,9 +230,7 @@ def _owner(text: str, names: Sequence[str]) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
-    """Return the wordings as patterns, longest first, because a shorter one may be part of a longer
-    one.
-    """
+    """Return the wordings as patterns, longest first, because they may contain shorter ones."""
     slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {
         key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"
     }
@@ -263,7 +246,7 @@ def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
-    """Compute the number of a quantity from facts; None if something is missing."""
+    """Compute a quantity from facts; None if something is missing."""
     values: dict[Quantity, int | None] = {}
     pending = [target]
     while pending:
@@ -285,7 +268,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """List the quantities without a fact among all that the targets depend on, depth first."""
+    """List the quantities without a fact that the targets depend on, depth first."""
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

@@ -15,8 +15,9 @@ _UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
-    """Parse the number of an answer: the text after the last `####`, if present, without `$`, `,`,
-    `%`, a unit and a final full stop. None if there is no number.
+    """Parse the number of an answer, after the last `####` if present; None if there is none.
+
+    Ignores `$`, `,`, `%`, a unit and a final full stop.
     """
     answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     number = _NUMBER.match(answer)

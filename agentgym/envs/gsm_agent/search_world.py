@@ -48,10 +48,10 @@ from agentgym.world.world import CallSet, SplitName, World
 
 PAGE = 5
 """Documents per page of results."""
-# # Measured turns of the scripted searcher per premise and in addition; and the most premises for a
-# horizon, because longer problems take long to read.
+# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
+# than the third number take long to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-# # Maximum query length, ten times a sentence; each word is looked up in all documents.
+# Ten times a sentence; each word is looked up in all documents.
 MAX_QUERY_CHARS = 2_000
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
@@ -113,12 +113,11 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
-    Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher
+    Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
     that knows only the results so far: the next query or page for each missing quantity, then the
     answer. `label_calls` reports what a search turned out to be.
 
     Attributes:
-        known: The knowledge from the results so far.
         log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
             and the label.
     """
@@ -144,7 +143,7 @@ class SearchWorld(World[SearchConfig]):
 
     @property
     def database(self) -> Database:
-        """The database of this configuration, shared by the worlds of the process."""
+        """The database, shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     @classmethod
@@ -154,8 +153,9 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the plan and reasoning hooks for data whose questions cannot be parsed: the next
-        query would have to come from the text of the missing documents.
+        """Return the plan and reasoning hooks for data whose questions cannot be parsed.
+
+        The next query would have to come from the text of the missing documents.
         """
         if not config.data or config.setting == "static":
             return {}
@@ -191,24 +191,24 @@ class SearchWorld(World[SearchConfig]):
             self.known.learn(self._documents())
 
     def _record_gold(self, known: GoldKnowledge) -> None:
-        """Record the shown documents of the task."""
         shown = [place for place in self.problem.documents if place not in self._missing]
         known.record(
             [self.database.documents.document(place).show() for place in shown], len(self._missing)
         )
 
     def instance_key(self) -> str:
-        """Return the problem, which includes its people and, if relevant, the month."""
+        """Return the problem with its people and, if relevant, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people named in its documents, or the problem if there are none."""
+        """Return the people in its documents, or the problem if there are none."""
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people. A folder's people are
-        fixed, and `split_keys` selects among its tasks.
+        """Return the configuration whose database uses the split's people.
+
+        A folder's people are fixed; `split_keys` selects among its tasks.
         """
         if config.data:
             return config
@@ -223,7 +223,7 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def instance_count(cls, config: SearchConfig) -> float | None:
-        """Return the number of tasks in the database; unknown for a folder."""
+        """Return the number of tasks; unknown for a folder."""
         if config.data:
             return None
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
@@ -240,11 +240,11 @@ class SearchWorld(World[SearchConfig]):
         return "\n".join([rules(self.static), *notes, *style])
 
     def task(self) -> str:
-        """Return the question, the documents in the static setting, and the budget."""
+        """Return the question, the static setting's documents, and the budget."""
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question, and the documents in the static setting."""
+        """Return the question and the static setting's documents."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
             lines.append(f"Documents:\n\n{self._documents()}")
@@ -283,7 +283,7 @@ class SearchWorld(World[SearchConfig]):
         return self._page("next_page")
 
     def run_search(self, name: str, query: str) -> str:
-        """Run a search for a tool of that name."""
+        """Run a search for the named tool."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         if len(query) > MAX_QUERY_CHARS:
@@ -323,13 +323,12 @@ class SearchWorld(World[SearchConfig]):
         return result
 
     def _learn(self, result: str) -> None:
-        """Take in a page of results, and count the turn once."""
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
 
     def answer(self, value: str) -> str:
-        """Submit an answer; one that comes too early gets a request to keep searching."""
+        """Submit an answer; an early one gets a request to keep searching."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
@@ -337,8 +336,8 @@ class SearchWorld(World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply without a call that contains `####`, or any reply without a call while
-        more searching is required.
+        """Accept a reply without a call that contains `####`, or any while more searching is
+        required.
         """
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
@@ -352,8 +351,10 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of premises for which the scripted searcher takes `steps` turns on
-        average (a page often shows several), at most 12. Longer episodes require more search turns.
+        """Return the premises for which the scripted searcher takes `steps` turns on average, at
+        most 12.
+
+        A page often shows several. Longer episodes require more search turns.
         """
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
@@ -363,12 +364,11 @@ class SearchWorld(World[SearchConfig]):
     # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the answer if it follows from the results so far, else the next search for each
-        missing quantity.
+        """Return the answer if it follows from the results, else the next search for each missing
+        quantity.
 
-        Only drawn questions can be parsed without a model. For any other, return the answer in the
-        data once all documents of the task have been shown, and before that each search that shows
-        a missing one; None in a world rebuilt from a chat.
+        Only drawn questions can be parsed without a model. For others, return the searches that
+        show a missing document, then the answer in the data; None in a world rebuilt from a chat.
         """
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
@@ -385,7 +385,6 @@ class SearchWorld(World[SearchConfig]):
         return (ToolCall("answer", {"value": answer}),)
 
     def _productive(self) -> ProductiveSearches:
-        """The searches that show a missing document of the task."""
         documents, index = self.database.documents, self.database.index
         cursor = self.known.cursor
         return ProductiveSearches(
@@ -396,12 +395,11 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def _next_pages(self) -> tuple[ToolCall, ...]:
-        """The call for the next page of the last search, if there is one."""
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, the first search for each missing quantity, the last search, and an
-        answer (0 if unknown).
+        """Return the next page, a search for each missing quantity, the last search, and an answer
+        (0 if unknown).
         """
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
@@ -436,11 +434,11 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label the calls of the next reply. A search is `productive` if it showed a document of
-        the task for the first time, `repeat` if the same page had been shown before, and otherwise
-        `barren`. An answer is `right`, `wrong` or `early`. Other tools are `neutral`.
+        """Label the calls of the next reply.
 
-        The labels do not decide whether a step is optimal; `optimal_calls` does.
+        A search is `productive` if it showed a document of the task for the first time, `repeat` if
+        the same page had been shown, else `barren`. An answer is `right`, `wrong` or `early`. Other
+        tools are `neutral`. `optimal_calls` alone decides whether a step is optimal.
         """
         start = len(self.log)
 
@@ -461,7 +459,7 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, the documents if present, and the budget."""
+        """Parse the question, documents if present, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
@@ -476,14 +474,13 @@ class SearchWorld(World[SearchConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a page of results."""
+        """Add a page of results."""
         if call.name not in _SEARCHES:
             return
         head = _HEAD.match(result)
         if head is None:
             raise ValueError(f"this is no page of results: {result[:100]!r}")
-        # The page states its number, because a count of results would miss those removed by a
-        # context strategy.
+        # A context strategy may remove results, so the page number cannot be counted.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
 
@@ -531,16 +528,14 @@ class SearchWorld(World[SearchConfig]):
 
 
 def _knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from the question alone, or from the document list if the question
-    cannot be parsed.
-    """
+    """Return the knowledge from the question, or from the document list if it cannot be parsed."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 
 
-@lru_cache(maxsize=8)  # matches the number of databases kept per process
+@lru_cache(maxsize=8)  # the number of databases kept per process
 def _unreadable(options: DatabaseOptions) -> str:
-    """Return the id of the first task whose question cannot be parsed; empty if all can be."""
+    """Return the first task whose question cannot be parsed; empty if there is none."""
     tasks = get_database(options).tasks
     every = map(tasks.task, range(len(tasks)))
     return next(
