@@ -1,12 +1,11 @@
 """Compare a step and a reset of agentgym with other libraries on the same texts in one run: `python
 benchmarks/peers.py`.
 
-Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
-The opening, the replies and the results are identical, and at each turn the policy sees all texts
-so far. Each library runs in its own process, the rounds alternate, and the table shows the CPU
-times of the best round. Libraries with conflicting dependencies can use separate interpreters:
-repeat `--python PATH`, and the first interpreter that imports a library plays it. A library without
-an interpreter is skipped with the reason.
+Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns,
+with identical texts, all of which the policy sees at each turn. Each library runs in its own
+process, the rounds alternate, and the table shows the CPU times of the best round. Libraries with
+conflicting dependencies can use separate interpreters: repeat `--python PATH`, and the first
+interpreter that imports a library plays it. Others are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# Episodes per round. verifiers plays through a server and gets a twentieth.
+# verifiers plays through a server and gets a twentieth of these episodes.
 EPISODES = 100
 ROUNDS = 8
 # Sub-envs of a vector env.
@@ -32,15 +31,12 @@ ENVS = 8
 
 Texts = dict[str, str]
 Episode = Callable[[int], tuple[float, float, int]]
-"""Play an episode with a seed; return the CPU seconds of the reset and of the steps, and the number
-of steps.
-"""
+"""Play a seeded episode; return the CPU seconds of its reset and steps, and the number of steps."""
 
 _NUMBER = re.compile(r'"id": (\d+)')
 
 
 def main() -> None:
-    """Print the table, or run as one of the players."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", default=[sys.executable], metavar="PATH")
     parser.add_argument("--play", choices=list(PEERS), help=argparse.SUPPRESS)
@@ -91,12 +87,10 @@ def start(name: str, interpreters: list[str]) -> Any:
 
 
 def importlib_version(player: Any) -> str:
-    """Return the version that a player reported."""
     return str(player.version)
 
 
 def ask(player: Any, word: str) -> tuple[float, float]:
-    """Request a round; return the seconds of a reset and of a step."""
     player.stdin.write(word + "\n")
     player.stdin.flush()
     reset, step = json.loads(player.stdout.readline())
@@ -120,7 +114,6 @@ def serve(name: str) -> None:
 
 
 def texts() -> Texts:
-    """Return the texts of the game: the opening, each reply and each result."""
     return {
         "opening": (
             "You edit a list of integers, one command per turn, until it equals a target list. "
@@ -137,8 +130,6 @@ def timed(
     reply: Any,
     clock: Callable[[], float] = time.process_time,
 ) -> Episode:
-    """Return an episode with a reset and one step per turn."""
-
     def play(seed: int) -> tuple[float, float, int]:
         start = clock()
         reset(seed)
@@ -151,14 +142,13 @@ def timed(
 
 
 class Game:
-    """The game without a library: a list and a reply parser."""
+    """The game without a library."""
 
     def __init__(self, said: Texts) -> None:
         self.said = said
         self.items: list[int] = []
 
     def begin(self, seed: int | None) -> str:
-        """Draw the list and return the opening."""
         import random  # noqa: PLC0415 - agentgym has its own
 
         generator = random.Random(seed)
@@ -166,7 +156,6 @@ class Game:
         return f"{self.said['opening']}{self.items}"
 
     def play(self, reply: str) -> str:
-        """Parse the index in a reply, remove that element and return the result."""
         match = _NUMBER.search(reply)
         if match is None or int(match[1]) >= len(self.items):
             return "error: the list has no such index"
@@ -308,7 +297,7 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
         extra = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
         envs = getattr(gym.vector, mode)([ListGame] * ENVS, **extra)
-        # The CPU time of other processes is not visible here, so theirs is wall time.
+        # Other processes' CPU time is not visible here, so async envs use wall time.
         clock = time.perf_counter if mode == "AsyncVectorEnv" else time.process_time
         replies = [said["reply"]] * ENVS
         episode = timed(lambda seed: envs.reset(seed=seed), envs.step, replies, clock)
@@ -371,7 +360,7 @@ def verifiers(said: Texts) -> Episode:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     client = vf.EvalClientConfig(base_url=url, api_key_var="AGENTGYM_BENCH_KEY")
-    # Nothing calls done, so the turn budget (one more than the removals) ends the episode.
+    # Nothing calls done, so the turn budget (removals plus one) ends the episode.
     size = TURNS - 1
     options: dict[str, Any] = {"items": size, "removals": size, "budget_factor": 1.0}
     options["budget_slack"] = 0
@@ -396,7 +385,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
-# For each library: its package, its player, and the contents of a step.
+# Package, player, and contents of a step.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

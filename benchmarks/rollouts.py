@@ -1,14 +1,14 @@
 """Measure env steps per second in each collector, with fast and slow policies and tools: `python
 benchmarks/rollouts.py`.
 
-The same run measures Gymnasium's vector envs around the same world, the vector envs of `gem-llm`
-around its GuessTheNumber if installed, and a bare loop, which isolates the collector's overhead.
-Then come the CPU time and memory of 1,000 and 10,000 slots, next to a bare event loop that steps
-its envs in a thread pool (alone with `slots`, optionally followed by engine names), and the
-utilisation of a simulated sampler when tool times have a heavy tail (alone with `sampler`).
+The same run measures Gymnasium's vector envs around the same world, those of `gem-llm` around its
+GuessTheNumber if installed, and a bare loop, which isolates the collector's overhead. Then come CPU
+time and memory of 1,000 and 10,000 slots, next to an event loop that steps its envs in a thread
+pool (alone with `slots`, optionally followed by engine names), and the utilisation of a simulated
+sampler when tool times have a heavy tail (alone with `sampler`).
 
-A policy sleeps once per batch, like a model on a GPU, or once per reply if each slot requests its
-own, like an endpoint. A tool sleeps in each step.
+A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint. A tool
+sleeps in each step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
 MANY = (1_000, 10_000)
-# Rounds over all slots. The best counts, because other work can only slow a round down.
+# The best counts, because other work can only slow a round down.
 ROUNDS = 3
 SAMPLED = (64, 512, 4_096)
 # Seconds for which the simulated sampler is observed.
@@ -83,13 +83,12 @@ class Policy:
 
 
 def pause(seconds: float) -> None:
-    """Sleep, or return at once for zero seconds instead of yielding the processor."""
+    """Sleep; zero seconds return at once instead of yielding the processor."""
     if seconds:
         time.sleep(seconds)
 
 
 def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
-    """Make the world; each of its turns parses and checks a call."""
     return SlowTool(
         agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3),
         tool,
@@ -125,9 +124,7 @@ def main() -> None:
 
 
 def print_slots(*engines: str) -> None:
-    """Print CPU microseconds per step and memory with many slots, for these engines or for all
-    except `ray`.
-    """
+    """Print CPU microseconds per step and memory with many slots, by default for all but `ray`."""
     print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
     print(
         f" | ratio | over the bare event loop at {MANY[-1]:,} | kB a slot |\n|---|---|---|---|---|---|"
@@ -170,7 +167,7 @@ def cost_of(play: Callable[[], int]) -> float:
 
 
 def loop_cost(slots: int) -> tuple[float, float]:
-    """Return the same cost for an event loop that steps its envs in the thread pool of `asyncio`."""
+    """Return the cost of an event loop that steps its envs in the thread pool of `asyncio`."""
     gc.collect()
     before, policy = resources()[1], Policy(0.0)
     envs = [make_env() for _ in range(slots)]
@@ -195,7 +192,7 @@ def loop_cost(slots: int) -> tuple[float, float]:
 
 
 class HeavyTailed(SlowTool):
-    """Wrapper for a tool that takes 5 ms, 100 ms once in ten steps and 500 ms once in a hundred."""
+    """A tool that takes 5 ms, 100 ms once in ten steps and 500 ms once in a hundred."""
 
     def step(self, action: str) -> Any:
         draw = random.random()
@@ -219,7 +216,6 @@ class Sampler(Policy):
 
 
 def print_sampler() -> None:
-    """Print the utilisation of a simulated sampler when tool times have a heavy tail."""
     print("\n| the sampler is at work (replies/s) | one batch | two in flight |\n|---|---|---|")
     for slots in SAMPLED:
         cells = [sampler_busy(slots, in_flight) for in_flight in (1, 2)]
@@ -243,7 +239,7 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
 
 
 def resources() -> tuple[float, float]:
-    """Return CPU seconds so far and memory in bytes of this process and its workers (Linux only)."""
+    """Return CPU seconds and memory in bytes, with workers (Linux only)."""
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = (
@@ -257,7 +253,7 @@ def resources() -> tuple[float, float]:
 
 
 def rate(play: Callable[[], int]) -> float:
-    """Return steps per second; `play` runs for a while and returns its number of steps."""
+    """Return steps per second; `play` returns its number of steps."""
     start, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - start) < BUDGET:
         steps += play()
@@ -265,7 +261,7 @@ def rate(play: Callable[[], int]) -> float:
 
 
 def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
-    """Step the envs with the policy one after the other, without recording."""
+    """Step the envs one after the other, without recording."""
     envs, asked = [make_env(tool) for _ in range(slots)], Policy(policy)
 
     def play() -> int:
@@ -332,7 +328,6 @@ def gymnasium_vectors() -> dict[str, Run]:
 
 
 def gem_vectors() -> dict[str, Run]:
-    """Yield the vector envs of gem-llm, if installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.core import EnvWrapper  # noqa: PLC0415
@@ -376,9 +371,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; yield the env steps of each episode, without steps that only
-    reset.
-    """
+    """Step a vector env forever; yield each episode's env steps without reset-only steps."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:
@@ -391,8 +384,8 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """Print the overhead of a round over the bare loop, with a policy of 10 ms: medians of
-    alternating rounds.
+    """Print a round's overhead over the bare loop, with a policy of 10 ms: medians of alternating
+    rounds.
     """
     runs: dict[str, Callable[..., float]] = {
         f"agentgym {engine}": partial(collected, engine, replicate=False)

@@ -1,9 +1,9 @@
 """Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
-If `gem-llm` is installed, its GuessTheNumber is measured too, in episodes of the same number of
-turns with its wrapper that concatenates the history. Steps are counted for one second of CPU time.
-Each figure is the best of several alternating rounds, because other work can only slow a round
-down. `benchmarks/peers.py` compares more libraries on the same texts.
+If installed, `gem-llm` plays GuessTheNumber in episodes of the same length with its wrapper that
+concatenates the history. Each figure counts the steps of one CPU second in the best of several
+alternating rounds, because other work can only slow a round down. `benchmarks/peers.py` compares
+more libraries on the same texts.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def main() -> None:
 
 
 def list_world(form: Dialect, thought: str = "") -> Episode:
-    """Play ListWorld through `gymnasium.make`: 20 items are popped, with one parsed and checked
-    call per turn.
-    """
+    """Play ListWorld through `gymnasium.make`, with one parsed and checked call per turn."""
     env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
     seeds = itertools.count()
     action = thought + render(ToolCall("pop", {"id": 0}), form)
@@ -69,7 +67,6 @@ def list_world(form: Dialect, thought: str = "") -> Episode:
 
 
 def guess_the_number() -> dict[str, Episode]:
-    """Yield the environments to compare with, if gem-llm is installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
@@ -106,9 +103,7 @@ def guess_the_number() -> dict[str, Episode]:
 
 
 def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
-    """Return the steps per CPU second of each env, without and with resets, from the best of the
-    alternating rounds.
-    """
+    """Return each env's steps per CPU second, without and with resets."""
     best = dict.fromkeys(episodes, (0.0, 0.0))
     for _ in range(ROUNDS):
         for name, play in episodes.items():
@@ -124,7 +119,7 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 
 
 def growth(arm: str) -> float:
-    """Return the cost of a step around turn 2,000 divided by its cost around turn 10 in ListWorld.
+    """Return the cost of a ListWorld step around turn 2,000 relative to turn 10.
 
     A refused pop costs the world the same at every turn, so any growth comes from the history.
     """
@@ -140,7 +135,7 @@ def growth(arm: str) -> float:
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
-    """Return the seconds of each step, without garbage collection, whose work depends on the whole
+    """Return the seconds of each step without garbage collection, which depends on the whole
     process.
     """
     action = render(ToolCall("pop", {"id": 99}))
@@ -153,7 +148,7 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
 
 
 def import_seconds() -> float:
-    """Return the time of `import agentgym` in a fresh process, minus the interpreter's start."""
+    """Return the time of `import agentgym` minus the interpreter's start."""
     code = (
         "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() "
         "- "

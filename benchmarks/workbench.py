@@ -17,13 +17,11 @@ from agentgym.sandboxes.workbench import File, Workbench, check, run
 
 RUNS = 15
 CPU_RUNS = 40
-# Limit on the CPU time of a small Python program in a workbench, as a multiple of a bare
-# interpreter.
+# Limit on a small Python program's CPU time, as a multiple of a bare interpreter's.
 MOST_CPU = 3.0
 
 
 def milliseconds(play: Callable[[], object]) -> float:
-    """Return the median time of one run."""
     times: list[float] = []
     for _ in range(RUNS):
         begin = time.perf_counter()
@@ -33,7 +31,7 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def processor_time(play: Callable[[], object], end: Callable[[], object]) -> float:
-    """Return the mean CPU time of one run in milliseconds, including all child processes."""
+    """Return one run's mean CPU time in milliseconds, including child processes."""
     before = sum(os.times()[:4])
     for _ in range(CPU_RUNS):
         play()
@@ -42,7 +40,6 @@ def processor_time(play: Callable[[], object], end: Callable[[], object]) -> flo
 
 
 def compare_processor_times() -> None:
-    """Print CPU times in the episode's sandbox, in one sandbox per run, and without a sandbox."""
     program = [PYTHON, "-c", "print(1)"]
     bare = processor_time(
         lambda: subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, check=True),

@@ -1,7 +1,7 @@
 """MCP: an agent framework in another process plays an episode and is scored like any policy.
 
-`agentgym serve` offers an episode on stdin and stdout; the client is the one in the package `mcp`.
-With --out each call is recorded as a turn.
+`agentgym serve` offers an episode on stdin and stdout to the client of the package `mcp`. With
+--out each call is recorded as a turn.
 Needs: pip install 'agentgym[mcp,cli]'
 Prints: the task, the calls with their results, and the score.
 """
@@ -20,7 +20,7 @@ from agentgym.training.evaluation import Result, load_results
 
 
 def choose_calls(task: str) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the calls that solve ListWorld; replace this with your agent."""
+    """Solve ListWorld; replace this with your agent."""
     initial, target = (re.findall(r"\d+", line) for line in re.findall(r"list: (.*)", task))
     place = 0
     for item in initial:

@@ -66,7 +66,7 @@ class GuessWorld(World[GuessConfig]):
 
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Play the world and return the rewards of the episodes."""
+    """Play the world and return the rewards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=20)
     given = parser.parse_args(arguments)

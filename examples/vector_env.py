@@ -1,6 +1,6 @@
 """Vector env: a policy that takes a batch of chats plays many envs at once, as usual in Gymnasium.
 
-Each env runs in its own process; `--mode sync` plays them in this one.
+Each env runs in its own process; `--mode sync` plays all in this one.
 Needs: pip install agentgym
 Prints: the mean score of the episodes.
 """
