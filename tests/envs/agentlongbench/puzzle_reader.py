@@ -1,4 +1,4 @@
-"""An independent reader of AgentLongBench rows that answers a question from the messages alone.
+"""An independent reader that answers a question from a row's messages.
 
 It shares no code with the package and parses the question with its own patterns.
 """
@@ -11,8 +11,6 @@ from typing import Any
 
 
 class Reader:
-    """The content of a row's messages."""
-
     def __init__(self, messages: list[dict[str, Any]]) -> None:
         self.results: dict[int, list[list[str]]] = {}
         self.calls: dict[int, list[dict[str, Any]]] = {}
@@ -59,7 +57,6 @@ class Reader:
         return number
 
     def answer(self, label: str, question: str) -> Any:
-        """Return the answer to a question."""
         numbers = [int(n) for n in re.findall(r"(?:round|rounds|to|from) ([0-9]+)", question)]
         quoted = [json.loads(text) for text in re.findall(r'"(?:[^"\\]|\\.)*"', question)]
         if label.endswith("(Env)"):
@@ -80,7 +77,6 @@ class Reader:
     def from_feedback(
         self, label: str, question: str, numbers: list[int], quoted: list[str]
     ) -> int:
-        """Return the answer to a question about the feedback."""
         if label == "Count Correctness(Env)":
             return [mark for _, _, mark in self.feedback[numbers[0]]].count("correct")
         if label == "Count Frequency(Env)":

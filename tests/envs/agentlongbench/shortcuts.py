@@ -17,7 +17,6 @@ _VERDICT = re.compile(r"  - ([^:\n]+): ([^\n]+)")
 
 
 def scores(env_id: str, player: Callable[[Random], Player], seeds: int, **options: Any) -> float:
-    """Return a player's mean score for each seed."""
     env, total = make(env_id, **options), 0.0
     for seed in range(seeds):
         chat, _ = env.reset(seed=seed)
@@ -30,7 +29,6 @@ def scores(env_id: str, player: Callable[[Random], Player], seeds: int, **option
 
 
 def names_of(task: str) -> list[str]:
-    """Return the items that a puzzle's task lists."""
     names: list[str] = json.loads(re.findall(r"^All items: (.*)$", task, re.MULTILINE)[0])
     return names
 
@@ -40,7 +38,6 @@ def guess(name: str) -> ToolCall:
 
 
 def conditions(feedback: str) -> list[dict[str, Any]]:
-    """Return the feedback's facts about the hidden item as conditions."""
     parts: list[dict[str, Any]] = []
     for section, marks in _VERDICT.findall(feedback):
         for mark in marks.split("; "):
@@ -68,7 +65,7 @@ def conditions(feedback: str) -> list[dict[str, Any]]:
 
 
 def blind(rng: Random) -> Player:
-    """Guesses the items in turn, a different one for the same hidden item each time."""
+    """Guesses the items in turn, without repeats per hidden item."""
     order: list[str] = []
     turn = 0
 
@@ -84,10 +81,10 @@ def blind(rng: Random) -> Player:
 
 
 def carrier(rng: Random) -> Player:
-    """Finds hidden items one by one from their last feedback alone, and carries the remaining
-    candidate past the guesses of all others as the guessed name, which the last result shows.
+    """Finds hidden items one by one from their last feedback alone.
 
-    Its only other memory is the item it searches for.
+    It carries the remaining candidate past all other guesses as the guessed name, which the last
+    result shows. Its only other memory is the item it searches for.
     """
     favourite = 1
 

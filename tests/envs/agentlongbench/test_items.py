@@ -1,6 +1,4 @@
-"""The items, the query tool and the feedback of AgentLongBench, against brute force over profiles
-and the paper's facts.
-"""
+"""Items, query tool and feedback against brute force over profiles and the paper's facts."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def true_of(item: dict[str, tuple[Any, ...]], atom: Atom) -> bool:
 
 
 def random_atoms(table: ItemTable, rng: np.random.Generator) -> list[Atom]:
-    """Return conditions suggested by some item, true of it or not."""
+    """Return conditions suggested by some item, true or not."""
     item, atoms = profile(table, int(rng.integers(len(table)))), []
     for section in table.sections:
         if rng.random() < 0.5:
@@ -285,12 +283,8 @@ def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Attackers who know the whole table guess which species an item is, by its position in the
-    lists or by the rank of its numbers.
-
-    A right guess would reveal the number of abilities. They are right only as often as chance,
-    while the same attacks reveal everything if items are merely renamed.
-    """
+    # Attackers who know the whole table guess the species from list positions or number ranks. They
+    # do no better than chance, while the same attacks reveal everything if items are only renamed.
     known = species()
     stats = [values[0] for values in known.columns[1]]
     rates, chances = Counter[str](), Counter[str]()

@@ -27,7 +27,6 @@ def drawn(seed: int, **options: Any) -> LongContextQA:
 
 
 def numbers_of(world: LongContextQA) -> list[int]:
-    """Return the numbers of the section in question, read from all pages."""
     text = "\n".join(world.read_page(page + 1) for page in range(world._count))
     section = re.escape(world.question.spec.section)
     found = re.findall(
@@ -38,7 +37,6 @@ def numbers_of(world: LongContextQA) -> list[int]:
 
 
 def by_hand(numbers: list[int]) -> int:
-    """Return the first round with the largest number by a linear scan."""
     best = 0
     for k, number in enumerate(numbers):
         if number > numbers[best]:
@@ -56,7 +54,7 @@ def by_hand(numbers: list[int]) -> int:
     ]
 )
 def test_each_round_has_the_largest_number_equally_often(options: dict[str, Any]) -> None:
-    """Also with more rounds than items, in quarters of the log, and exactly."""
+    # Also with more rounds than items, in quarters of the log, and exactly.
     seeds, counts = 120, np.zeros(4)
     for seed in range(1000, 1000 + seeds):
         world = drawn(seed, **options)
@@ -70,7 +68,7 @@ def test_each_round_has_the_largest_number_equally_often(options: dict[str, Any]
 
 @pytest.mark.exhaustive
 def test_a_log_of_a_length_is_balanced_too() -> None:
-    """Its number of rounds is known only after playing; the relative position is uniform."""
+    # The number of rounds is known only after playing.
     places = []
     for seed in range(24):
         world = drawn(seed, length=5_000)
@@ -82,7 +80,7 @@ def test_a_log_of_a_length_is_balanced_too() -> None:
 
 @pytest.mark.rotation
 def test_the_log_that_all_tasks_share_asks_for_a_round_that_was_drawn() -> None:
-    """Rows of one log, whose hidden item is isolated nevertheless."""
+    # The log isolates its hidden item nevertheless.
     late = 0
     for sample in range(3):
         log = make_log("ki-c", 16_384, sample, 0, counter("heuristic"))

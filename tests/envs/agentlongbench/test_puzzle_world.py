@@ -1,6 +1,4 @@
-"""PuzzleWorld: knowledge is exactly what follows from the observations, and rounds, budgets and
-puzzles count as stated.
-"""
+"""PuzzleWorld: knowledge is exactly what follows from the observations."""
 
 from __future__ import annotations
 
@@ -27,7 +25,6 @@ def world(seed: int = 0, **options: Any) -> PuzzleWorld:
 
 
 def heard(chat: Any, number: int) -> list[Feedback]:
-    """Return the feedback on one hidden item from the texts of a chat."""
     several = [m.text for m in chat.messages if m.text.startswith(f"Hidden item {number}.\n")]
     return [f for text in several or map(str, texts(chat)) for f in read_feedback(text)]
 

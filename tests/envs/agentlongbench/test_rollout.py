@@ -1,6 +1,4 @@
-"""Generated AgentLongBench logs: behaviour options, whole rounds, filled lengths, isolation, and
-replay.
-"""
+"""Generated logs: agent options, whole rounds, filled lengths, isolation, and replay."""
 
 from __future__ import annotations
 
@@ -44,7 +42,6 @@ def make(
 
 
 def calls(log: Log) -> list[list[dict[str, Any]]]:
-    """Return the conditions of each query."""
     return [each.messages[0].calls[0].arguments["conditions"] for each in log.rounds[1:]]
 
 
@@ -167,7 +164,7 @@ def test_guesses_are_repeated_only_where_the_list_has_no_other() -> None:
 
 
 def test_the_window_and_forgetting() -> None:
-    """Without masking and relaxing, a query contains the newest rounds' facts and those remembered."""
+    # Without masking and relaxing, a query contains only new and remembered facts.
     quiet: dict[str, Any] = {
         "mask_prob": 0.0,
         "epsilon": 0.0,
@@ -226,9 +223,7 @@ def test_epsilon_leaves_out_conditions() -> None:
 
 
 def test_time_and_memory_grow_linearly() -> None:
-    """A round's work does not grow with the log: conditions and the agent's state are bounded by
-    the items.
-    """
+    # The items bound the conditions and the agent's state.
     logs = [make(length=length, items=300) for length in (60_000, 600_000)]
     per_round = [
         np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs

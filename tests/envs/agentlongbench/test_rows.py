@@ -1,6 +1,4 @@
-"""AgentLongBench rows: every answer is recomputed from the text of the messages, and the evidence
-is present.
-"""
+"""Every answer is recomputed from a row's messages, and the evidence is present."""
 
 from __future__ import annotations
 
@@ -43,7 +41,6 @@ def rows(setting: str, tokens: int, sample: int) -> list[dict[str, Any]]:
 
 
 def check(row: dict[str, Any], reader: Reader) -> None:
-    """Check the answer, from the text alone, and the evidence."""
     assert row["answer"] == reader.answer(row["question_type"], row["question"])
     assert type(row["answer"]) in (int, bool, str, list)
     texts = [message["content"] for message in row["messages"]]
@@ -96,9 +93,7 @@ def test_the_reader_of_the_package_finds_the_same_from_text(setting: str) -> Non
 
 @pytest.mark.parametrize("setting", list(FULL))
 def test_no_evidence_no_answer(setting: str) -> None:
-    """Without the evidence, the independent reader fails or finds something else in most rows, so
-    the spans matter.
-    """
+    # The spans matter: without them the independent reader usually fails.
     changed = 0
     made = [row for sample in range(3) for row in rows(setting, 16_384, sample)]
     for row in made:
@@ -233,7 +228,7 @@ TEMPLATES = (
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_stock_chat_templates_show_the_needed_results(name: str) -> None:
-    """The published evaluation rewrote tool results into a form that these templates silently drop."""
+    # The published evaluation rewrote tool results into a form that these templates silently drop.
     trl = pytest.importorskip("trl")
     source = Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
     render = template(source.read_text(encoding="utf-8"))
@@ -242,7 +237,7 @@ def test_stock_chat_templates_show_the_needed_results(name: str) -> None:
             messages = prompt(row)
             try:
                 shown = render([as_objects(message) for message in messages])
-            except TypeError:  # this one expects the arguments as text
+            except TypeError:  # this template expects text
                 shown = render(messages)
             for place, start, end in row["evidence"]:
                 text = row["messages"][place]["content"][start:end]
@@ -267,8 +262,6 @@ def as_objects(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def template(source: str) -> Any:
-    """Return a chat template as rendered by transformers."""
-
     def fail(message: str) -> None:
         raise ValueError(message)
 

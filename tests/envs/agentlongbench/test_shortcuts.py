@@ -1,4 +1,4 @@
-"""Blind and forgetful players: the configuration bounds their scores."""
+"""Blind and forgetful players have bounded scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def puzzle(seed: int, **options: Any) -> PuzzleWorld:
 def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names(
     options: dict[str, Any],
 ) -> None:
-    """The budget, and all numbers except those of the drawn guess, are the same for all seeds."""
     openings = {
         puzzle(seed, **options).task().partition("\n\n")[0].partition(" The sections")[0]
         for seed in range(6)
@@ -46,7 +45,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
 @pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
-    """The target's ranks in the first exact list are uniform: each half contains it equally often."""
+    # Each half of the first exact list contains the target equally often.
     seeds, ranks = 400, []
     for seed in range(seeds):
         world = puzzle(seed, hidden=hidden)
@@ -65,7 +64,6 @@ def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None
 
 @pytest.mark.rotation
 def test_reference_turns_are_those_of_play_item_by_item() -> None:
-    """Every target of a table, played call by call with the first candidate."""
     for options in ({"hidden": 1}, {"hidden": 2}, {"hidden": 1, "style": "verbose"}):
         world = puzzle(3, items=40, **options)
         config: PuzzleConfig = world.config
@@ -80,7 +78,6 @@ def test_reference_turns_are_those_of_play_item_by_item() -> None:
 
 
 def turns_of(world: PuzzleWorld, target: int, first: int) -> int:
-    """Return the queries and guesses of a player that always takes the first candidate."""
     table = world.table
     alike = [
         [table.feedback_atoms(guess, each) for each in range(len(table))]
@@ -128,7 +125,7 @@ def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
 def test_no_constant_answer_earns_more_than_the_chance_that_is_stated(
     task: str, style: str
 ) -> None:
-    """For every answer that occurs, over seeds that did not select it."""
+    # Over seeds that did not select the answer.
     worlds = [log_world(seed, task=task, style=style) for seed in range(60)]
     kind = form(task, style)
     chance = sum(world.question.chance for world in worlds) / len(worlds)
@@ -149,7 +146,6 @@ def log_world(seed: int, **options: Any) -> LongContextQA:
 
 
 def test_the_last_page_alone_does_not_isolate_the_hidden_item() -> None:
-    """Counted from the text of the page."""
     total, seeds = 0.0, 30
     for seed in range(seeds):
         world = log_world(seed, task="intersection")
@@ -165,7 +161,6 @@ def test_the_last_page_alone_does_not_isolate_the_hidden_item() -> None:
 
 
 def test_the_last_page_is_worth_what_its_reader_scores() -> None:
-    """The round with the largest value, by a reader of the last page."""
     task = "find_round_largest_value_env"
     for seed in range(12):
         world = log_world(seed, task=task)

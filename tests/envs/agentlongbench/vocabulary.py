@@ -6,7 +6,6 @@ from agentgym.envs.agentlongbench.config import species
 
 
 def vocabulary() -> set[str]:
-    """List all words of the knowledge-intensive setting: names, sections and values of species."""
     table = species()
     values = {
         value

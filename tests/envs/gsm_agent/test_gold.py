@@ -24,7 +24,6 @@ THINGS = ["clips", "pencils", "wallets", "pages", "boxes", "shoes"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """Return a folder of six problems with two documents each."""
     lines = [
         {
             "question": f"{name} sold {10 + k} {thing} in April. In May {name} sold {k + 2} times "

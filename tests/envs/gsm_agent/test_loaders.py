@@ -1,4 +1,4 @@
-"""Users' own data: accepted and refused input, with all errors reported at once."""
+"""Users' own data: accepted input, and refused input with all errors at once."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
 
 
 class Model:
-    """Answers the prompts of the hooks and counts them."""
+    """Answers and counts prompts."""
 
     def __init__(self) -> None:
         self.asked = 0

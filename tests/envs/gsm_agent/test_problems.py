@@ -1,6 +1,4 @@
-"""The problems of GSM-Agent are exact, well-posed and varied, with as many documents as the paper's
-tasks.
-"""
+"""Problems are exact, well-posed and varied, with as many documents as the paper's."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def drawn(count: int, **options: Any) -> list[Problem]:
 
 
 def evaluate(problem: Problem) -> int:
-    """Return the answer by exact fractions in one expression, independent of the package's
-    evaluation.
-    """
+    """Return the answer by exact fractions in one expression."""
     signs = {
         "more": "+",
         "fewer": "-",
@@ -257,7 +253,6 @@ def test_documents_are_records_with_a_date_and_anonymous_ones_name_nobody() -> N
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_tasks_are_well_posed(check: str) -> None:
-    """All checks on a sample of the 2,000 tasks of the exhaustive test."""
     database = get_database(DatabaseOptions(tasks=150, distractors=0.5))
     assert list(CHECKS[check](database)) == []
 
@@ -269,7 +264,6 @@ def test_2000_tasks_are_well_posed(check: str) -> None:
 
 
 def broken(change: str) -> Database:
-    """Return a database of two good tasks with one error."""
     full = draw_tasks(
         DatabaseOptions(tasks=2, premises=3, operators=("more",), anonymised=0.0, decoys=0)
     )

@@ -1,4 +1,4 @@
-"""SearchWorld: search results, ends of episodes, counts, and a searcher's knowledge."""
+"""SearchWorld: results, episode ends, counts, and a searcher's knowledge."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown_ids(text: str) -> list[str]:
 
 
 def bm25(texts: list[str], query: str) -> list[float]:
-    """Return Okapi BM25 scores in Lucene's variant, from the definition."""
+    # Lucene's variant, from the definition.
     bags = [Counter(re.findall("[a-z0-9]+", text.lower())) for text in texts]
     mean = sum(sum(bag.values()) for bag in bags) / len(bags)
     scores = []
@@ -88,7 +88,6 @@ def test_ties_go_by_the_document_id() -> None:
 
 
 def letters(texts: list[str]) -> np.ndarray:
-    """Embed a text by its letter counts."""
     return np.array(
         [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts],
         float,
@@ -163,7 +162,6 @@ def test_a_saved_database_is_mapped_and_plays_the_same(tmp_path: Path) -> None:
 
 
 def in_worker(_: int) -> tuple[int, int]:
-    """Return the worker's database id and its number of builds."""
     before = get_database.cache_info().misses
     database = get_database(DatabaseOptions(**SMALL))
     return database.documents.block.ctypes.data, get_database.cache_info().misses - before
@@ -435,9 +433,7 @@ def test_texts_that_are_no_state_are_refused(text: str) -> None:
 
 
 def test_a_question_without_a_month_is_answered() -> None:
-    """A person who occurs in no other task needs no month; the first document about the person
-    reveals it.
-    """
+    # The first document reveals the month of a person who occurs in no other task.
     env = make("SearchWorld", tasks=1)
     chat, _ = env.reset(seed=0)
     assert not re.search(r" in [A-Z][a-z]+ [0-9]{4}", chat.messages[-1].text)

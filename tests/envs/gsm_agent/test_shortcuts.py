@@ -15,7 +15,7 @@ TASKS = 150
 
 
 def precision(database: Database) -> float:
-    """Return the share of a task's documents among those about its people in its month."""
+    """Return the task's share of the documents about its people in its month."""
     documents = [database.documents.document(k) for k in range(len(database.documents))]
     shares = []
     for number in range(len(database.tasks)):

@@ -39,14 +39,13 @@ def worlds_of(split: str, count: int, **options: Any) -> Iterator[SearchWorld]:
 
 
 def people_shown(world: SearchWorld) -> set[str]:
-    """Return the people in the question and in everything that a search of this instance can show."""
+    """Return the people that any search of this instance can show."""
     documents = world.database.documents
     texts = [documents.document(place).show() for place in range(len(documents))]
     return {name for text in (world.problem.question, *texts) for name in NAME.findall(text)}
 
 
 def people_of_task(world: SearchWorld) -> set[str]:
-    """Return the people in the question and in the task's documents."""
     documents = [world.database.documents.document(k) for k in world.problem.documents]
     texts = (world.problem.question, *(document.show() for document in documents))
     return {name for text in texts for name in NAME.findall(text)}
@@ -55,7 +54,7 @@ def people_of_task(world: SearchWorld) -> set[str]:
 @pytest.mark.rotation
 @pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
 def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
-    """Over hundreds of tasks with all possible search results, including other databases."""
+    # Over hundreds of tasks and all search results, including other databases.
     people: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split, seeds in (("train", (0, 1)), ("test", (0, 2))):
         for database_seed in seeds:
@@ -68,7 +67,7 @@ def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]
 
 
 def test_a_test_problem_is_no_training_problem_with_other_names() -> None:
-    """The quantities and numbers of a task with several premises occur in one split only."""
+    # Tasks with several premises differ in quantities and numbers.
     stories: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split in SPLITS:
         for world in worlds_of(split, INSTANCES):
@@ -136,7 +135,6 @@ def test_people_of_the_other_split_are_refused() -> None:
 
 
 def write_folder(folder: Path, tasks: int, names: Any) -> str:
-    """Write a folder of tasks with two documents each, about the people that `names` returns."""
     rows, documents = [], []
     for k in range(tasks):
         ids = [f"d{k}-{n}" for n in range(2)]
@@ -160,7 +158,7 @@ def drawn_of(split: str, folder: str) -> list[SearchWorld]:
 
 
 def test_tasks_of_a_folder_are_split_by_the_people_whom_documents_name(tmp_path: Path) -> None:
-    """A task about people of both splits belongs to neither."""
+    # A task about people of both splits belongs to neither.
     folder = write_folder(tmp_path, 300, lambda k: (f"Person {k % 90}", f"Person {k * 7 % 90}"))
     played = {split: drawn_of(split, folder) for split in SPLITS}
     people = {
@@ -179,7 +177,7 @@ def test_one_problem_with_two_casts_is_in_one_split(tmp_path: Path) -> None:
     folder = Path(write_folder(tmp_path, 600, lambda k: (f"Person {k}", "")))
     path = folder / "tasks.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    for row in rows:  # two tasks with the same question and answer about different people
+    for row in rows:  # same question and answer, different people
         row["question"], row["answer"] = f"What {int(row['answer']) // 2}?", "1"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     keys = {s: {w.instance_key() for w in drawn_of(s, str(folder))} for s in SPLITS}
@@ -194,7 +192,7 @@ def test_where_documents_name_nobody_the_problem_decides(tmp_path: Path) -> None
 
 
 def test_the_spec_alone_draws_the_same_instance_again() -> None:
-    """A log's reader, who has spec and seed, finds the key that was played."""
+    # A log contains only spec and seed.
     trajectory = rollout(make("SearchWorld", split="test"), OraclePolicy("SearchWorld"), 9)
     recorded = trajectory.steps[-1].info["detail"].pop("instance")
     assert instance_key(trajectory) == recorded

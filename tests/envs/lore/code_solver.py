@@ -1,4 +1,4 @@
-"""A CodeWorld solver that sees only a policy's observations, and ways to execute them.
+"""A CodeWorld solver that sees only a policy's observations, and ways to execute programs.
 
 It imports nothing from the package.
 """
@@ -33,11 +33,7 @@ COMPARE: dict[Any, Any] = {
 
 
 class Attempt:
-    """Runs a module's main over the syntax tree as far as the known values allow.
-
-    Attributes:
-        missing: The modules whose unknown values it requested.
-    """
+    """Runs a module's main as far as the known values allow; `missing` lists the others."""
 
     def __init__(self, tree: ast.Module, values: Mapping[str, int]) -> None:
         self.functions = {
@@ -85,7 +81,7 @@ class Attempt:
         )
 
     def race(self, given: dict[str, Any]) -> int:
-        """Run coroutines in clock order, with a heap of wake-up times."""
+        """Run coroutines in clock order."""
         run = self.functions["run"].body
         shared, heap = given[run[1].value.id], []  # type: ignore[attr-defined]
         for number, call in enumerate(run[2].value.value.args):  # type: ignore[attr-defined]
@@ -115,13 +111,10 @@ class Attempt:
 
 
 class CodeSolver:
-    """Keeps what was read.
+    """The files read, and what follows from them.
 
     Attributes:
-        answer: The result of main.py, once known.
         frontier: The imported files that were not read.
-        trees: The sources, by module.
-        values: Results of modules, as far as known and requested.
         missing: The unknown values requested by a module's last run.
     """
 
@@ -136,7 +129,6 @@ class CodeSolver:
         return self.values.get("main")
 
     def take(self, file: str, source: str) -> None:
-        """Add a file."""
         self.trees[file[:-3]] = tree = ast.parse(source)
         imported = {
             alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names
@@ -147,9 +139,7 @@ class CodeSolver:
         } - {file}
 
     def useful(self) -> set[str]:
-        """Return the files that a run of main.py certainly requests; it continues past unknown
-        values as far as possible.
-        """
+        """Return the files that main.py certainly requests, continuing past unknown values."""
         while True:
             before, wanted = len(self.values), self.look()
             if len(self.values) == before:
@@ -170,9 +160,8 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """Return the unknown modules that a run of one requests.
-
-        It is rerun once none of its last requests is missing.
+        """Return the unknown modules that a run requests, rerun once none of the last ones is
+        missing.
         """
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
@@ -186,9 +175,7 @@ class CodeSolver:
         return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read everything that is certainly needed, round by round, until the answer is known;
-        return the number of rounds.
-        """
+        """Read all certainly needed files, round by round; return the number of rounds."""
         rounds = 0
         while files := sorted(self.useful()):
             for file, source in zip(files, read(files), strict=True):
@@ -198,7 +185,7 @@ class CodeSolver:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that waits by advancing its clock."""
+    """Event loop that waits by advancing its clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -217,7 +204,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(coroutine: Any) -> Any:
-    """`asyncio.run` without waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
 
@@ -233,11 +219,7 @@ VIRTUAL = SimpleNamespace(run=run_virtually, gather=asyncio.gather, sleep=asynci
 
 
 class Program:
-    """The executed sources; each main runs once.
-
-    Attributes:
-        called: The modules whose main ran.
-    """
+    """The executed sources; each main runs once and is listed in `called`."""
 
     def __init__(self, sources: Mapping[str, str], clock: Any = VIRTUAL) -> None:
         self.sources = sources
@@ -255,9 +237,7 @@ class Program:
             sys.setrecursionlimit(limit)
 
     def load(self, name: str) -> dict[str, Any]:
-        """Return the names of a module. Its imports load when their main is called, so loading does
-        not recurse.
-        """
+        # Imports load when their main is called, so loading does not recurse.
         space: dict[str, Any] = {
             "__name__": name,
             "__builtins__": {**vars(builtins), "__import__": self.find},

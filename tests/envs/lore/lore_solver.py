@@ -1,6 +1,5 @@
-"""A DocumentWorld solver that sees only a policy's observations.
-
-It parses the texts independently and imports nothing from the package.
+"""A DocumentWorld solver that sees only a policy's observations and imports nothing from the
+package.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def calculate(expression: str, values: dict[str, int | str]) -> int | str:
-    """Evaluate an expression with Python."""
     names = re.findall(r"v\d+", expression)
     result: int | str = eval(
         expression.replace(" mod ", " % "), dict(FUNCTIONS), {name: values[name] for name in names}
@@ -34,14 +32,7 @@ def calculate(expression: str, values: dict[str, int | str]) -> int | str:
 
 
 class Solver:
-    """Keeps what was read.
-
-    Attributes:
-        target: The variable in question.
-        answer: Its value, once read.
-        frontier: The known ids that were not read.
-        read: The ids that were read.
-    """
+    """The documents read, and what follows from them; `frontier` has the unread ids."""
 
     def __init__(self, task: str) -> None:
         self.target = re.findall(r"value of (v\d+)", task)[0]
@@ -52,7 +43,6 @@ class Solver:
         self.rules: list[tuple[str, str, frozenset[str]]] = []
 
     def take(self, file: str, text: str) -> None:
-        """Add a document."""
         self.read.add(file)
         self.frontier.discard(file)
         if "%X'" in text:
@@ -75,9 +65,7 @@ class Solver:
             self.rules.remove((prefix, expression, names))
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read everything known, round by round, until the target is found; return the number of
-        rounds.
-        """
+        """Read everything known, round by round; return the number of rounds."""
         rounds = 0
         while self.answer is None:
             files = sorted(self.frontier)

@@ -1,6 +1,4 @@
-"""An independent view of the pictures that a policy sees: counting, reading, undoing changes,
-without importing the package.
-"""
+"""Pictures as a policy sees them: counting, reading and undoing changes without the package."""
 
 from __future__ import annotations
 
@@ -30,8 +28,8 @@ def name(colour: int) -> str:
 
 
 def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """Return the 4-connected areas of one exact colour except white: the colour, and runs of (row,
-    first column, column after it).
+    """Return the 4-connected areas except white: colour, and runs of (row, first column, end
+    column).
     """
     codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
     begins = np.concatenate((np.ones((len(codes), 1), bool), np.diff(codes, axis=1) != 0), axis=1)
@@ -39,7 +37,7 @@ def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, 
     lengths, colours = np.diff(starts, append=codes.size), codes.ravel()[starts]
     inked = colours != WHITE
     found: list[tuple[int, list[tuple[int, int, int]]]] = []
-    above: list[list[int]] = []  # first column, column after it, index in found
+    above: list[list[int]] = []  # first column, end column, index in found
     here: list[list[int]] = []
     last = -1
     for start, length, colour in zip(
@@ -65,15 +63,13 @@ def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, 
 
 
 def box(runs: list[tuple[int, int, int]]) -> tuple[int, int, int, int]:
-    """Return the first row, the row after the last, the first column and the column after the last."""
+    """Return first row, end row, first column, end column."""
     rows, firsts, afters = zip(*runs, strict=True)
     return min(rows), max(rows) + 1, min(firsts), max(afters)
 
 
 def shape(runs: list[tuple[int, int, int]]) -> str:
-    """Classify a shape by the filled share of its bounding box, and by the share of that in its
-    upper half.
-    """
+    """Classify by the filled share of the bounding box, and by its upper half's share of that."""
     top, bottom, left, right = box(runs)
     area = sum(after - first for _, first, after in runs)
     filled = area / ((bottom - top) * (right - left))
@@ -84,7 +80,6 @@ def shape(runs: list[tuple[int, int, int]]) -> str:
 
 
 def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
-    """Count the things of each kind, such as `red circle`."""
     return Counter(f"{name(colour)} {shape(runs)}" for colour, runs in components(pixels))
 
 
@@ -92,7 +87,6 @@ def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
 
 
 def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a grey picture without its white borders."""
     rows, columns = np.flatnonzero((ink < 255).any(1)), np.flatnonzero((ink < 255).any(0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
@@ -123,7 +117,7 @@ def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
 
 
 def read(pixels: np.ndarray[Any, Any]) -> str | None:
-    """Read the expression in an upright picture whose characters match the font exactly."""
+    """Read an upright expression whose characters match the font exactly."""
     ink = pixels[:, :, 0]
     text = ""
     for line in pieces(ink, 0):
@@ -153,7 +147,6 @@ def read_turned(pixels: np.ndarray[Any, Any], change: Tools) -> str | None:
 
 
 def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls that undo a change, from its description."""
     numbers = [
         float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?= |\))", alt.partition(":")[0])
     ]
@@ -167,8 +160,7 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
         return [
             ("stretch_image", {"width_factor": 1 / numbers[0], "height_factor": 1 / numbers[1]})
         ]
-    # Shearing by k multiplies by ((1, -k), (0, 1)), with y pointing down; the inverse is rotate,
-    # stretch, rotate.
+    # The inverse of shearing by k, ((1, -k), (0, 1)) with y down, is rotate, stretch, rotate.
     left, scales, right = np.linalg.svd(np.array([[1.0, numbers[0]], [0.0, 1.0]]))
     if np.linalg.det(left) < 0:
         left, right = left @ np.diag([1, -1]), np.diag([1, -1]) @ right
@@ -182,7 +174,7 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def agreement(pixels: np.ndarray[Any, Any], clean: np.ndarray[Any, Any]) -> float:
-    """Return the common share of the ink of two pictures, cropped and scaled to one size."""
+    """Return the common share of the ink, cropped and scaled to one size."""
     dark, wanted = (
         crop(np.where(each[:, :, 0] < 128, 0, 255).astype(np.uint8)) for each in (pixels, clean)
     )

@@ -1,4 +1,4 @@
-"""CodeWorld: names, sizes, options, answers, and the available tools."""
+"""CodeWorld: names, sizes, options, answers, and tools."""
 
 from __future__ import annotations
 

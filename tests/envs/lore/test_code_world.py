@@ -1,6 +1,4 @@
-"""CodeWorld against a solver that sees only sources, brute force over the possible contents of
-unread files, and the traps.
-"""
+"""CodeWorld against a solver that sees only sources, and brute force over unread files."""
 
 from __future__ import annotations
 
@@ -99,7 +97,7 @@ def test_extremes_are_solved(options: dict[str, Any]) -> None:
 
 
 def test_conditionals_make_reading_take_more_rounds_than_the_height_or_fewer() -> None:
-    """More if a comparison precedes its branch, fewer if a shortcut finds shared files."""
+    # More if a comparison precedes its branch, fewer if a shortcut finds shared files.
     worlds = [generated(seed, operations=12) for seed in range(40)]
     assert any(world.shortest_rounds() > world.graph.height + 1 for world in worlds)
     assert any(world.shortest_rounds() < world.graph.height + 1 for world in worlds)
@@ -152,9 +150,7 @@ def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str
 def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(
     operations: int, difficulty: str
 ) -> None:
-    """At every state of a random reading order, whether or not it defers branches, including the
-    number of remaining rounds.
-    """
+    # At every state of a random order, whether or not it defers branches.
     for seed in range(6 if operations < 40 else 2):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = CodeSolver(world.task()), set[int]()
@@ -185,7 +181,7 @@ def rounds_by_playing(world: CodeWorld, done: set[int]) -> int:
 
 
 def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_return() -> None:
-    """Brute force: unread files become constants of all kinds, and the rest is executed."""
+    # Unread files become random constants, and the rest is executed.
     compared = waiting = 0
     for seed in range(10):
         rng, weights = Random(seed), {"conditional": 2, "scale": 1, "async": 1}
@@ -211,7 +207,6 @@ def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_re
 
 
 def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
-    """Return the unread files that a run requests if unread files return random constants."""
     unread = sources.keys() - done
     values = {
         file: f"def main():\n    return {rng.choice([-1, 1]) * rng.choice([0, 50, 10**4, 10**8]) + rng.randint(-99, 99)}\n"
@@ -304,9 +299,6 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
 def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
-    """A world rebuilt from some state continues like the one that has read everything, whatever is
-    read next.
-    """
     told_ahead = shared_again = 0
     for seed in range(12):
         world, rng = (
@@ -344,7 +336,7 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
 
 
 def test_the_state_stays_short() -> None:
-    """It drops finished computations: at its longest it is less than half of everything read."""
+    # It drops finished computations: at most half of everything read.
     for seed in range(2):
         world, longest, told = generated(seed, operations=120, hints="full"), 0, 0
         while world.known.answer is None:
@@ -374,7 +366,7 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
 
 
 def test_a_state_in_words() -> None:
-    """A small hand-made task: main compares a with b and takes c."""
+    # main compares a with b and takes c.
     world = CodeWorld.read_task(
         "Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9"
     )

@@ -1,6 +1,4 @@
-"""DocumentWorld against a solver that sees only texts, brute force over readable documents, and the
-traps.
-"""
+"""DocumentWorld against a solver that sees only texts, and brute force over readable documents."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def submit(value: str) -> ToolCall:
 
 
 def generated(seed: int, **options: Any) -> DocumentWorld:
-    """Return a world under the paper's rules unless options differ."""
+    # Under the paper's rules unless options differ.
     rules = {**PAPER, "distractor_documents": 0.0, **options}
     return default(seed, **rules)
 
@@ -60,7 +58,7 @@ def labelled(seed: int = 0, **options: Any) -> Any:
 
 
 def computable(graph: Graph, done: set[int]) -> set[int]:
-    """Return the documents that follow from those read, by the structure of the task."""
+    """Return the documents that follow from those read, by the task's structure."""
     behind = {node.uid for node in graph.nodes if node.children and done.issuperset(node.children)}
     return (set(graph.start) | behind) - done
 
@@ -157,7 +155,7 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
 def test_the_frontier_from_the_texts_is_the_frontier_of_the_graph(
     operations: int, difficulty: str
 ) -> None:
-    """At every state of a random reading order, including the number of remaining rounds."""
+    # At every state of a random reading order, including the remaining rounds.
     for seed in range(6):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = Solver(world.task()), set[int]()
@@ -186,7 +184,6 @@ def rounds_by_playing(graph: Graph, done: set[int]) -> int:
 
 
 def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() -> None:
-    """The minimum reads to the target from each reachable set of documents."""
     compared = 0
     for seed in range(12):
         world = generated(seed, operations=2, max_arity=2, theta=2, p=0.5)
@@ -328,7 +325,6 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(
 
 
 def replies_of(chat: agentgym.Chat) -> list[str]:
-    """Return the replies, which name each document that was read."""
     return [message.raw for message in chat.messages if message.role == "assistant"]
 
 
@@ -352,9 +348,7 @@ def test_plain_hints_leave_the_computing_to_the_agent() -> None:
 
 
 def test_what_was_guessed_is_part_of_the_state() -> None:
-    """A document read before its rule: the rule and its values are of no further use, however the
-    world learnt about it.
-    """
+    # A document read before its rule makes the rule and its values useless.
     for seed in range(10):
         world = generated(seed, operations=6)
         target = next(node for node in world.graph.nodes if node.uid and len(node.children) > 1)

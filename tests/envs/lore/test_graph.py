@@ -1,6 +1,4 @@
-"""LORE's generator: its guarantees, its counter, its extremes, and both directions against slow,
-simple evaluations.
-"""
+"""LORE's generator: guarantees, counter, extremes, and both directions against slow evaluations."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """v0, then for each operation its variables and one prefix, then one for each document gathered
-    or left.
-    """
+    # v0, then each operation's variables and prefix, then one per gathered or remaining document.
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
         first, second = (node for node in graph.nodes if node.kind == "rule")
@@ -128,7 +124,7 @@ def test_theta_and_p_set_how_often_leaves_are_gathered(
 
 
 def test_gathering_makes_tasks_deep() -> None:
-    """The table of heights behind the defaults."""
+    # The heights behind the defaults.
     heights = {p: sum(grow(seed, 120, p=p).height for seed in range(30)) / 30 for p in (0.0, 0.5)}
     assert 10 < heights[0.0] < 15
     assert 62 < heights[0.5] < 84
@@ -242,7 +238,7 @@ def test_small_draws_are_even() -> None:
     assert len(orders) == 6
 
 
-# Top-down, with operators made for the test.
+# Top-down, with test operators.
 
 ADD = Operator(
     "add",

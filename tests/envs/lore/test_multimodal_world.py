@@ -1,6 +1,4 @@
-"""MultimodalWorld against a solver that sees pixels, and against the intended contents of its
-pictures.
-"""
+"""MultimodalWorld against a solver that sees pixels, and against the intended pictures."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
 
 
 def generated(seed: int, **options: Any) -> MultimodalWorld:
-    """Return a world under the paper's rules unless options differ."""
+    # Under the paper's rules unless options differ.
     return default(seed, **{**PAPER, "distractor_documents": 0.0, **options})
 
 
@@ -42,7 +40,6 @@ def default(seed: int, **options: Any) -> MultimodalWorld:
 
 
 def pictured(world: MultimodalWorld, kind: str) -> list[tuple[Any, Content]]:
-    """Return the shown documents of a kind that have a picture."""
     shown = [(node, world.show(node)) for node in world.graph.nodes if node.kind == kind]
     return [(node, content) for node, content in shown if isinstance(content, Content)]
 
@@ -60,9 +57,8 @@ def tools(world: MultimodalWorld, file: str) -> Any:
 
 
 def plain(world: MultimodalWorld, file: str) -> str:
-    """Return a document as text: things are counted in the pixels; expressions are read from sharp
-    pictures, and taken from the alternative text where a change has blurred them.
-    """
+    # Count things in the pixels; read sharp expressions, and take blurred ones from the
+    # description.
     shown = world.read_document(file)
     text, _, words = (
         shown.partition("\nPicture")
@@ -132,7 +128,7 @@ def test_large_tasks_are_solved(difficulty: str) -> None:
 def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
     part: int, difficulty: str
 ) -> None:
-    """Larger tasks have fewer pictures per value, so that each task has about twenty."""
+    # Larger tasks have fewer pictures per value, so each has about twenty.
     rng = Random(part)
     for seed in range(125 * part, 125 * (part + 1)):
         operations = rng.randint(1, 350)
@@ -222,7 +218,6 @@ def test_same_seed_same_bytes_in_another_process() -> None:
 
 
 def first_pictured(env: Any, kind: str = "value") -> str:
-    """Read until a document with a picture appears; return its id."""
     while True:
         call = env.world.optimal_calls()[0]
         play(env, call)

@@ -1,4 +1,4 @@
-"""The pictures of MultimodalWorld: their pixels, and whether changes to them can be undone."""
+"""The pixels of MultimodalWorld's pictures, and whether changes can be undone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_expressions_are_read_from_the_pixels() -> None:
 
 @pytest.mark.rotation
 def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
-    """Exactly if nothing was lost, otherwise with most of the ink in place."""
+    # Exactly if nothing was lost, otherwise with most of the ink.
     agreements: dict[str, list[float]] = {}
     for seed in range(4):
         world = generated(seed, operations=25, difficulty="hard", pictured=1.0)
@@ -110,7 +110,7 @@ def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
 
 
 def test_tokens_of_a_picture_go_by_its_size() -> None:
-    """The first two are examples from the vision models' documentation."""
+    # The first two are examples from the vision models' documentation.
     for (width, height), tokens in {
         (1024, 1024): 765,
         (2048, 4096): 1105,

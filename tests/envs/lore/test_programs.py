@@ -1,6 +1,4 @@
-"""The programs of CodeWorld: the graph's value is what the source really returns, and the traps on
-the way.
-"""
+"""The programs of CodeWorld: the graph's value is what the source returns."""
 
 from __future__ import annotations
 
@@ -51,7 +49,6 @@ def generated(seed: int, **options: Any) -> CodeWorld:
 
 
 def run_and_compare(world: CodeWorld, clock: Any = VIRTUAL) -> None:
-    """Run the sources; return main.py's result and the modules it requests."""
     program = Program(world.files(), clock)
     assert program.run() == world.graph.answer
     assert {f"{name}.py" for name in program.called} == set(world.needed())
@@ -100,9 +97,7 @@ def test_extremes_run(options: dict[str, Any]) -> None:
 
 @pytest.mark.exhaustive
 def test_a_real_clock_gives_the_same() -> None:
-    """One tick is 10 ms here, above the jitter of timers; on a machine too busy for that, a slower
-    run decides.
-    """
+    # A tick of 10 ms exceeds timer jitter; on a busy machine a slower run decides.
     for seed in range(4):
         world = generated(seed, operations=8, **ASYNC)
         assert any(
@@ -115,7 +110,7 @@ def test_a_real_clock_gives_the_same() -> None:
 
 
 def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
-    """Return drawn worker programs with their sources; operands are named m_1, m_2, and so on."""
+    """Return drawn worker programs with their sources; operands are m_1, m_2, and so on."""
     rng, drawn = Random(seed), []
     for _ in range(count):
         operands = rng.randint(3, 4)
@@ -213,7 +208,7 @@ def is_async(graph: Graph, uid: int) -> bool:
 
 
 def calls(graph: Graph) -> int:
-    """Return the number of calls without memoisation."""
+    # Without memoisation.
     count = [0] * len(graph.nodes)
     for node in reversed(graph.nodes):
         needed = [uid for uid in node.children if graph.nodes[uid].needed]
@@ -226,8 +221,7 @@ def test_without_a_memory_large_programs_would_not_end() -> None:
 
 
 def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
-    """Before tasks with the answer 0 are redrawn."""
-
+    # Before tasks with the answer 0 are redrawn.
     def answers(style: str) -> list[int]:
         modules = ModuleSampler(
             lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style]

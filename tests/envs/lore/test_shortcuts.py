@@ -1,4 +1,4 @@
-"""Guessing, greedy and forgetful readers of documents have bounded scores."""
+"""Guessing, greedy and forgetful readers have bounded scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ID = re.compile(r"v[0-9]+%-?[A-Za-z0-9]+|m_[a-z]+\.py")
 
 
 def mean(env_id: str, player: Callable[[Random], Any], seeds: int, **options: Any) -> float:
-    """Return the mean score of a player that chooses calls from the task and the last result."""
+    """Return the mean score of a player that sees the task and the last result."""
     env, total = make(env_id, **options), 0.0
     for seed in range(seeds):
         chat, _ = env.reset(seed=seed)
@@ -36,7 +36,7 @@ def mean(env_id: str, player: Callable[[Random], Any], seeds: int, **options: An
 
 
 def guesser(rng: Random) -> Any:
-    """Requests ids that the root might have, sometimes a valid one, and returns the answer."""
+    """Requests ids that the root might have, and returns the answer."""
     asked: list[str] = []
 
     def choose(task: str, last: str) -> list[ToolCall]:
@@ -55,7 +55,7 @@ def guesser(rng: Random) -> Any:
 
 
 def greedy(rng: Random) -> Any:
-    """Reads everything it has heard of, oldest first, and answers once it knows."""
+    """Reads everything it has heard of, oldest first."""
     solver: list[Solver] = []
     queue: dict[str, None] = {}
 
@@ -159,9 +159,8 @@ def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
 
 
 def test_irrelevant_documents_are_told_by_rules_alone() -> None:
-    """While the target is unknown, some document is certainly needed. None of these is irrelevant,
-    and they are those that a search over all rules read so far finds.
-    """
+    # While the target is unknown, the certainly needed documents are relevant and equal those of a
+    # search over all rules read.
     for seed in range(12):
         world = default(seed, operations=25, theta=6)
         irrelevant = {node.file for node in world.graph.nodes if not node.needed}
@@ -195,7 +194,7 @@ def test_variables_of_irrelevant_documents_have_numbers_like_any_others() -> Non
 
 
 def test_answers_of_programs_are_spread() -> None:
-    """No answer of small programs is frequent enough to be worth learning."""
+    # No answer is frequent enough to be worth learning.
     for options in ({"operations": 1}, {}, {"operations": 10, "difficulty": "hard"}):
         answers = []
         for seed in range(200):

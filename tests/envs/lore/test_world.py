@@ -1,4 +1,4 @@
-"""DocumentWorld: labels of calls, ends of episodes, and reports."""
+"""DocumentWorld: labels, episode ends, and reports."""
 
 from __future__ import annotations
 
@@ -171,9 +171,7 @@ def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
-    """Return the report of an episode that read one document, or all of them with the first
-    repeated, and then answered `last`.
-    """
+    """Return the report of an episode that read one document, or all with the first repeated."""
     env = start("DocumentWorld-paper", operations=2, budget_slack=200)
     first = env.world.known.useful()[0]
     play(env, read(first))
@@ -193,7 +191,7 @@ def test_failures_are_told_apart() -> None:
     assert [reported(answer)[kind] for kind in kinds] == [False, 0, False, True]
     assert [reported("x", everything=True)[kind] for kind in kinds] == [False, 0, True, True]
     assert [reported(answer, everything=True)[kind] for kind in kinds] == [False, 0, False, True]
-    # The answer comes in turn 20, then in turn 21; the leads are known from the start.
+    # The answer comes in turn 20, then 21; the leads are known from the start.
     assert [reported("x", idle=18)[kind] for kind in kinds] == [True, 0, False, True]
     assert [reported("x", idle=19)[kind] for kind in kinds] == [True, leads, False, True]
     assert reported("x", idle=19)["redundant_reads"] == 19
@@ -255,7 +253,7 @@ def test_outcomes_and_their_curves() -> None:
 
 
 def test_wilson_intervals() -> None:
-    """Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29."""
+    # Newcombe 1998, table I.
     for successes, trials, low, high in [
         (81, 263, 0.2553, 0.3662),
         (15, 148, 0.0624, 0.1605),

@@ -1,6 +1,4 @@
-"""GridWorld against a simulation of every position and number of remaining moves, and the
-specification's traps.
-"""
+"""GridWorld against a simulation of every position and number of remaining moves."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ UP, DOWN, LEFT, RIGHT, DONE = (ToolCall(name, {}) for name in (*STEPS, "done"))
 
 @dataclass(frozen=True)
 class Board:
-    """The tests' own board, an independent implementation of the rules."""
+    """An independent implementation of the rules."""
 
     size: int
     goal: Cell
@@ -51,15 +49,14 @@ class Board:
 
 
 def simulate(board: Board) -> list[set[Cell]]:
-    """Return, for 0, 1, 2, … remaining moves, the cells from which the goal is reachable, until
-    those are all cells.
+    """Return the cells from which the goal is reachable for 0, 1, 2, … moves, until no cell is
+    left.
     """
     moves = {cell: [board.step(cell, direction) for direction in STEPS] for cell in board.cells}
     winning: list[set[Cell]] = []
     while not winning or len(winning[-1]) < len(moves):
         left = len(winning)
-        # A step that costs all remaining moves still allows done, so `winning[0]` counts; one that
-        # costs more does not.
+        # A step that costs all remaining moves still allows done, so `winning[0]` counts.
         reached = (
             cell
             for cell in moves
@@ -70,7 +67,6 @@ def simulate(board: Board) -> list[set[Cell]]:
 
 
 def best_calls(board: Board, winning: list[set[Cell]], cell: Cell) -> list[ToolCall]:
-    """Return the allowed calls without a move to spare."""
     if cell == board.goal:
         return [DONE]
     left = cheapest(winning, cell)
@@ -100,7 +96,6 @@ def check_every_position(board: Board) -> None:
 
 
 def boards_of_three() -> list[Board]:
-    """Yield every set of holes with every goal."""
     cells = list(itertools.product(range(3), repeat=2))
     hole_sets = [[cell for k, cell in enumerate(cells) if mask >> k & 1] for mask in range(2**9)]
     return [Board(3, goal, holes) for holes in hole_sets for goal in cells]
@@ -139,9 +134,7 @@ def test_random_boards_with_random_penalties_have_the_cost_and_optimal_set_of_a_
 
 
 def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
-    """Random replies, including steps off the board and unreadable ones, against the tests' own
-    rules.
-    """
+    # Random replies include steps off the board and unreadable ones.
     rng = random.Random(1)
     for _ in range(150):
         board = random_board(rng)
@@ -159,7 +152,7 @@ def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
             going_on = left >= 0
 
 
-# Wrong ways to compute the cost to the goal; a missing cell is one that they consider unreachable.
+# Wrong ways to compute the cost; a missing cell is one that they consider unreachable.
 
 
 def manhattan(board: Board) -> dict[Cell, int]:
@@ -192,9 +185,7 @@ def holes_as_walls(board: Board) -> dict[Cell, int]:
 
 
 def two_ended_queue(board: Board) -> dict[Cell, int]:
-    """0-1 breadth-first search, right only for weights 0 and w: free steps go to the front, holes
-    to the back.
-    """
+    """0-1 breadth-first search, right only for weights 0 and w: holes go to the back."""
     costs: dict[Cell, int] = {}
     waiting = deque([(board.goal, 0)])
     while waiting:
@@ -211,7 +202,6 @@ def two_ended_queue(board: Board) -> dict[Cell, int]:
 
 
 def calls_from(board: Board, costs: Mapping[Cell, int], cell: Cell) -> list[ToolCall]:
-    """Return the steps that are optimal under a table of costs."""
     outcomes = {direction: board.step(cell, direction) for direction in STEPS}
     return [
         ToolCall(direction, {})

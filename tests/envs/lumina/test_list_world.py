@@ -1,6 +1,4 @@
-"""ListWorld against an exhaustive search that does not use the formula, and the specification's
-traps.
-"""
+"""ListWorld against an exhaustive search that does not use the formula."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ def task(
 class Search:
     """All ways to play one instance.
 
-    A state consists of the remaining elements (positions in the initial list) and the first
-    position that may still be removed.
+    A state is the remaining positions of the initial list, and the first that may be removed.
     """
 
     def __init__(self, items: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -49,9 +46,6 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Return the turns of the shortest successful continuation, including `done`; infinite if
-        there is none.
-        """
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
 
@@ -59,7 +53,6 @@ class Search:
         return self.cost(tuple(p for p in left if p != place), place + 1)
 
     def best(self, left: tuple[int, ...], bound: int) -> list[ToolCall]:
-        """Return the calls that start a shortest successful continuation, with current indices."""
         cost = self.cost(left, bound)
         if cost == math.inf:
             return []
@@ -83,9 +76,7 @@ def subsequences(items: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Drive a world into every reachable state; positions are removed from left to right, so each
-    set of positions is one state.
-    """
+    """Drive a world into every reachable state, which is a set of removed positions."""
     search, text = Search(items, target), task(items, target)
     for size in range(len(items) + 1):
         for gone in itertools.combinations(range(len(items)), size):
@@ -139,8 +130,7 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-# Plausible but wrong shortcuts. Each takes the list, the target and the lock and returns the
-# indices it considers optimal.
+# Plausible but wrong shortcuts, from list, target and lock to allegedly optimal indices.
 
 
 def is_subsequence(short: list[int], long: list[int]) -> bool:

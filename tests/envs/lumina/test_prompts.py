@@ -1,4 +1,4 @@
-"""Prompts in the structure of the paper's appendix: the same worlds, parsed and played alike."""
+"""Prompts in the structure of the paper's appendix."""
 
 from __future__ import annotations
 

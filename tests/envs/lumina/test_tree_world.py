@@ -1,4 +1,4 @@
-"""TreeWorld against an exact search over possible beliefs, and the specification's traps."""
+"""TreeWorld against an exact search over possible beliefs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,6 @@ def found(node: str) -> ToolCall:
 
 
 class Choice:
-    """Random generator that returns a given choice of slots."""
-
     def __init__(self, slots: int, chosen: Sequence[int]) -> None:
         self.slots, self.chosen = slots, chosen
 
@@ -65,7 +63,7 @@ def test_each_tree_with_slots_comes_from_equally_many_choices_of_slots(
         children = uniform_tree(nodes, arity, Choice(nodes * arity, chosen))
         assert sorted(itertools.chain(*children)) == list(range(1, nodes))
         shapes[shape_of(children)] += 1
-    # Each tree should occur once per rotation of its child counts, that is, once per node.
+    # Each tree occurs once per rotation of its child counts, that is, once per node.
     assert shapes == {tree: nodes * count for tree, count in uniform(nodes, arity).items()}
     assert shapes.total() == comb(nodes * arity, nodes - 1)
 
@@ -75,9 +73,7 @@ def name(path: Path) -> str:
 
 
 def world_at(history: History, may_be_absent: bool, turns: int = PLENTY) -> TreeWorld:
-    """Return the world of an agent with these observations; node k of the text has value k, and the
-    target is none of them.
-    """
+    """Return the world after these observations; node k has value k, and the target is missing."""
     hope = (
         "The target may be missing from the tree."
         if may_be_absent
@@ -125,8 +121,7 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
     for history in beliefs.histories():
         values, frontier = beliefs.values(history, None), beliefs.frontier(history)
         assert len({values[path] for path in frontier}) <= 1, history
-        # With all `nodes` visible, an agent that knew this number could stop; the world does not
-        # reveal it.
+        # An agent that knew the number of `nodes` could stop here.
         if len(beliefs.known(history)) < nodes or not frontier:
             assert optimal(world_at(history, absent > 0)) == beliefs.best(history), history
 
@@ -146,7 +141,7 @@ def test_with_few_turns_left_the_optimal_set_is_still_the_argmax(
 
 
 def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
-    """Why the number is hidden: with both nodes of two visible, the other one must be a leaf."""
+    # Hence the number is hidden: with both nodes of two visible, the other must be a leaf.
     both_seen = frozenset({((), 1)})
     assert Beliefs(uniform(2), "any", Fraction(1, 3)).best(both_seen) == {"unreachable"}
     assert (
@@ -160,9 +155,7 @@ def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
 def test_in_trees_grown_at_random_shallow_nodes_would_be_better(
     target: str, absent: Fraction
 ) -> None:
-    """Why trees do not grow by attaching each node to a random earlier one: the optimal set would
-    be a part of the frontier.
-    """
+    # Hence trees are uniform: attaching each node to a random earlier one shrinks the optimal set.
     beliefs = Beliefs(recursive(5), target, absent)
     history = frozenset({((), 2), ((0,), 1)})
     values = beliefs.values(history, None)
@@ -176,11 +169,11 @@ def test_in_complete_trees_of_known_depth_nodes_above_the_bottom_would_be_better
     assert beliefs.best(frozenset({((), 2), ((0,), 2)})) == {(1,)}
 
 
-# The number of turns that an optimal policy needs.
+# Turns of an optimal policy.
 
 
 def slowest_search(world: TreeWorld) -> int:
-    """Return the turns of the slowest search without repetition, by trying all orders."""
+    """Return the turns of the slowest search without repetition, over all orders."""
     goal = {value: node for node, value in explored(world).known.items()}.get(world.target)
     unknown = frozenset(re.findall(r"\(id=([a-z]+), value=[0-9]+\) -> UNKNOWN", world.task()))
 
@@ -197,7 +190,6 @@ def slowest_search(world: TreeWorld) -> int:
 
 
 def explored(world: TreeWorld) -> TreeWorld:
-    """Return a copy of the world that has revealed everything."""
     world = copy.deepcopy(world)
     waiting = list(world.known)
     while waiting:
@@ -206,7 +198,6 @@ def explored(world: TreeWorld) -> TreeWorld:
 
 
 def exact(seed: int, **options: Any) -> TreeWorld:
-    """Return a world with exactly the turns that an optimal policy needs."""
     return start("TreeWorld", seed=seed, budget_factor=1.0, budget_slack=0, **options).world
 
 
@@ -227,7 +218,6 @@ def test_the_budget_is_enough_for_any_search_and_tells_nothing_about_the_target(
 
 
 def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
-    """Among all targets of a size, one takes all the turns."""
     for options in ({"nodes": 5, "absent_probability": 1}, {"nodes": 5, "absent_probability": 0}):
         worlds = [exact(seed, revealed=1, **options) for seed in range(60)]
         hidden = [world for world in worlds if world.target not in world.known.values()]

@@ -1,6 +1,4 @@
-"""Possible beliefs about a hidden tree and their values by exact search, a second opinion on
-TreeWorld's optimal set.
-"""
+"""Exact search over beliefs about a hidden tree, a second opinion on TreeWorld's optimal set."""
 
 from __future__ import annotations
 
@@ -13,20 +11,20 @@ from typing import Any
 
 # A node is the sequence of its children.
 Tree = tuple["Tree", ...]
-# A node as the path from the root.
+# From the root.
 Path = tuple[int, ...]
-# The observations: the number of children of each explored node.
+# The number of children of each explored node.
 History = frozenset[tuple[Path, int]]
-# The probability of success, then minus the expected number of turns.
+# The probability of success, then minus the expected turns.
 Value = tuple[Fraction, Fraction]
-# The unnormalised probability of each tree.
+# Unnormalised probabilities.
 Prior = Mapping[Tree, int | Fraction]
-# The nodes of a tree, the target's position (None if missing), and the probability.
+# Nodes, the target's position (None if missing), and the probability.
 Case = tuple[dict[Path, Tree], Path | None, Fraction]
 
 
 def fill(nodes: int, slots: int, arity: int) -> Iterator[tuple[Any, ...]]:
-    """Yield all distributions of nodes over slots that each contain a tree or nothing."""
+    """Yield all distributions of nodes over slots, each with a tree or nothing."""
     if not slots:
         yield from [()] if nodes == 0 else []
         return
@@ -40,14 +38,12 @@ def forget_slots(tree: tuple[Any, ...]) -> Tree:
 
 
 def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
-    """Every placement of the nodes in slots counts once."""
+    # Every placement in slots counts once.
     return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
 
 
 def mixed(nodes: int) -> Prior:
-    """Every number of nodes up to this one is equally likely, so the agent cannot tell when it has
-    seen all.
-    """
+    # All sizes are equally likely, so the agent cannot know that it has seen everything.
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
     return {
         tree: Fraction(weight, sum(trees.values()))
@@ -57,9 +53,7 @@ def mixed(nodes: int) -> Prior:
 
 
 def recursive(nodes: int) -> Prior:
-    """Each new node becomes a child of a random earlier one, and children are listed in random
-    order.
-    """
+    # Each node becomes a child of a random earlier one; children are shuffled.
     weights: Counter[Tree] = Counter()
     for parents in itertools.product(*map(range, range(1, nodes))):
         shape = shape_of(
@@ -122,7 +116,6 @@ class Beliefs:
         ]
 
     def histories(self) -> set[History]:
-        """Yield all possible observations without the target."""
         seen: set[History] = set()
         waiting: list[History] = [frozenset()]
         while waiting:
@@ -170,7 +163,6 @@ class Beliefs:
         return success, -cost
 
     def best(self, history: History, turns: int | None = None) -> set[Path | str]:
-        """Return the calls with the largest value; none if no call can succeed."""
         values = self.values(history, turns)
         best = max(values.values())
         return {call for call, value in values.items() if value == best and best[0] > 0}
