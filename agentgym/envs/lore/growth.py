@@ -107,13 +107,15 @@ class _BottomUp(Grower):
         rate = self.sampler.document_rate
         if not rate:  # no draw, so that a domain's options do not shift each other
             return listed
+        # Random rounding keeps the mean at `rate`.
         count = int(rate * len(listed) + self.rng.random())
         values = [(self.sampler.field(self.rng), None) for _ in range(count)]
         depth = min([node.depth for node in listed])
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        """Renumber all variables except the root's, because irrelevant documents were drawn last."""
+        # Irrelevant documents were drawn last and would have the largest numbers. The root stays
+        # v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -126,14 +128,12 @@ class _BottomUp(Grower):
     def _values(
         self, values: list[tuple[Value, Any]], depth: int, needed: bool = True
     ) -> list[Node]:
-        """Add documents of values, with shuffled numbers so the relevant variables are not the
-        first.
-        """
         rng = self.rng
         extra = self._counts(self.sampler.field_rate, len(values))
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
+        # The first numbers would otherwise be the relevant ones. The root stays v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
@@ -209,10 +209,7 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grower whose children determine their parent's value.
-
-    No evaluation may call a shared document twice, which would take exponential time.
-    """
+    """Grower whose children determine their parent's value."""
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
         super().__init__(*args)
@@ -266,6 +263,7 @@ def grow_top_down(
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
     values: list[Any] = [None] * len(nodes)
+    # Each node once: repeated calls of shared documents would take exponential time.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):
@@ -277,10 +275,10 @@ def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[
 def _mark_needed(
     nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
 ) -> None:
-    """Mark what a lazy evaluation asks for; one pass suffices, because parents are older."""
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
+        # Parents are older, so one pass suffices.
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             operands = [values[uid] for uid in rule.operands]

@@ -213,6 +213,7 @@ _CONDITIONAL = Operator(
     ),
     _taken,
 )
+# Two or three workers, and the shared variable.
 _ASYNC = Operator("async", "number", 3, 4, number, _draw_workers, _run_workers, _write_workers)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)

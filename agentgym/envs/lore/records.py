@@ -110,9 +110,7 @@ def _prefix(file: str) -> str:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    """Sort by prefix number, largest first: dependencies have larger ones, so this order is
-    readable.
-    """
+    # Dependencies have larger numbers, so documents can be read in this order.
     return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
 
 
@@ -174,6 +172,7 @@ class Records(ReadDocuments):
             self._add_rule(*facts.rule)
         for listed, variable in facts.files:
             self._follow(listed, variable)
+        # The new ids are the last in the dictionary.
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:
@@ -182,6 +181,7 @@ class Records(ReadDocuments):
         for file, variable in [*self.doubtful.items()]:
             if variable in self._waiting:
                 self.ready[file] = self.doubtful.pop(file)
+        # The document behind the rule was read already, so nothing remains to compute.
         if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
             del self.ahead[early]
             self._finish(prefix)
@@ -213,7 +213,7 @@ class Records(ReadDocuments):
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """Return the certainly needed ids; while the target is unknown, one exists unless a
+        """Return the certainly needed ids: at least one before the target is known, unless a
         document was lost.
         """
         return _late_first(self.ready)

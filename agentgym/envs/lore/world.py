@@ -98,6 +98,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def style(self, node: Node) -> Random:
         """Return a generator for a document's wording, which never changes within a task."""
+        # Rereads must show the same text.
         return Random(self._salt << 32 | node.uid)
 
     def may_reread(self, file: str) -> bool:
@@ -118,12 +119,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def most_turns(self) -> int:
         """Return the reading turns in the budget: the largest of several tasks of this
-        configuration, so the budget reveals nothing about the current one.
+        configuration.
         """
         key = type(self), repr(self.config)
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
             turns = []
+            # Fixed seeds: the budget must not depend on the episode.
             for seed in range(samples):
                 self.graph = self.grow(Random(seed))
                 turns.append(self.turns())
@@ -134,6 +136,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Draw the graph, and set the budget."""
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
+        # The budget covers the sampled tasks only.
         while self.turns() > most:
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
@@ -152,6 +155,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         node = self.graph.node(file_id)
         again = file_id in self.known.read
         derivable = again or self.known.follows(file_id)
+        # One error for both cases: a guess must not reveal whether an id exists.
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
@@ -188,6 +192,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             text = text[1:-1].strip()
         answer = self.graph.answer
         if isinstance(answer, int):
+            # Python refuses to parse much longer numbers.
             return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
         return text == answer
 

@@ -124,12 +124,15 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
+        # Draw from one cell fewer; indices from the start on shift by one, which keeps the start
+        # free.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
             divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
         ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
+        # `done` takes a turn but no move.
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:
@@ -183,6 +186,7 @@ class GridWorld(World[GridConfig]):
             f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
             for row in rows
         ]
+        # Last digits keep the columns narrow.
         header = "     " + " ".join(str(column % 10) for column in columns)
         return "\n".join([header, *lines])
 
@@ -349,6 +353,7 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
+            # Buckets are emptied in order of cost, so the first visit is the cheapest.
             if costs[cell] < 0:
                 costs[cell] = cost
                 buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
@@ -368,6 +373,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     if distance is None:
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
+    # These bounds keep both ends on the board.
     rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))

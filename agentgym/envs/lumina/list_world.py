@@ -261,6 +261,7 @@ class ListWorld(World[ListConfig]):
         unique even among duplicates.
         """
         calls = self.optimal_calls()
+        # The last optimal pop removes the first element that does not fit.
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
@@ -288,6 +289,7 @@ class ListWorld(World[ListConfig]):
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""
         world, task = cls(ListConfig(), 0), without_frame(task)
+        # A restated task has no lists; the state contains them.
         if task.startswith(_RESTATED):
             world._start([], [])
             return world

@@ -118,6 +118,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
+        # The last value belongs to no node.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
@@ -234,21 +235,18 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many nodes as turns: a search that finds a leaf late explores nearly all of
-        them.
-        """
+        """Return as many nodes as turns."""
+        # A search that finds a leaf late explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if it is known, else an exploration of every unexplored node.
-
-        On the last turn only a report can succeed.
-        """
+        """Return the right report if it is known, else an exploration of every unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
             return (ToolCall("found", {"id": self._by_value[self.target]}),)
+        # On the last turn only a report can succeed.
         if self._frontier and self.turns_left > 1:
             return CallSet("get_children", "id", self._frontier)
         return (_UNREACHABLE,) if self._may_be_absent else ()
@@ -272,8 +270,6 @@ class TreeWorld(World[TreeConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return the knowledge of each node in the order of the catalog, and the remaining turns.
 
-        Edges are omitted, because they carry no information about the target.
-
         Returns:
             float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes: known,
             unexplored, has the target value (1, else 0). Then whether the target may be missing,
@@ -282,6 +278,7 @@ class TreeWorld(World[TreeConfig]):
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
         for slot, (node, value) in enumerate(self.known.items()):
+            # Edges are omitted, because they carry no information about the target.
             rows[:, slot] = 1, node in self._frontier, value == self.target
         ends = self._may_be_absent, min(self.turns_left / (nodes + 1), 1)
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
@@ -376,15 +373,13 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a uniform tree in which each node has `arity` slots for children.
+    """Draw the children of each node of a uniform tree with `arity` slots per node; node 0 is the
+    root.
 
-    The occupied slots are a uniform choice of `nodes - 1` among all. By the cycle lemma, exactly
-    one rotation of the child counts is the depth-first sequence of a tree (Dershowitz and Zaks
-    1980), so all trees are equally likely. O(arity * nodes).
-
-    Returns:
-        The children of each node; node 0 is the root.
+    O(arity * nodes).
     """
+    # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
+    # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
     counts = np.bincount(slots // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
@@ -402,6 +397,7 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
 def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
     ids: dict[str, None] = {}
     while len(ids) < count:
+        # Redraw only the ids that collided.
         letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
         ids |= dict.fromkeys(map("".join, letters))
     return list(ids)
