@@ -149,8 +149,10 @@ class Belief:
         lack the hidden item.
         """
         for atoms, names in lists:
+            # The hidden item may be missing from this list.
             if not all(map(self.known.implies, atoms)):
                 continue
+            # The first list sets the order of the candidates.
             order = names if self.pool is None else self.pool
             remaining = set(names) - self.guessed.keys()
             self.pool = [name for name in order if name in remaining]
@@ -160,6 +162,7 @@ class Belief:
         """Return whether a query's result would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
+        # Models write arguments of any shape.
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
         return all(map(self.known.implies, atoms)) and Constraints.of(

@@ -140,6 +140,7 @@ def draw_table(
         if items < len(table):
             table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
         if free:
+            # Separate shuffles: no item keeps the profile of a species.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
@@ -172,6 +173,7 @@ def species() -> ItemTable:
 
 @cache
 def _fixed_synthetic(items: int) -> ItemTable:
+    # Knowledge-intensive facts must be the same in every episode.
     return synthetic(items, np.random.default_rng(items))
 
 
@@ -179,6 +181,7 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
     """Draw invented items by name, all with different profiles."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
+    # A dictionary drops equal profiles and keeps the order.
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None

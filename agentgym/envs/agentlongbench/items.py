@@ -74,6 +74,7 @@ class ItemTable:
         return self
 
     def __eq__(self, other: object) -> bool:
+        # Tables are immutable and large, so identity usually decides.
         return self is other or (
             isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
@@ -148,15 +149,12 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists can distinguish the target from every other item.
-
-        A unique profile is not enough: a value that only the target has never occurs in the
-        feedback on a wrong guess. Atoms that fewer than `least` items satisfy are ignored.
-        """
+        """Return whether feedback and lists of at least `least` items single out the target."""
         apart = np.zeros(len(self), bool)
         for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
             if section.numeric:
                 numbers, own = self._numbers[place], int(column[target][0])
+                # Sorted once: how many items are above or below each number.
                 above, below = np.sort(numbers), np.sort(-numbers)
                 more = len(self) - np.searchsorted(above, numbers, "right")
                 less = len(self) - np.searchsorted(below, -numbers, "right")
@@ -166,6 +164,7 @@ class ItemTable:
                 count = int(holders.sum())
                 if value not in column[target]:
                     apart |= holders & (len(self) - count >= least)
+                # A value that only the target has never occurs in the feedback on a wrong guess.
                 elif count >= max(2, least):
                     apart |= ~holders
         apart[target] = True
@@ -223,5 +222,6 @@ def compare(guess: Value, target: Value) -> Operator:
 
 def normalize_name(name: str) -> str:
     """Reduce a name to lower case without accents, spaces or punctuation."""
+    # NFKD separates letters from their accents.
     letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold()).translate(_DROPPED)
     return "".join(letter for letter in letters if not unicodedata.combining(letter))

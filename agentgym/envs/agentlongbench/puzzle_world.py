@@ -125,14 +125,12 @@ class PuzzleWorld(World[PuzzleConfig]):
     While the candidates are not exact, the optimal calls are the queries whose result makes them
     exact; after that, guesses of any candidate, that is, any item consistent with all feedback.
     Such a guess may be right and is never repeated. Another strategy may need fewer guesses on
-    average. The turn budget is the maximum that this strategy needs if it always guesses the first
-    candidate, whatever is hidden, so it is the same for all seeds. Lists of earlier puzzles do not
-    count as knowledge.
+    average. The turn budget, equal for all seeds, is the maximum that a player needs who always
+    guesses the first candidate. Lists of earlier puzzles do not count as knowledge.
 
     Attributes:
         table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.
         targets: The hidden items, by number from 1.
-        hunt: The knowledge so far.
     """
 
     Config = PuzzleConfig
@@ -156,10 +154,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = _limits(config)
         turns = most + 1
+        # Rare: the limits exceed almost every draw.
         while turns > most:
             self.table = config.table(rng)
             first, counts = config.reference(self.table, rng)
             able = counts.rounds <= deepest
+            # The first guess must be wrong if its feedback opens the puzzle.
             able[first] &= self._hidden > 1
             targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
             turns = int(counts.turns[targets].sum())

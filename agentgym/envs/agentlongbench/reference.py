@@ -30,6 +30,7 @@ class ReferenceTurns:
     def bound(self, hidden: int) -> int:
         """Return the turns that almost certainly find `hidden` random targets."""
         turns = self.turns[self.turns > 0]
+        # The standard deviation of a sum grows with the square root of its length.
         spread = SPREAD * float(turns.std()) * hidden**0.5
         return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
 
@@ -58,6 +59,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
         _, index, groups = np.unique(
             (before << signatures.bits) | codes, return_index=True, return_inverse=True
         )
+        # NumPy versions differ in the shape of the inverse.
         groups = groups.reshape(-1)
         guesses, cost, listed = active[index], 1 + several[before[index]], False
     return ReferenceTurns(turns, rounds)
@@ -92,8 +94,10 @@ class _Signatures:
     def codes(self, guesses: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
         codes = np.zeros(len(targets), np.int64)
         for numbers in self._numeric:
+            # Two bits: below, equal or above.
             codes = codes << 2 | (1 + np.sign(numbers[guesses] - numbers[targets]))
         for values, holders in self._texts:
             for mentioned in values[guesses].T:
+                # One bit per mentioned value: the target has it or lacks it.
                 codes = codes << 1 | holders[mentioned, targets]
         return codes

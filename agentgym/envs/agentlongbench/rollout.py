@@ -208,6 +208,7 @@ def play(
 
     def finished(top: Peak | None) -> Log | None:
         for attempt in range(_ATTEMPTS):
+            # A larger end gives the agent more rounds to isolate the hidden item.
             late = min(0.9, habits.late * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
             game = _Game(table, target, style, habits, rng, counter, cap, top)
@@ -217,6 +218,7 @@ def play(
 
     log = None if by_rounds and peak is not None else finished(None)
     if peak is not None and (by_rounds or log is not None):
+        # The number of rounds that fill a length varies with the peak.
         most = limit if log is None else ceil(_MARGIN * len(log.rounds))
         rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt uses this seed
         log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
@@ -235,17 +237,15 @@ def _with_peak(
     most: int,
     rng: np.random.Generator,
 ) -> Log | None:
-    """Return a log whose largest number occurs in a drawn round; None if there is none.
-
-    If the log ends before the round at `place` (a share of `most`), another round is drawn, which
-    leaves all rounds of the log equally likely.
-    """
+    """Return a log whose largest number occurs in a drawn round; None if there is none."""
     for _ in range(_REPLAYS):
         top = draw(1 + int(place * most))
         log = None if top is None else finished(top)
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
+            # The log ended before the drawn round. Another one leaves all its rounds equally
+            # likely.
             place = rng.random()
     return None
 
@@ -360,6 +360,7 @@ class _Game:
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
         masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
+        # At least one section remains, because a query needs a condition.
         most = min(self.habits.max_mask_sections, len(names) - 1)
         out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
         shown = [atom for atom in constraints if atom[0] not in out]
@@ -371,15 +372,17 @@ class _Game:
     def _aimed(self) -> list[Atom]:
         """List few known atoms that exclude the items still in all lists, greedily.
 
-        Ties go to the longest list: long lists do not reveal the hidden item by themselves.
+        Ties go to the longest list, because long lists do not reveal the hidden item.
         """
         masks = {atom: self.table.mask(atom) for atom in self.heard}
+        # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
             best = max(
                 masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
             )
+            # No known atom excludes further items.
             if not (left & ~masks[best]).any():
                 break
             left &= masks[best]
@@ -416,11 +419,13 @@ class _Game:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
+        # A guessed decoy would no longer stay in all lists.
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
+        # Repeats are rare: only if a list has no unguessed item.
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
@@ -497,6 +502,7 @@ class _Game:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
+        # They resemble the hidden item, because they satisfy most known atoms.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:

@@ -91,9 +91,11 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
+        # A missing item settles the question; a listed one leaves it to a guess of yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
+        # Wrong guesses are known not to be the hidden item.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:
@@ -110,6 +112,7 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
+    # Scale the count of the page up to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 
@@ -138,7 +141,9 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
+    # Prefer an item of one list, which a reader of one result would get wrong.
     wrong = one if one.any() else ~both
+    # Both answers are equally likely, if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
     place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
@@ -174,6 +179,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
+        # The first of two items is worth half.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )
@@ -290,6 +296,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names,
         scan=(_whole(turn),),
         least=tuple(_list(turn, k) for k in range(len(turn.lists))),
+        # The F1 of naming every item.
         chance=2 * len(names) / (len(names) + len(log.table)),
         extra={"round": turn.number, "answer_name": names},
     )

@@ -142,6 +142,7 @@ class Database:
                 for k in task.documents
                 for name in self.documents.document(k).name.split(",")
             }
+            # Tasks that differ only in id must share a split.
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
@@ -214,6 +215,7 @@ class TaskPool:
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
+            # A prefix of one shuffle, which makes the parts nested.
             numbers += sorted(order[: ceil(len(order) / one_in)])
         documents = [
             document
@@ -254,12 +256,14 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
             f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are "
             f"{12 * YEARS}; ask for fewer"
         )
+    # Shuffled: small colours are frequent and would be early months.
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
+        # Without a month, a shared name would fit several tasks.
         ambiguous = any(shared[person] > 1 for person in casts[number])
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
@@ -305,6 +309,7 @@ def _draw_decoys(
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options, several_searches=False)
+        # A second definition would make the question ambiguous.
         while not defined.isdisjoint(decoy.facts):
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
@@ -322,8 +327,8 @@ def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tupl
 def _with_ids(
     documents: Sequence[Sequence[Document]], seed: int
 ) -> tuple[tuple[Document, ...], ...]:
-    """Number documents at random within their type; ids must not reveal the task."""
     numbers = list(range(sum(map(len, documents))))
+    # Ids must not reveal the task.
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
     return tuple(

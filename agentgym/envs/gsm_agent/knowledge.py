@@ -92,12 +92,14 @@ class SearchKnowledge:
         candidates: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
+            # A question without a month names people who occur in no other task.
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
                 text = shown[head.end() : after.start() if after else None]
                 candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
+        # Facts name further people, whose facts may come first in the results.
         while fresh := [
             fact
             for fact in candidates
@@ -106,6 +108,7 @@ class SearchKnowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
+        # Drop queries for found quantities, which shortens the state.
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
             query: count
@@ -123,14 +126,12 @@ class SearchKnowledge:
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return queries with the person, without (a document may omit the name), and with the
-        month once.
-
-        BM25 weights a month that occurs twice as much as a phrase that a document repeats.
-        """
+        """Return queries for a quantity, best first."""
+        # BM25 weights a month that occurs twice as much as a phrase that a document repeats.
         month = f"{self.month} {self.month}".strip()
         wordings = (
             (quantity.phrase, quantity.owner, month),
+            # A document may omit the name.
             (quantity.phrase, month),
             (quantity.phrase, self.month),
         )

@@ -126,10 +126,12 @@ class Draft:
             _DeadEndError: No such number exists.
         """
         for _ in range(30):
+            # Log-uniform, which favours small numbers.
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
             if low <= number <= high and number not in self._numbers:
                 break
         else:
+            # Nearly all numbers are in use, so list the others.
             left = [number for number in range(low, high + 1) if number not in self._numbers]
             if not left:
                 raise _DeadEndError
@@ -303,10 +305,12 @@ class Draft:
                 self.target(owner, part, most, dollars),
                 self.target(other, budget - part, most, dollars),
             ]
+            # Larger first: the answer must not be negative.
             targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
             return Question(kind, tuple(targets))
         target = self.target(owner, budget - 1, most, dollars=False)
         value = solve(self.facts, target) or 0
+        # Only divisors leave a whole share.
         shares = [
             n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers
         ]

@@ -183,6 +183,7 @@ class SearchWorld(World[SearchConfig]):
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = _knowledge_of(self.problem.question)
+        # The static setting shows all documents in the task.
         self._missing = set() if self.static else set(self.problem.documents)
         if isinstance(self.known, GoldKnowledge):
             self.known.solution = self.problem.answer
@@ -301,8 +302,10 @@ class SearchWorld(World[SearchConfig]):
         documents = [self.database.documents.document(place) for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
+        # A repeat takes precedence: it cannot show a new document.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
+        # Not in place: copies of the world share the set.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -313,6 +316,7 @@ class SearchWorld(World[SearchConfig]):
             "found": len(hits),
             "label": label,
         }
+        # A new list: copies of the world share the old one.
         self.log = [*self.log, entry]
         if isinstance(self.known, GoldKnowledge):
             self._record_gold(self.known)
@@ -323,6 +327,7 @@ class SearchWorld(World[SearchConfig]):
         return result
 
     def _learn(self, result: str) -> None:
+        # Several searches in one reply are one round.
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
