@@ -131,9 +131,7 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are exactly the items consistent with all feedback, or just
-        one.
-        """
+        """Return whether the candidates are exactly the items consistent with all feedback."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:
@@ -145,9 +143,7 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add a query's lists, each with the atoms that its items satisfy; ignore lists that may
-        lack the hidden item.
-        """
+        """Add a query's lists, each with the atoms that its items satisfy."""
         for atoms, names in lists:
             # The hidden item may be missing from this list.
             if not all(map(self.known.implies, atoms)):
@@ -193,11 +189,7 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Parse `lines` for a puzzle that lists these items.
-
-        Raises:
-            ValueError: The text was not written by `lines`.
-        """
+        """Parse `lines` for a puzzle that lists these items."""
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
             [atom for condition in json.loads(part) for atom in to_atoms([condition])]
@@ -238,11 +230,7 @@ class Hunt:
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Start a puzzle with one hidden item from the feedback on the drawn guess.
-
-        Raises:
-            ValueError: The text contains no feedback.
-        """
+        """Start a puzzle with one hidden item from its first feedback."""
         heard = read_feedback(feedback)
         if not heard:
             raise ValueError(f"there is no feedback in {feedback[:100]!r}")
@@ -252,7 +240,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Start a puzzle with several hidden items from the list of all items."""
+        """Start a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -266,11 +254,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Add a query's result to each hidden item that its lists certainly contain.
-
-        Raises:
-            ValueError: The text is not a result.
-        """
+        """Add a query's result to each hidden item that its lists certainly contain."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -283,9 +267,7 @@ class Hunt:
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Format the knowledge, from the second puzzle on with the items (the task lists the
-        first's).
-        """
+        """Format the knowledge; the task lists the first puzzle's items."""
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
             *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
@@ -297,11 +279,7 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Parse `lines` for a task that lists these items.
-
-        Raises:
-            ValueError: The text was not written by `lines`.
-        """
+        """Parse `lines` for a task that lists these items."""
         hunt = cls()
         for part in text.rstrip("\n").split("\n\n"):
             head = _HEAD.match(part)

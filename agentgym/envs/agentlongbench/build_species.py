@@ -69,7 +69,7 @@ def main(wheel: Path, target: Path) -> None:
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return all base species by number as tab-separated text with a header; `|` separates values."""
+    """Return all base species by number as tab-separated text; `|` separates values."""
     by_name = {entry["name"]: entry for entry in entries.values()}
     species = sorted(
         (entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry),

@@ -74,10 +74,7 @@ class QuestionTool:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Add an answer to the knowledge.
-
-    A no to several values, or to an exact number, implies nothing certain about one section.
-    """
+    """Add an answer to the knowledge."""
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
@@ -95,7 +92,7 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call for the host; empty if the call is malformed, which the tool's checks report.
+    """Write a call for the host; empty if the tool's own checks refuse it.
 
     Raises:
         ToolError: The call cannot be carried out.
@@ -117,9 +114,7 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection to the host's answer, given the world's result; empty if
-    right.
-    """
+    """Return the referee's objection to the host's answer, if the world's result differs."""
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
         if reply not in ("yes", "no"):
@@ -137,11 +132,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, using only the question's text.
-
-    Raises:
-        ValueError: The text is not a question.
-    """
+    """Return the right answer, using only the question's text."""
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):

@@ -101,10 +101,7 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 
 @lru_cache(256)  # a run has few configurations
 def _limits(config: PuzzleConfig) -> tuple[int, int]:
-    """Return the turns of a puzzle and the rounds of an item that almost no draw exceeds.
-
-    They depend only on the configuration, so the budget reveals nothing about the episode.
-    """
+    # They depend only on the configuration, so the budget reveals nothing about the episode.
     turns, rounds = 0, config.rounds
     for sample in range(_SAMPLES):
         rng = np.random.default_rng((_SAMPLE_SEED, sample))
@@ -197,11 +194,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         )
 
     def task(self) -> str:
-        """Return the first puzzle, with its first feedback or its items, and the budget."""
+        """Return the first puzzle and the budget."""
         return f"{self._describe(1)}\n\n{self._opening}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the current puzzle; the state contains its facts, and a later puzzle's items."""
+        """Return the current puzzle; the state contains the rest."""
         number = min(self._found // self._hidden + 1, self._puzzles)
         if self._hidden == 1 or number > 1:
             return self._describe(number)
@@ -284,7 +281,7 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Configure one hidden item among few, or as many among 100 as take these turns on average."""
+        """Configure one item among few, or as many among 100 as take these turns on average."""
         check_int("horizon", steps, 2, 380_000)
         targets = round(steps / _TURNS)
         if targets < 2:
@@ -303,7 +300,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """Return the guess or the question with the profiles; empty for a query."""
+        """Return the guess or question with the profiles; empty for a query."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED
@@ -322,9 +319,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return a query that makes the candidates exact, or guesses of them; on the last turn,
-        guesses.
-        """
+        """Return a query that makes the candidates exact, or guesses of them."""
         pool = self.belief.pool or ()
         spare = self.turns_left - self._fewest_after()
         if self.done or spare < (1 if pool else _QUICKEST):
@@ -339,16 +334,15 @@ class PuzzleWorld(World[PuzzleConfig]):
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge about the next item, and a guess of each candidate."""
+        """Return the query with all knowledge, and a guess of each candidate."""
         query = self._query()
         queries = [query] if query.arguments["conditions"] else []
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge, and a guess of each candidate in order: `items + 1`
-        calls.
+        """Return the query with all knowledge, and a guess of each candidate: `items + 1` calls.
 
-        A missing candidate has an empty name; a query without knowledge has no conditions.
+        A missing candidate has an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -396,10 +390,7 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the numbers of puzzles, hidden items and rounds, the opening, and the budget.
-
-        A restated task has only the items of the first puzzle.
-        """
+        """Parse the sizes, the opening and the budget; a restated task has only the first items."""
         head = expect(_TASK.match(task), "a task of PuzzleWorld", task)
         number, puzzles, items, hidden, rounds = map(int, head.groups())
         config = PuzzleConfig(
@@ -424,7 +415,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self._rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add a list or feedback; after a right guess, move to the next hidden item or puzzle."""
+        """Add a list or feedback; after a right guess, move on."""
         if call.name == TOOL:
             self.hunt.add_result(call.arguments["conditions"], result)
             return

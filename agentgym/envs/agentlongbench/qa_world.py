@@ -119,17 +119,15 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log about them.
-
-    With `isolate`, all lists together isolate the hidden item. With `peak`, the round with the
-    largest number is drawn, all equally likely; the same draw serves every table that is tried, so
-    no round is rejected as difficult.
+    """Draw items and a log, optionally with lists that isolate the hidden item, or with a drawn
+    peak.
 
     Raises:
         ValueError: No log is that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
+    # All tables share one peak, so no round is rejected as difficult.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))
@@ -205,7 +203,7 @@ class LongContextQA(World[QAConfig]):
         return _mean_chance(config)
 
     def toolsets(self) -> Sequence[object]:
-        """Return the tools for reading and answering; only answering if the task contains the log."""
+        """Return the tools for answering and, with pages, reading."""
         return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
 
     def rules(self) -> str:
@@ -322,7 +320,7 @@ class LongContextQA(World[QAConfig]):
         return ()  # a context strategy has cut or cleared the pages
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of every page and an answer, a guess until the evidence is complete."""
+        """Return a read of every page, and an answer or guess."""
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
         return (
             *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
@@ -333,8 +331,7 @@ class LongContextQA(World[QAConfig]):
         """Return a read of each page, and the answer.
 
         Raises:
-            ValueError: The log has a length in tokens, so its number of pages is unknown
-                beforehand.
+            ValueError: The log has a length in tokens, so its number of pages is unknown.
         """
         if self.config.length:
             raise ValueError(

@@ -238,11 +238,7 @@ class Evidence:
         }
 
     def answer(self) -> Answer:
-        """Compute the answer from the complete evidence.
-
-        Raises:
-            ValueError: A result was cut.
-        """
+        """Compute the answer from the complete evidence."""
         return _ANSWERS[self.spec.task](self)
 
     def how(self) -> str:

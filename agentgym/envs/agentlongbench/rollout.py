@@ -126,10 +126,8 @@ class Log:
     """The messages of an unsolved puzzle.
 
     Attributes:
-        target: The hidden item.
-        style: `concise` or `verbose`.
         tokens: The tokens of all messages.
-        repeats: The number of repeated guesses, forced by lists without unguessed items.
+        repeats: The number of repeated guesses.
     """
 
     table: ItemTable
@@ -180,25 +178,15 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play whole rounds without finding the hidden item.
+    """Play whole rounds without finding the hidden item, in time and memory linear in the length.
 
-    Time and memory are linear in the length: items and values bound the cost of a round.
+    One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
+    with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
+    together have exactly the hidden item in common, and not before the last `habits.late`.
 
-    Args:
-        table: The items.
-        target: The hidden item.
-        style: `concise` or `verbose`.
-        habits: The options of the agent.
-        seed: The agent's seed.
-        rounds: The number of rounds, at least 3; or None to use `length`.
-        length: The tokens of the log with its question, at least `SHORTEST`; 90 to 100 % are
-            filled.
-        counter: The token counter.
-        isolate: Whether all lists together must have exactly the hidden item in common, and not
-            before the last `habits.late`.
-        peak: The position of the first guess with the largest number, in [0, 1), or None for any.
-            The rounds that fill a length are known only after playing, so the position refers to a
-            larger number, and the log is replayed until it is long enough.
+    `peak` is the position in [0, 1) of the first guess with the largest number. The rounds that
+    fill a length are known only after playing, so the position refers to a larger number, and the
+    log is replayed until it is long enough.
 
     Raises:
         ValueError: There is too little room for the rounds, or for isolating the hidden item.
@@ -237,7 +225,6 @@ def _with_peak(
     most: int,
     rng: np.random.Generator,
 ) -> Log | None:
-    """Return a log whose largest number occurs in a drawn round; None if there is none."""
     for _ in range(_REPLAYS):
         top = draw(1 + int(place * most))
         log = None if top is None else finished(top)
@@ -310,9 +297,7 @@ class _Game:
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
-        """Play to the limit; return whether it is filled and, from `close_at` on, the item is
-        isolated.
-        """
+        """Play to the limit; return whether the log is complete."""
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
             isolating = close_at is not None and int(self.left.sum()) > 1
@@ -352,7 +337,6 @@ class _Game:
         return self._round(self._guess(self.table.meet(query), closing), query)
 
     def _remembered(self) -> list[Atom]:
-        """Return what the agent remembers, in random order, without what it masks or relaxes."""
         newest = len(self.rounds) - self.habits.history_window
         old = [atom for atom, told in self.heard.items() if told <= newest]
         lost = self.rng.random(len(old)) < self.habits.forget_history_prob
@@ -390,9 +374,7 @@ class _Game:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Return as many atoms as leave every list long enough, else any other known atom that
-        does.
-        """
+        """Return atoms that leave every list long enough, at least one."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -431,9 +413,8 @@ class _Game:
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items whose feedback helps to isolate the hidden one.
-
-        These are in all lists so far or, if all were guessed, share an unseen value with it.
+        """Return items in all lists or, if all were guessed, those that share an unseen value with
+        the hidden one.
         """
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():

@@ -139,6 +139,6 @@ def _row(
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row's log with the question appended to its last message, so roles alternate."""
+    """Return a row's log with the question in its last message, so roles alternate."""
     *messages, last = row["messages"]
     return [*messages, {**last, "content": f"{last['content']}\n\n{row['question']}"}]

@@ -110,7 +110,6 @@ def as_list(reply: Answer) -> Sequence[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Parse a list literal, or names separated by commas, `and`, semicolons, bars or line breaks."""
     text = _PREFIX.sub("", text)
     if text.startswith("[") and text.endswith("]"):
         for load in (json.loads, ast.literal_eval):

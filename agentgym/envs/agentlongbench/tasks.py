@@ -66,10 +66,7 @@ def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
 
 
 def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
-    """Return the tokens of the evidence, the adequate context length.
-
-    Section 4.3 names it without a formula.
-    """
+    """Return the tokens of the evidence; section 4.3 gives no formula."""
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
@@ -332,7 +329,7 @@ def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round
 
 
 def _followed(turn: Round, place: int) -> tuple[int, int] | None:
-    """Return the first list with an item that two more follow, and the item's index."""
+    """Return the first list with two items after the item, and the item's index."""
     for k, places in enumerate(turn.lists):
         at = np.flatnonzero(places == place)
         if len(at):
@@ -341,7 +338,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Return a few rounds whose lists have the same common items as all lists, chosen greedily."""
+    """Return a few rounds whose lists have as few common items as all lists, greedily."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []
@@ -381,5 +378,5 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 
 def as_json(answer: Answer) -> str:
-    """Write an answer so that every parser accepts it."""
+    """Write an answer in a form for every parser."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

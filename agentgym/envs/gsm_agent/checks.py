@@ -23,7 +23,7 @@ _WORDS_OF_NUMBERS = {
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
-    """Parse the facts in documents; names that a text omits come from the metadata."""
+    """Parse the facts in documents, with omitted names from the metadata."""
     return {
         fact.target: fact
         for document in documents
@@ -66,9 +66,7 @@ def unambiguous(database: Database) -> Violations:
 
 
 def without_leaks(database: Database) -> Violations:
-    """Check 4: apart from its date, a document contains only its premise's number, and no task
-    repeats a number.
-    """
+    """Check 4: a document contains no number but its premise's, and no task repeats one."""
     for task, documents in _tasks(database):
         own = []
         for document in documents:
@@ -120,9 +118,7 @@ def apart(database: Database) -> Violations:
 
 
 def discoverable(database: Database) -> Violations:
-    """Check 7: a search that starts from the question and uses only results finds all documents
-    within 20 pages of each query, and with them the answer.
-    """
+    """Check 7: searches from the question on find all documents within 20 pages, and the answer."""
     for task, documents in _tasks(database):
         _, shown = search_alone(database, task.question)
         missing = {document.id for document in documents} - set(shown)
@@ -133,7 +129,7 @@ def discoverable(database: Database) -> Violations:
 def search_alone(
     database: Database, question: str, most: int = 400
 ) -> tuple[str | None, list[str]]:
-    """Search as the scripted policy does; return the answer, if any, and all shown document ids."""
+    """Search as the scripted policy does; return the answer and all shown ids."""
     known = SearchKnowledge.of(question)
     shown: list[str] = []
     results: tuple[int, ...] = ()

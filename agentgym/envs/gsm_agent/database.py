@@ -95,11 +95,7 @@ class Database:
 
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
-        """Build a database.
-
-        Raises:
-            ValueError: There are no tasks or no documents.
-        """
+        """Build a database."""
         if not documents or not tasks:
             raise ValueError(
                 f"a database needs tasks and documents, got {len(tasks)} tasks and "
@@ -157,7 +153,7 @@ class Database:
 
     @classmethod
     def load(cls, folder: Path, search_by: str = "words") -> Database:
-        """Open a saved database, memory-mapped, so all processes share one copy.
+        """Open a saved database, memory-mapped, so all processes share it.
 
         Raises:
             OSError: The folder contains no database.
@@ -179,10 +175,7 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Return a colour for each task's people; tasks that share a person differ.
-
-    Welsh and Powell: by decreasing degree, the first free colour.
-    """
+    """Colour tasks; those that share a person differ (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:
@@ -208,9 +201,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents, sorted by id, and the playable tasks of a part; larger parts
-        contain smaller ones.
-        """
+        """Return the documents, sorted by id, and the playable tasks of a part."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
@@ -281,7 +272,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 
 
 def draw_people(options: DatabaseOptions) -> list[str]:
-    """Draw the people of a database, from one split if the options select one.
+    """Draw the people of a database or of a split.
 
     Raises:
         ValueError: The split has too few names.
@@ -347,8 +338,7 @@ def _drawn(options: DatabaseOptions) -> TaskPool:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """Return the database of these options, built once per process and shared with forked
-    processes.
+    """Return the database of these options, built once per process.
 
     Raises:
         ValueError: The options or the data are invalid.

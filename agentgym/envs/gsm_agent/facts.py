@@ -200,7 +200,7 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document; a role stands for the first of the people in its metadata."""
+    """Parse the facts in a document; a role stands for the first name in its metadata."""
     sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
@@ -268,7 +268,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """List the quantities without a fact that the targets depend on, depth first."""
+    """List the unknown quantities that the targets depend on, depth first."""
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

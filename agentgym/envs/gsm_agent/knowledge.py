@@ -138,7 +138,7 @@ class SearchKnowledge:
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """Return the next search for a quantity: first pages of all queries, then further pages."""
+        """Return the next search for a quantity, if any is left."""
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
@@ -189,11 +189,7 @@ class SearchKnowledge:
         return known
 
     def read_searches(self, pages: str, last: str) -> None:
-        """Parse `search_lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
+        """Parse `search_lines`."""
         try:
             self.pages = dict(json.loads(pages.partition(": ")[2]))
             self.last, self.cursor = json.loads(last.partition(": ")[2])
@@ -256,8 +252,7 @@ class GoldKnowledge(SearchKnowledge):
 class ProductiveSearches(Sequence[ToolCall]):
     """The set of searches that show a missing document of the task.
 
-    Membership runs the search. Iteration yields, for each missing document, a search for its whole
-    text, which requires knowing the document.
+    Membership runs the search. Iteration requires knowing the missing documents.
     """
 
     def __init__(

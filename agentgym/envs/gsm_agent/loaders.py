@@ -111,7 +111,7 @@ def decompose(
 ) -> None:
     """Create a folder of tasks and documents with a model; a second run resumes.
 
-    A task is skipped if `leaks` still rejects one of its documents after three tries.
+    Tasks with a document that `leaks` rejects three times are skipped.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
@@ -159,10 +159,7 @@ def _independent(
 
 
 def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
-    """Write problems unchanged, one document per premise.
-
-    Problems that need decomposition are restricted to the static setting.
-    """
+    """Write problems unchanged, one document per premise; unclear ones become static."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []

@@ -15,10 +15,7 @@ _UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
-    """Parse the number of an answer, after the last `####` if present; None if there is none.
-
-    Ignores `$`, `,`, `%`, a unit and a final full stop.
-    """
+    """Parse an answer's number, if any, after the last `####` and without `$`, `,`, `%` or unit."""
     answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     number = _NUMBER.match(answer)
     if number is None or not _UNIT.fullmatch(answer[number.end() :].strip()):

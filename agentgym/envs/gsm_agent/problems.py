@@ -34,7 +34,7 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 
 # Dead ends are a matter of chance. With fewer drafts, kinds that fail more often would be rarer.
 _PLANS, _DRAFTS = 10, 20
-# Premises per part that splitting a quantity requires; the parts need some of their own.
+# Premises per part that splitting a quantity requires; or the parts get none.
 _ROOM = 40
 _CAST = (
     2,
@@ -44,7 +44,7 @@ _CAST = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a quantity, the difference of two, or an even share of one among another."""
+    """A question for a quantity, a difference, or an even share."""
 
     kind: str
     targets: tuple[Quantity, ...]
@@ -99,7 +99,6 @@ class Draft:
 
     Attributes:
         cast: The people it may involve.
-        operators: The relations in use.
         largest: The maximum number of a quantity so far.
     """
 
@@ -153,7 +152,7 @@ class Draft:
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
-        """Draw a number of things from `budget` premises; an `item` may be split."""
+        """Draw a number of things from `budget` premises."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
         splits = [
@@ -187,9 +186,7 @@ class Draft:
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
-        """Draw a quantity as more, fewer, a multiple or a part of another, which gets the other
-        premises.
-        """
+        """Draw a quantity relative to another, which gets the other premises."""
         item = self.item()
         phrase = f"bill for the {item}" if target.money else item
         source = Quantity(self.other(target.owner), phrase)
@@ -238,7 +235,7 @@ class Draft:
         most: int,
         item: str = "",
     ) -> int:
-        """Draw a product with a small number, or a relation if no number is left."""
+        """Draw a product, or a relation if no number is left."""
         each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
         if each is None:
             return self.relate(target, budget, most)
@@ -256,7 +253,7 @@ class Draft:
         return self.product(target, (things, price), budget, most, item)
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
-        """Draw a question about a bill, a payment after a coupon, or the total of two bills."""
+        """Draw a question about one or two bills."""
         kinds = ["bill", *(kind for kind in ("minus", "sum") if kind in self.operators)]
         kind = self.rng.choice(kinds) if budget > 1 else "bill"
         item = self.item()
@@ -354,10 +351,10 @@ class ProblemOptions(Config):
 def draw_problem(
     rng: Random, people: Sequence[str], options: ProblemOptions, several_searches: bool = True
 ) -> Problem:
-    """Draw a problem for `people`, at least three names if it takes several searches.
+    """Draw a problem for `people`.
 
-    With `several_searches`, some document names nobody from the question, so a search for the
-    question alone does not suffice. This has no effect on a single premise.
+    With `several_searches`, which takes at least three names, some document names nobody from the
+    question. This has no effect on a single premise.
 
     Raises:
         ValueError: No numbers fit these options.

@@ -60,7 +60,7 @@ class Lexical:
         self.model.save(str(folder), show_progress=False)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return at most `count` documents that share a word with a query, best first."""
+        """Return at most `count` documents that share a word with a query."""
         vocabulary = self.model.vocab_dict
         ids = [vocabulary[word] for word in _TOKEN.findall(query.lower()) if word in vocabulary]
         return rank(self.model.get_scores_from_ids(ids), count, positive=True) if ids else ()
@@ -101,9 +101,7 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the indices of the `count` highest scores, ties by index; only positive scores if
-    `positive`.
-    """
+    """Return the indices of the `count` highest scores, ties by index; `positive` drops the others."""
     count = min(count, len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
@@ -119,9 +117,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function `package.module:function`, or `wordllama`.
-
-    The vectors of `wordllama` ship with that package (extra `embed`), so nothing is downloaded.
+    """Return the embedding function `package.module:function`, or `wordllama` (extra `embed`).
 
     Raises:
         ValueError: The function does not exist, or its package is not installed.

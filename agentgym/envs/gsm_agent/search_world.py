@@ -115,7 +115,7 @@ class SearchWorld(World[SearchConfig]):
 
     Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
     that knows only the results so far: the next query or page for each missing quantity, then the
-    answer. `label_calls` reports what a search turned out to be.
+    answer. `label_calls` reports the effect of each search.
 
     Attributes:
         log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
@@ -153,12 +153,10 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the plan and reasoning hooks for data whose questions cannot be parsed.
-
-        The next query would have to come from the text of the missing documents.
-        """
+        """Return the hooks that need parsable questions, if the data has others."""
         if not config.data or config.setting == "static":
             return {}
+        # The next query would have to come from the text of the missing documents.
         task = _unreadable(config.database_options)
         why = (
             f"the question of the task {task!r} in {config.data!r} cannot be read without a model, "
@@ -198,11 +196,11 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def instance_key(self) -> str:
-        """Return the problem with its people and, if relevant, the month."""
+        """Return the problem, including its people and, if relevant, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people in its documents, or the problem if there are none."""
+        """Return the people in its documents, else the problem."""
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod
@@ -341,9 +339,7 @@ class SearchWorld(World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply without a call that contains `####`, or any while more searching is
-        required.
-        """
+        """Accept a reply that contains `####`, or any while more searching is required."""
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
@@ -356,14 +352,11 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the premises for which the scripted searcher takes `steps` turns on average, at
-        most 12.
-
-        A page often shows several. Longer episodes require more search turns.
-        """
+        """Return the premises for `steps` turns of the scripted searcher, at most 12."""
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
         sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
+        # Longer problems take long to read, so longer episodes require more search turns instead.
         return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
 
     # Knowledge.
@@ -375,6 +368,7 @@ class SearchWorld(World[SearchConfig]):
         Only drawn questions can be parsed without a model. For others, return the searches that
         show a missing document, then the answer in the data; None in a world rebuilt from a chat.
         """
+        # Only drawn questions can be parsed without a model; others need the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:
@@ -403,9 +397,7 @@ class SearchWorld(World[SearchConfig]):
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, a search for each missing quantity, the last search, and an answer
-        (0 if unknown).
-        """
+        """Return the next page, a search for each missing quantity, the last search, and an answer."""
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
@@ -416,7 +408,7 @@ class SearchWorld(World[SearchConfig]):
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
-        """Return the known facts, the missing quantities, the queries, and the turns left."""
+        """Return the knowledge and the turns left."""
         return "\n".join(
             [
                 *self.known.lines(),
@@ -533,14 +525,12 @@ class SearchWorld(World[SearchConfig]):
 
 
 def _knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from the question, or from the document list if it cannot be parsed."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 
 
 @lru_cache(maxsize=8)  # the number of databases kept per process
 def _unreadable(options: DatabaseOptions) -> str:
-    """Return the first task whose question cannot be parsed; empty if there is none."""
     tasks = get_database(options).tasks
     every = map(tasks.task, range(len(tasks)))
     return next(

@@ -115,7 +115,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """Return the question and the budget. The program's irrelevant name makes the texts differ."""
+        """Return the question and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
@@ -158,11 +158,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """Count the turns of an agent that reads all certainly needed files at once."""
+        """Count the turns of an agent that reads all needed files at once."""
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """Count these turns from now on, using the hidden graph; 0 once the target is known."""
+        """Count these turns from now on, using the hidden graph."""
         return count_rounds(self.graph, self.known.read, self.known.values)
 
 

@@ -82,9 +82,6 @@ class Codebase(ReadDocuments):
         return leads
 
     def _add(self, file: str, program: Program) -> None:
-        """Add a program, its value, and the values that waited for it, each for one value at a
-        time.
-        """
         self.programs[file] = program
         computable = [file]
         while computable:

@@ -236,7 +236,7 @@ class Grower(ABC):
 
 
 def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Check that ids differ and that each document depends on younger ones, except `leaves` (uids).
+    """Check that ids differ and that all documents but `leaves` (uids) depend on younger ones.
 
     Raises:
         AssertionError: The generator or an operator is wrong.

@@ -63,7 +63,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grower whose children lead to their parent. Variables and prefixes share one counter."""
+    """Grower whose children lead to their parent."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -105,7 +105,7 @@ class _BottomUp(Grower):
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
         rate = self.sampler.document_rate
-        if not rate:  # no draw, so that a domain's options do not shift each other
+        if not rate:  # no draw: unused options must not change others
             return listed
         # Random rounding keeps the mean at `rate`.
         count = int(rate * len(listed) + self.rng.random())
@@ -151,7 +151,7 @@ class _BottomUp(Grower):
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # No draw for none, so that a domain's options do not shift each other.
+        # No draw: an unused option must not change others.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1

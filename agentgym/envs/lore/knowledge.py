@@ -46,13 +46,11 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the unread ids that the target certainly depends on, in an order that depends only
-        on the ids; the plan takes the first.
-        """
+        """Return the unread ids that the target certainly depends on; the plan takes the first."""
 
     @abstractmethod
     def lines(self, full: bool) -> list[str]:
-        """Write the knowledge that optimal play needs; `full` also spells out computable results."""
+        """Write the knowledge for optimal play; `full` adds computable results."""
 
     @classmethod
     @abstractmethod
@@ -65,14 +63,14 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def describe(self, file: str, full: bool) -> str:
-        """Describe reading a document, using only what was read unless `full`."""
+        """Describe reading a document, without unread knowledge unless `full`."""
 
     @abstractmethod
     def resolve(self, step: str) -> str | None:
-        """Return the document id that a step of `describe` asks for, if known."""
+        """Return the id that a step of `describe` asks for, if known."""
 
     def recent(self) -> list[str]:
-        """Return the last documents read, which the state names for agents without the history."""
+        """Return the last documents read."""
         return list(islice(reversed(self.read), RECENT))[::-1]
 
     def record(self, file: str, *, read: bool = False) -> None:
@@ -83,5 +81,5 @@ class ReadDocuments(ABC):
 
 
 def split_list(text: str | None, separator: str = ", ") -> list[str]:
-    """Return the entries of a list in `lines`; empty for a missing list."""
+    """Return the entries of a list in `lines`."""
     return text.split(separator) if text and text != "none" else []

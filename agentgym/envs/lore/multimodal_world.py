@@ -168,7 +168,7 @@ class MultimodalWorld(DocumentWorld):
         return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a document can be reread; one with a changed picture always can."""
+        """Report whether a document can be read again."""
         return file in self._views or super().may_reread(file)
 
     def rules(self) -> str:
@@ -322,7 +322,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Return the labels of all LORE worlds; a fourth change of a picture is also `redundant`."""
+        """Return the labels of all LORE worlds; a fourth change is also `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -59,7 +59,7 @@ def _nothing(rng: Random, operands: int) -> None:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    """Draw a plus, then signs with at least one minus, because all plus would be an addition."""
+    # All plus would be an addition.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -72,7 +72,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    """Draw an optional edit per operand, at least one in all, because none would be a `join`."""
+    # No edit at all would be a `join`.
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]

@@ -95,7 +95,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds other than the target: half share its colour or shape, the rest neither."""
+    """Draw kinds other than the target, half of which share its colour or shape."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -157,10 +157,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Draw a change that makes an expression harder to read.
-
-    The three tools can undo each one; a shear takes rotating, stretching and rotating again.
-    """
+    """Draw a change that makes an expression harder to read but that the tools can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))

@@ -61,7 +61,6 @@ class Program:
     """Computation of a module's return value.
 
     Attributes:
-        operator: An operator's name, or `constant`.
         drawn: The operator's parameters, or the constant.
         operands: The files it uses, in order.
     """
@@ -71,10 +70,7 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run asks for, given the known values.
-
-        A conditional asks for the two compared ones, and for the branch once both are known.
-        """
+        """Return the operands that a run asks for: a conditional's branch only once it is known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -93,7 +89,7 @@ class Program:
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
     """Return the statements in execution order as (tick, worker, statement).
 
-    Only sleep takes time and no two workers wake in the same tick, so the order is certain.
+    No two workers wake in the same tick, so the order is certain.
     """
     return sorted(
         (tick, place, statement)
@@ -330,7 +326,7 @@ def _body(program: Program) -> str:
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    """Write the workers and a function that sets the shared variable, so every call gives the same."""
+    # `run` sets it again, so every call gives the same.
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
         lines = "".join(

@@ -78,7 +78,7 @@ def write_index(entries: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """Content of a document: values, the prefix and expression of a rule, and ids with variables."""
+    """Content of a document: values, a rule's prefix and expression, ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -136,18 +136,14 @@ class Records(ReadDocuments):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str]) -> Self:
-        """Return the initial knowledge; an entry is an id, optionally with a variable in brackets."""
+        """Return the initial knowledge; an entry is an id, optionally with a variable."""
         known = cls(target=target)
         for file, variable in _ENTRY.findall("\n".join(start)):
             known._follow(file, variable)
         return known
 
     def facts(self, text: str) -> Facts:
-        """Parse a document; domains with other documents override this.
-
-        Raises:
-            ValueError: The text is not a document.
-        """
+        """Parse a document; domains with other documents override this."""
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
@@ -213,9 +209,7 @@ class Records(ReadDocuments):
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """Return the certainly needed ids: at least one before the target is known, unless a
-        document was lost.
-        """
+        """Return the certainly needed ids."""
         return _late_first(self.ready)
 
     def lines(self, full: bool) -> list[str]:

@@ -52,9 +52,9 @@ def document_text(content: str | Content) -> str:
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    Optimal reads are the documents that the target certainly depends on, given what was read. Each
-    must be read exactly once, in any order, so each is on a shortest path of one document per turn.
-    Once the target is known, only the right answer is optimal.
+    Optimal reads are the unread documents that the target certainly depends on. Each must be read
+    exactly once, in any order, so each is on a shortest path of one document per turn. Once the
+    target is known, only the right answer is optimal.
 
     Attributes:
         known: The knowledge from the documents read.
@@ -97,16 +97,16 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def style(self, node: Node) -> Random:
-        """Return a generator for a document's wording, which never changes within a task."""
+        """Return a generator for a document's wording."""
         # Rereads must show the same text.
         return Random(self._salt << 32 | node.uid)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a read document is shown again."""
+        """Report whether a document can be read again."""
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns for all needed documents, with any number of reads per turn."""
+        """Count the fewest turns for all needed documents, any number per turn."""
         return self.graph.height + 1
 
     # The episode.
@@ -118,9 +118,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the reading turns in the budget: the largest of several tasks of this
-        configuration.
-        """
+        """Return the budget's reading turns: the most of several tasks of this configuration."""
         key = type(self), repr(self.config)
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
@@ -186,7 +184,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Compare a value with the answer: texts without quotes and full stop, numbers as numbers."""
+        """Compare a value with the answer, as a text or as a number."""
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
             text = text[1:-1].strip()
@@ -202,14 +200,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the operations that need, on average, one document for each turn but the last."""
+        """Return the operations that need, on average, all turns but the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
     # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right answer if known, else the useful reads; the last turn allows no read."""
+        """Return the right answer if known, else the useful reads."""
         if self.done or self.turns_left < 1:
             return ()
         if self.known.answer is not None:
@@ -233,8 +231,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a read of each document in the order in which ids became known, and an answer:
-        `most_documents + 1` calls. Unknown and illegal documents have an empty id.
+        """Return a read of each document, in the order of known ids, and an answer: `most_documents
+        + 1` calls. Unknown and illegal documents have an empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -348,10 +346,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     # Reports for the researcher.
 
     def rounds_left(self) -> int:
-        """Count the reading turns until the target is known if each turn reads all known ids.
-
-        This is the longest open chain of the hidden graph; 0 once the target was read.
-        """
+        """Count the reading turns until the target is known, if each turn reads all known ids."""
         unread = map(self.graph.node, self.known.unread())
         chains = [node.depth + 1 for node in unread if node and node.needed]
         return 0 if self.known.answer is not None else max(chains, default=0)

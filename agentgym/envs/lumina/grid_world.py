@@ -27,7 +27,7 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells, on which a cheapest path still takes only seconds to find
+_MAX_SIZE = 2_000  # four million cells; a cheapest path takes seconds to find
 # Cells drawn on each side of the agent: 31 columns fit into a terminal of 80.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -176,7 +176,7 @@ class GridWorld(World[GridConfig]):
         )
 
     def board(self) -> str:
-        """Draw the cells around the agent: `A` is the agent, `G` the goal, `O` a hole."""
+        """Draw the cells around the agent `A`, with the goal `G` and holes `O`."""
         top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
         rows, columns = (
             range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
@@ -240,12 +240,12 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Place start and goal `steps - 1` apart on a board twice as wide as needed, at most 2,000."""
+        """Place start and goal `steps - 1` apart."""
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first steps of all cheapest paths, or `done`; empty if too few moves remain."""
+        """Return the first steps of all cheapest paths, or `done`, if enough moves remain."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
@@ -298,7 +298,7 @@ class GridWorld(World[GridConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next cell of a cheapest path; the agent must work out the direction."""
+        """Return the next cell of a cheapest path, without the direction."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 

@@ -124,7 +124,7 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """Return the number of lists times that of targets, if all removals give different targets."""
+        """Return the number of pairs of lists, if all removals give different targets."""
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -141,7 +141,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
 
     def board(self) -> str:
-        """Draw the list from the lock on, above the target; `|` precedes what may be popped."""
+        """Draw the list from the lock `|` on, above the target."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -257,8 +257,7 @@ class ListWorld(World[ListConfig]):
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
 
-        Its index refers to the visible state or, without one, to the initial list, where it is
-        unique even among duplicates.
+        Its index refers to the visible state, else to the initial list, where it is unique.
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit.

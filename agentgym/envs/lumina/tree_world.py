@@ -26,7 +26,7 @@ _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million distinct values
 _VALUES = 1_000_000  # ten times the largest tree, because all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # 8e9 ids, so that unseen ones cannot be guessed
+_ID_LENGTH = 7  # 8e9 ids: unseen ones cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -160,12 +160,9 @@ class TreeWorld(World[TreeConfig]):
                 self._show(child, self._values[child])
 
     def _longest_search(self) -> int:
-        """Count the turns of the unluckiest search without repetition, including the answer.
-
-        The count ignores where the target is and whether it exists, so the budget reveals nothing.
-        """
         if self.target in self._by_value:
             return 1
+        # Independent of the target, so the budget reveals nothing.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
         # A target that must exist is at the latest in the last node, which needs no exploration.
         return unexplored + self._may_be_absent
@@ -241,7 +238,7 @@ class TreeWorld(World[TreeConfig]):
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if it is known, else an exploration of every unexplored node."""
+        """Return the right report if known, else an exploration of every unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
@@ -261,7 +258,9 @@ class TreeWorld(World[TreeConfig]):
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return an exploration and a report of each node in order of appearance, and
-        `unreachable`: `2 * nodes + 1` calls. Unseen nodes have empty ids.
+        `unreachable`.
+
+        These are `2 * nodes + 1` calls; unseen nodes have empty ids.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
@@ -373,11 +372,7 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw the children of each node of a uniform tree with `arity` slots per node; node 0 is the
-    root.
-
-    O(arity * nodes).
-    """
+    """Draw a uniform tree in O(arity * nodes); return each node's children, root first."""
     # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
     # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
