@@ -37,6 +37,7 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.world.reset_cache import VARIABLE
 
 SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by 20 % under other load
+# The limits in the module docstring.
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"

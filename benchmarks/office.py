@@ -24,7 +24,9 @@ from agentgym.office.office import SERVERS, Office, server_class
 from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
+# Offices alive at once, whose mean memory counts.
 LIVE = 64
+# The limits in the module docstring.
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
 Arguments = Callable[[int], Mapping[str, Any]]

@@ -36,13 +36,16 @@ from agentgym import Chat, Reply, ToolCall, render
 from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
+# Slots of the large runs.
 MANY = (1_000, 10_000)
 # The best counts, because other work can only slow a round down.
 ROUNDS = 3
+# Slots of the simulated sampler.
 SAMPLED = (64, 512, 4_096)
 # Seconds for which the simulated sampler is observed.
 SAMPLING = 5.0
 TURNS = 12
+# Milliseconds of policy and tool.
 DELAYS = (0, 5, 50)
 # Seconds per figure, with at least one round over all slots.
 BUDGET = 1.5
@@ -245,9 +248,11 @@ def resources() -> tuple[float, float]:
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
+        # User and system time, after the process name, which may contain spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        # Pss divides shared pages among the processes that share them.
         memory += next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return seconds, memory
 
@@ -283,6 +288,7 @@ def collectors() -> dict[str, Run]:
     with contextlib.suppress(ImportError):
         import ray  # noqa: PLC0415
 
+        # No reports to Ray's servers.
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         ray.init(
             log_to_driver=False,

@@ -86,6 +86,7 @@ def guess_the_number() -> dict[str, Episode]:
             start = time.process_time()
             env.reset(seed=0)
             middle = time.process_time()
+            # The right guess would end the episode.
             hidden = made.unwrapped.game_number
             actions = [f"\\boxed{{{guess}}}" for guess in range(1, 51) if guess != hidden][:TURNS]
             ready = time.process_time()
@@ -126,11 +127,13 @@ def growth(arm: str) -> float:
     early: list[float] = []
     late: list[float] = []
     for _ in range(ROUNDS):
+        # The budget exceeds the turns, so the episode never ends.
         env = agentgym.make("ListWorld", oracles=arm, items=20, removals=20, budget_slack=3 * LONG)
         env.reset(seed=0)
         times = list(step_times(env, LONG + 100))
         early.append(statistics.median(times[:100]))
         late.append(statistics.median(times[-100:]))
+    # Other work can only slow a step down.
     return min(late) / min(early)
 
 
@@ -139,6 +142,7 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
     process.
     """
     action = render(ToolCall("pop", {"id": 99}))
+    # Garbage collection depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()

@@ -78,6 +78,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
+    # A no to several values, or to an exact number, implies nothing certain about one section.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -88,6 +89,7 @@ def _reverse(atom: Atom) -> Atom | None:
         return section, _REVERSED[operator], value
     if operator == "==" or not isinstance(value, int):
         return None
+    # Bounds are strict.
     return (section, "<", value + 1) if operator == ">" else (section, ">", value - 1)
 
 

@@ -171,6 +171,7 @@ _MONEY = {
         "{w} paid for each of the {a} alike, so the {p} follows from their number and the {b}",
     ),
 }
+# Full names or roles, the only owners of facts.
 _SOMEBODY = re.compile(rf"(?:[A-Z][a-z]+ [A-Z][a-z]+|[Tt]he (?:{'|'.join(ROLES)}))")
 _FACTORS = {word: key for key, word in _WORDS.items()}
 
@@ -201,6 +202,7 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
     """Parse the facts in a document; a role stands for the first name in its metadata."""
+    # A cheap filter: most sentences of a record contain no fact.
     sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
@@ -240,6 +242,7 @@ def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
     for money, table in ((True, _MONEY), (False, _COUNTS)):
         for kind in order:
             for wording in table[kind]:
+                # Introductions may precede a sentence.
                 text = re.sub("^The ", "[Tt]he ", wording).format(**slots)
                 patterns.append((kind.removesuffix("2"), money, re.compile(rf"^{text}\.$")))
     return tuple(sorted(patterns, key=lambda item: order.index(item[0])))
@@ -256,6 +259,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
+        # A source that is pending already would be a cycle; it stays unknown.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:

@@ -97,6 +97,7 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
     questions = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
     question = sentences.pop(questions[-1]) if questions else ""
     unclear = (
+        # A number or an "if" in the question is a premise that the sentences lack.
         not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
     )
     return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
@@ -144,6 +145,7 @@ def decompose(
             "premises": list(premises),
             "documents": [document["id"] for document in documents],
         }
+        # Documents first: a task in the file then has all its documents.
         _append(folder / "documents.jsonl", documents)
         _append(folder / "tasks.jsonl", [task])
 
@@ -282,6 +284,7 @@ def _records(
 
 
 def _lines(path: Path) -> list[str]:
+    # A first run has no files to resume from.
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [line for line in text.splitlines() if line.strip()]
 
@@ -313,6 +316,7 @@ def decomposer(ask: Ask) -> Decomposer:
         try:
             parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
             return str(parts["question"]), [str(premise) for premise in parts["premises"]]
+        # A model's reply may have any form; no premises means that the problem is skipped.
         except (ValueError, KeyError, TypeError):
             return problem, []
 

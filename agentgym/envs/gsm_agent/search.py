@@ -89,6 +89,7 @@ class Dense:
     @classmethod
     def load(cls, folder: Path, embed: Embed) -> Dense:
         """Open saved vectors, memory-mapped."""
+        # Memory-mapped, so processes share one copy.
         return cls(np.load(folder / "vectors.npy", mmap_mode="r"), embed)
 
     def save(self, folder: Path) -> None:
@@ -103,6 +104,7 @@ class Dense:
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
     """Return the indices of the `count` highest scores, ties by index; `positive` drops the others."""
     count = min(count, len(scores))
+    # Sorting only the best scores keeps a search linear in the documents.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
     order = np.lexsort((places, -scores[places]))[:count]
@@ -113,6 +115,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Scale vectors to length 1; zero vectors stay."""
     array = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    # Zero vectors have no direction, and division by zero would give NaN.
     return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 

@@ -379,6 +379,7 @@ class SearchWorld(World[SearchConfig]):
         if answer is None:
             return self.known.useful() if may_search and not self.static else ()
         if may_search and not self.static and self.rounds < self.min_rounds:
+            # Any search counts towards `min_rounds`.
             again = ToolCall("search", {"query": self.known.last or "documents"})
             return self._next_pages() or (again,)
         return (ToolCall("answer", {"value": answer}),)
@@ -390,6 +391,7 @@ class SearchWorld(World[SearchConfig]):
             lambda query: index.best(query, PAGE) if query.strip() else (),
             self._results[PAGE * cursor : PAGE * (cursor + 1)],
             self._missing,
+            # A document's own text finds it.
             lambda place: documents.document(place).content[:MAX_QUERY_CHARS],
         )
 

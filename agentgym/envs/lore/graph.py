@@ -186,6 +186,7 @@ class Grower(ABC):
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
+        # The operator's limits take precedence over the options.
         return min(max(operator.least, self.shape.least), most), most
 
     @abstractmethod
@@ -206,6 +207,7 @@ class Grower(ABC):
                 parent, self.operators[index], operands=among(rng, *self._arities[index])
             )
             if len(leaves) > shape.theta and rng.random() < shape.p:
+                # Gathering a single leaf would only lengthen the chain.
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]

@@ -191,6 +191,7 @@ class Records(ReadDocuments):
     def _follow(self, file: str, variable: str = "") -> None:
         self.ahead.pop(file, None)
         if file not in self.read:
+            # A list names the variable only if some of its documents may be irrelevant.
             certain = variable in ("", self.target) or variable in self._waiting
             (self.ready if certain else self.doubtful)[file] = variable
             self.order[file] = None

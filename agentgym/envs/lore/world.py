@@ -115,6 +115,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Count the reading turns of an optimal policy under `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
+        # Depth and the calls per reply both bound the rounds.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
@@ -139,6 +140,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
+        # The turn in which each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
         self._round = (0, self.rounds_left())
         self.max_turns = self.config.budget(most + 1)
@@ -353,6 +355,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def _close_round(self) -> None:
         turn, before = self._round
+        # Several reads in one turn are one round.
         if turn == self.turn:
             return
         left = self.rounds_left()
