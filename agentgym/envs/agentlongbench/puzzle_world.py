@@ -316,8 +316,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return the objection to verdicts, a yes or a no."""
         return object_to(answer, result)
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return a query that makes the candidates exact, or guesses of them."""
         pool = self.belief.pool or ()
@@ -385,8 +383,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return the knowledge and the number of consistent candidates."""
         known, _, count, *_ = self.belief.lines()
         return f"{known}\n{count.partition(':')[0]}."
-
-    # Parsers of the texts above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:

@@ -305,8 +305,6 @@ class LongContextQA(World[QAConfig]):
             "page": -(-3 // (steps - 1)),
         }
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the reads that are still needed, or the right answer."""
         unread = [page for page in self._on_page if page not in self.pages]
@@ -383,8 +381,6 @@ class LongContextQA(World[QAConfig]):
     def reasoning(self, call: ToolCall) -> str:
         """Return the step and the pages read."""
         return f"Pages read: {_ranges(sorted(self.pages))}. {self.subtask(with_state=False)}"
-
-    # Parsers of the texts above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:

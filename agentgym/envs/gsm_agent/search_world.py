@@ -165,8 +165,6 @@ class SearchWorld(World[SearchConfig]):
         )
         return dict.fromkeys(("subtask", "reasoning"), why) if task else {}
 
-    # The episode.
-
     def generate(self) -> None:
         """Select a task."""
         database = self.database
@@ -359,8 +357,6 @@ class SearchWorld(World[SearchConfig]):
         # Longer problems take long to read, so longer episodes require more search turns instead.
         return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Return the answer if it follows from the results, else the next search for each missing
         quantity.
@@ -454,8 +450,6 @@ class SearchWorld(World[SearchConfig]):
 
         return labels
 
-    # Parsers of the texts above.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Parse the question, documents if present, and the budget."""
@@ -506,8 +500,6 @@ class SearchWorld(World[SearchConfig]):
         if not subtask.startswith(start):
             return None
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
-
-    # Reports to the researcher.
 
     def report(self) -> Mapping[str, Any]:
         """Return the documents of the task and whether all were shown, the searches (`log`), and

@@ -196,8 +196,6 @@ class MultimodalWorld(DocumentWorld):
             "task: you succeed if the value is exactly right."
         )
 
-    # Documents.
-
     def show(self, node: Node) -> str | Content:
         """Return the document's text and picture."""
         if node.note is None:
@@ -246,8 +244,6 @@ class MultimodalWorld(DocumentWorld):
         objects = scatter(style, kinds)
         style.shuffle(objects)
         return target, objects
-
-    # Tools.
 
     @tool
     def read_document(self, file_id: str) -> str | Content:

@@ -109,8 +109,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Count the fewest turns for all needed documents, any number per turn."""
         return self.graph.height + 1
 
-    # The episode.
-
     def turns(self) -> int:
         """Count the reading turns of an optimal policy under `budget_by`."""
         if self.config.budget_by == "reads":
@@ -205,8 +203,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Return the operations that need, on average, all turns but the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
-
-    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the right answer if known, else the useful reads."""
@@ -311,8 +307,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return _SUBMIT
         return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
 
-    # Reading the texts of the hooks above.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the start documents and the budget."""
@@ -344,8 +338,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return self._answer() if self.known.answer is not None else None
         file = self.known.resolve(subtask)
         return ToolCall("read_document", {"file_id": file}) if file else None
-
-    # Reports for the researcher.
 
     def rounds_left(self) -> int:
         """Count the reading turns until the target is known, if each turn reads all known ids."""

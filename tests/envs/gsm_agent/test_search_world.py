@@ -36,9 +36,6 @@ def shown_ids(text: str) -> list[str]:
     return re.findall(r"^\[([^\]]+)\]", text, re.MULTILINE)
 
 
-# Search.
-
-
 def bm25(texts: list[str], query: str) -> list[float]:
     # Lucene's variant, from the definition.
     bags = [Counter(re.findall("[a-z0-9]+", text.lower())) for text in texts]
@@ -122,9 +119,6 @@ def test_search_by_vectors_that_a_package_ships() -> None:
     ] == [(0,), (1,), (2,)]
 
 
-# The database.
-
-
 def test_sizes_lie_within_one_another() -> None:
     names = {}
     for size in ("full", "medium", "small"):
@@ -178,9 +172,6 @@ def test_worlds_share_one_copy_and_hold_none() -> None:
     assert one.world.database is two.world.database
     play(one, search("kites"))
     assert len(pickle.dumps(one.world)) < 20_000
-
-
-# The episode.
 
 
 def test_pages_follow_one_another_up_to_the_twentieth() -> None:

@@ -83,9 +83,6 @@ def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
     return Counter(f"{name(colour)} {shape(runs)}" for colour, runs in components(pixels))
 
 
-# Reading.
-
-
 def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     rows, columns = np.flatnonzero((ink < 255).any(1)), np.flatnonzero((ink < 255).any(0))
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]

@@ -22,8 +22,6 @@ from tests.envs.lore.test_document_world import read, reply, submit
 from tests.envs.lore.test_programs import BOTH, generated
 from tests.helpers import compare, say, start
 
-# Solved from the sources alone.
-
 
 def solve(seed: int, **options: Any) -> None:
     world = generated(seed, **options)
@@ -262,9 +260,6 @@ def label(file: str, solver: CodeSolver, useful: set[str], imported: set[str], e
     if file[:-3] in solver.trees:
         return "redundant"
     return "optimal" if file in useful else "speculative" if file in imported else "lucky"
-
-
-# Texts.
 
 
 @pytest.mark.parametrize("hints", ["plain", "full"])

@@ -63,9 +63,6 @@ def computable(graph: Graph, done: set[int]) -> set[int]:
     return (set(graph.start) | behind) - done
 
 
-# Solved from the texts alone.
-
-
 def solve(seed: int, **options: Any) -> None:
     world = generated(seed, **options)
     solver = Solver(world.task())
@@ -223,9 +220,6 @@ def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() 
         assert world.turns() == graph.needed
         assert world.max_turns == 2 * (world.most_turns() + 1) + 10
     assert compared > 80
-
-
-# Observations.
 
 
 def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never_referred_to() -> (
@@ -407,9 +401,6 @@ def test_same_seed_same_bytes_in_another_process() -> None:
             env=environment,
         )
         assert shown.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
-
-
-# Ids.
 
 
 HOSTILE = [

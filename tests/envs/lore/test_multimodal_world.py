@@ -53,9 +53,6 @@ def tools(world: MultimodalWorld, file: str) -> Any:
     return change
 
 
-# Solved from the observations.
-
-
 def plain(world: MultimodalWorld, file: str) -> str:
     # Count things in the pixels; read sharp expressions, and take blurred ones from the
     # description.
@@ -161,9 +158,6 @@ def test_the_frontier_from_what_is_seen_is_the_frontier_of_the_graph(
         assert solver.answer == world.known.answer
 
 
-# Drawing.
-
-
 def test_half_of_the_numbers_and_of_their_rules_are_pictures() -> None:
     for options, low, high in (
         ({}, 0.4, 0.6),
@@ -212,9 +206,6 @@ def test_same_seed_same_bytes_in_another_process() -> None:
             env=environment,
         )
         assert shown.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
-
-
-# In the chat.
 
 
 def first_pictured(env: Any, kind: str = "value") -> str:
@@ -306,9 +297,6 @@ def test_texts_that_were_cut_or_have_lost_their_picture_tell_nothing() -> None:
         MultimodalWorld.read_task("Find a way.\nTurn budget: 3")
 
 
-# The tools.
-
-
 def test_changes_add_up_until_the_document_is_read_again() -> None:
     world = generated(0, operations=6)
     node, shown = next((n, s) for n, s in pictured(world, "rule") if not n.children)
@@ -395,9 +383,6 @@ def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
     )[4]
     assert info["labels"] == ("redundant", "neutral", "redundant", "invalid")
     assert env.step(reply(flip))[4]["labels"] == ("redundant",)
-
-
-# Without Pillow.
 
 
 def test_pictures_are_drawn_when_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,6 @@ def run_and_compare(world: CodeWorld, clock: Any = VIRTUAL) -> None:
     assert len(program.called) == world.graph.needed
 
 
-# Executed.
-
-
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize(
     ("operations", "count"), [(0, 3), (1, 15), (2, 15), (8, 15), (30, 8), (120, 2), (350, 1)]
@@ -104,9 +101,6 @@ def test_a_real_clock_gives_the_same() -> None:
             Program(world.files(), run_at(speed)).run() == world.graph.answer
             for speed in (10, 5, 2)
         )
-
-
-# Coroutines.
 
 
 def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
@@ -202,9 +196,6 @@ def test_operands_are_computed_before_the_loop_runs_since_loops_do_not_nest() ->
 def is_async(graph: Graph, uid: int) -> bool:
     content = graph.nodes[uid].content
     return isinstance(content, Rule) and content.operator == "async"
-
-
-# Drawing.
 
 
 def calls(graph: Graph) -> int:
@@ -335,9 +326,6 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
             assert {f"{name}.py" for name in called} <= world.files().keys()
             assert ("__main__" in source) == (file == "main.py")
     assert len(HARD) == 4
-
-
-# Exported.
 
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

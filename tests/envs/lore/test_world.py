@@ -84,9 +84,6 @@ def test_a_call_of_another_tool_is_neutral() -> None:
     assert env.reset(seed=0)[1]["labels"] == ()
 
 
-# Ends of episodes, and reports.
-
-
 @pytest.mark.parametrize(
     ("said", "right"),
     [

@@ -364,9 +364,6 @@ def test_a_step_away_from_the_goal_can_be_walked_back() -> None:
     assert play(env, DOWN, DONE).reward == 1.0
 
 
-# The drawn instances.
-
-
 def test_the_budget_is_in_moves_and_follows_from_the_cost_of_a_cheapest_path() -> None:
     for seed in range(40):
         world = start(

@@ -268,9 +268,6 @@ def test_every_search_that_asks_nothing_twice_succeeds_within_the_turns_of_an_op
         assert (outcome.reward, outcome.terminated) == (1.0, True)
 
 
-# Visible and hidden information.
-
-
 def test_swapping_the_hidden_subtrees_of_two_unexplored_nodes_changes_no_hook() -> None:
     rng, swaps = random.Random(0), 0
     for seed in range(20):
@@ -354,9 +351,6 @@ def test_the_task_shows_as_many_nodes_with_their_children_as_asked_for(revealed:
             start("TreeWorld", seed=seed, nodes=8, revealed=revealed).world.task().split("\n")[1:-1]
         )
         assert sum(not line.endswith("UNKNOWN") for line in lines) == revealed
-
-
-# Ends of episodes.
 
 
 def test_on_the_last_turn_only_a_report_can_succeed() -> None:
