@@ -3,7 +3,7 @@ benchmarks/hostile.py` (needs an operating system with `fork`).
 
 Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
 strategies. Two short replies follow, which make the strategies edit the text. Each measurement
-forks, so no cache carries over, and reports the least CPU time of several rounds.
+forks, so no cache carries over.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """
@@ -71,7 +71,6 @@ def main() -> None:
 
 
 def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Return the texts as replies, thoughts and arguments, and the replies that resemble calls."""
     for name, text in TEXTS.items():
         yield name, text
         yield f"{name}, in a thought", lambda size, text=text: f"<think>{text(size - 15)}</think>"

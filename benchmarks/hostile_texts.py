@@ -26,7 +26,6 @@ with word work would write yes you your""".split()
 
 
 def prose(size: int) -> str:
-    """Return sentences of common words without repetition."""
     rng = random.Random(size)
     sentences: list[str] = []
     length = 0
@@ -46,8 +45,6 @@ def repeat(unit: str, head: str = "", tail: str = "") -> Text:
 
 
 def numbered(form: str) -> Text:
-    """Repeat a template with a running number, so no two lines are equal."""
-
     def make(size: int) -> str:
         return "".join(form.format(k) for k in range(size // len(form.format(100_000))))
 

@@ -2,7 +2,7 @@
 [TASK …] [--length 128k]` (needs `agentgym[office]`).
 
 A label compares the office's failures before and after a step. The same oracle episode alternates
-with and without labels. The table shows CPU time per step, including the policy, and the ratio.
+with and without labels; the table shows CPU time per step, including the policy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def main(tasks: list[str], length: str) -> None:
 
 
 def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
-    """Return an episode's CPU time without its reset, and its steps."""
     env, policy = agentgym.make(task, **options), OraclePolicy(task)
     env.reset(seed=0)  # exclude one-time imports and drawing
     start = time.process_time()

@@ -150,7 +150,6 @@ def tokens_per_unit(task: str) -> float:
 
 
 def carry_out(world: Any) -> int:
-    """Execute the reference plan and return its calls, including the claim."""
     count = 1
     while (steps := world.progress.pending()) != [CLAIM]:
         call = steps[0].call
@@ -191,7 +190,6 @@ def write_lengths(names: list[str]) -> None:
 
 
 def lengths_of(task: str) -> str:
-    """Return the smallest and largest state among the released seeds."""
     cells = []
     for length in LENGTHS.values():
         env = agentgym.tool_env(

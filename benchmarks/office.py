@@ -108,7 +108,6 @@ def close(offices: list[Office]) -> None:
 
 
 def show_copies(names: list[str], made: float) -> None:
-    """Print the cost of branching an office, both empty and with data."""
     print(
         "\n| an office | copied, ms | pickled and back, ms | KB | copied : made |\n|---|---|---|---|---|"
     )

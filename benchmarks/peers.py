@@ -1,9 +1,9 @@
 """Compare a step and a reset of agentgym with other libraries on the same texts in one run: `python
 benchmarks/peers.py`.
 
-Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns,
-with identical texts, all of which the policy sees at each turn. Each library runs in its own
-process, the rounds alternate, and the table shows the CPU times of the best round. Libraries with
+Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
+The policy sees all texts, which are identical, at each turn. Each library runs in its own process,
+the rounds alternate, and the table shows the CPU times of the best round. Libraries with
 conflicting dependencies can use separate interpreters: repeat `--python PATH`, and the first
 interpreter that imports a library plays it. Others are skipped with the reason.
 """
@@ -65,7 +65,6 @@ def main() -> None:
 
 
 def start(name: str, interpreters: list[str]) -> Any:
-    """Start a library's player; return None and the reason if no interpreter has the library."""
     reasons = []
     for python in dict.fromkeys(reversed(interpreters)):
         command = [python, str(Path(__file__)), "--play", name]
@@ -98,7 +97,6 @@ def ask(player: Any, word: str) -> tuple[float, float]:
 
 
 def serve(name: str) -> None:
-    """Play a round for each line of standard input."""
     package, make, _ = PEERS[name]
     episode = make(texts())
     output = sys.stdout
@@ -143,8 +141,6 @@ def timed(
 
 
 class Game:
-    """The game without a library."""
-
     def __init__(self, said: Texts) -> None:
         self.said = said
         self.items: list[int] = []
@@ -165,7 +161,6 @@ class Game:
 
 
 def agentgym(said: Texts) -> Episode:
-    """ListWorld, with an opening padded to the common length."""
     import gymnasium  # noqa: PLC0415
 
     importlib.import_module("agentgym")
@@ -174,7 +169,6 @@ def agentgym(said: Texts) -> Episode:
 
 
 def gem(said: Texts) -> Episode:
-    """gem-llm, with its wrapper that concatenates observations and actions."""
     from gem.core import Env  # type: ignore[import-not-found]  # noqa: PLC0415
     from gem.wrappers.wrapper_factory import (  # type: ignore[import-not-found]  # noqa: PLC0415
         WRAPPER_FACTORY,
@@ -196,7 +190,6 @@ def gem(said: Texts) -> Episode:
 
 
 def textarena(said: Texts) -> Episode:
-    """TextArena, with its wrapper for language models."""
     import textarena as ta  # type: ignore[import-not-found]  # noqa: PLC0415
 
     class ListGame(ta.Env):  # type: ignore[misc]
@@ -234,7 +227,6 @@ def textarena(said: Texts) -> Episode:
 
 
 def openenv(said: Texts) -> Episode:
-    """OpenEnv, without its server."""
     from openenv.core.env_server import (  # type: ignore[import-not-found]  # noqa: PLC0415
         Action,
         Environment,
@@ -276,8 +268,6 @@ def openenv(said: Texts) -> Episode:
 
 
 def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
-    """A Gymnasium vector env around a text env that shows the history as one text."""
-
     def make(said: Texts) -> Episode:
         import gymnasium as gym  # noqa: PLC0415
 
@@ -313,7 +303,6 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
 
 def reasoning_gym(said: Texts) -> Episode:
-    """reasoning-gym, whose tasks have one turn: an item and the score of an answer."""
     import reasoning_gym as rg  # type: ignore[import-not-found]  # noqa: PLC0415
 
     dataset = rg.create_dataset("basic_arithmetic", seed=1, size=10**6)
@@ -329,7 +318,6 @@ def reasoning_gym(said: Texts) -> Episode:
 
 
 def verifiers(said: Texts) -> Episode:
-    """ListWorld in a verifiers rollout, with a model server that answers at once."""
     import asyncio  # noqa: PLC0415
     import threading  # noqa: PLC0415
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415

@@ -53,7 +53,6 @@ def optimal_turns(name: str, options: dict[str, Any]) -> int:
 
 
 def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
-    """Return the seconds of a reset with a fresh seed, without and with the cache."""
     env = make(name, **options)
     env.reset(seed=0)  # exclude one-time imports
     drawn = seconds(env, range(1, 1 + SAMPLED))

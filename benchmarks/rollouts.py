@@ -1,14 +1,13 @@
 """Measure env steps per second in each collector, with fast and slow policies and tools: `python
 benchmarks/rollouts.py`.
 
-The same run measures Gymnasium's vector envs around the same world, those of `gem-llm` around its
-GuessTheNumber if installed, and a bare loop, which isolates the collector's overhead. Then come CPU
-time and memory of 1,000 and 10,000 slots, next to an event loop that steps its envs in a thread
-pool (alone with `slots`, optionally followed by engine names), and the utilisation of a simulated
-sampler when tool times have a heavy tail (alone with `sampler`).
+A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
+sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`
+with its GuessTheNumber, and a bare loop without a collector's overhead.
 
-A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint. A tool
-sleeps in each step.
+`slots`, optionally followed by engine names, measures only CPU time and memory of 1,000 and 10,000
+slots, next to an event loop with a thread pool. `sampler` measures only the utilisation of a
+simulated sampler when tool times have a heavy tail.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ Run = Callable[..., float]
 
 
 class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that sleeps in each step."""
-
     def __init__(self, env: gymnasium.Env[Chat, str], seconds: float) -> None:
         RecordConstructorArgs.__init__(self, seconds=seconds)
         super().__init__(env)
@@ -127,7 +124,6 @@ def main() -> None:
 
 
 def print_slots(*engines: str) -> None:
-    """Print CPU microseconds per step and memory with many slots, by default for all but `ray`."""
     print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
     print(
         f" | ratio | over the bare event loop at {MANY[-1]:,} | kB a slot |\n|---|---|---|---|---|---|"
@@ -163,14 +159,12 @@ def slot_cost(engine: str, slots: int) -> tuple[float, float]:
 
 
 def cost_of(play: Callable[[], int]) -> float:
-    """Return CPU microseconds per step; `play` returns its number of steps."""
     start = resources()[0]
     steps = play()
     return (resources()[0] - start) / steps * 1e6
 
 
 def loop_cost(slots: int) -> tuple[float, float]:
-    """Return the cost of an event loop that steps its envs in the thread pool of `asyncio`."""
     gc.collect()
     before, policy = resources()[1], Policy(0.0)
     envs = [make_env() for _ in range(slots)]
@@ -195,8 +189,6 @@ def loop_cost(slots: int) -> tuple[float, float]:
 
 
 class HeavyTailed(SlowTool):
-    """A tool that takes 5 ms, 100 ms once in ten steps and 500 ms once in a hundred."""
-
     def step(self, action: str) -> Any:
         draw = random.random()
         self.seconds = 0.005 if draw < 0.9 else 0.1 if draw < 0.99 else 0.5
@@ -227,7 +219,7 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """Return the share of time in which the sampler is busy, and its replies per second."""
+    """Return the share of time with a busy sampler, and its replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
@@ -258,7 +250,6 @@ def resources() -> tuple[float, float]:
 
 
 def rate(play: Callable[[], int]) -> float:
-    """Return steps per second; `play` returns its number of steps."""
     start, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - start) < BUDGET:
         steps += play()
@@ -266,7 +257,6 @@ def rate(play: Callable[[], int]) -> float:
 
 
 def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
-    """Step the envs one after the other, without recording."""
     envs, asked = [make_env(tool) for _ in range(slots)], Policy(policy)
 
     def play() -> int:
@@ -279,7 +269,6 @@ def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
 
 
 def collectors() -> dict[str, Run]:
-    """Yield the engines with a central policy and, for some, with one policy per slot."""
     found = {
         f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "asyncio", "processes")
@@ -303,7 +292,6 @@ def collectors() -> dict[str, Run]:
 def collected(
     engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None
 ) -> float:
-    """Run a collector that stays open and drops its records."""
     with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
 
         def play() -> int:
@@ -390,9 +378,7 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """Print a round's overhead over the bare loop, with a policy of 10 ms: medians of alternating
-    rounds.
-    """
+    """Print a round's overhead over the bare loop, with a policy of 10 ms."""
     runs: dict[str, Callable[..., float]] = {
         f"agentgym {engine}": partial(collected, engine, replicate=False)
         for engine in ("lockstep", "threads", "processes")

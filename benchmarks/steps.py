@@ -1,9 +1,8 @@
 """Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
-If installed, `gem-llm` plays GuessTheNumber in episodes of the same length with its wrapper that
-concatenates the history. Each figure counts the steps of one CPU second in the best of several
-alternating rounds, because other work can only slow a round down. `benchmarks/peers.py` compares
-more libraries on the same texts.
+If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. Each figure is the best
+of several alternating rounds, because other work can only slow a round down. `benchmarks/peers.py`
+compares more libraries on the same texts.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def main() -> None:
 
 
 def list_world(form: Dialect, thought: str = "") -> Episode:
-    """Play ListWorld through `gymnasium.make`, with one parsed and checked call per turn."""
     env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
     seeds = itertools.count()
     action = thought + render(ToolCall("pop", {"id": 0}), form)
@@ -104,7 +102,6 @@ def guess_the_number() -> dict[str, Episode]:
 
 
 def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
-    """Return each env's steps per CPU second, without and with resets."""
     best = dict.fromkeys(episodes, (0.0, 0.0))
     for _ in range(ROUNDS):
         for name, play in episodes.items():
@@ -138,9 +135,6 @@ def growth(arm: str) -> float:
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
-    """Return the seconds of each step without garbage collection, which depends on the whole
-    process.
-    """
     action = render(ToolCall("pop", {"id": 99}))
     # Garbage collection depends on the whole process.
     gc.disable()
@@ -152,7 +146,6 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
 
 
 def import_seconds() -> float:
-    """Return the time of `import agentgym` minus the interpreter's start."""
     code = (
         "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() "
         "- "

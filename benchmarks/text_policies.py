@@ -191,7 +191,7 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """Payments: the whole, nothing, or the sum of the amounts near a word for paying."""
+    """The whole amount, nothing, or the sum of the amounts near a word for paying."""
     right = 0
     for invoice in world.truth["invoices"]:
         pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
@@ -254,7 +254,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Pieces from the order lines, with the changes that the patterns find in notes."""
+    """Pieces from the order lines, changed by patterns in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()

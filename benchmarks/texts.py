@@ -94,7 +94,6 @@ def _without_structure(text: str) -> str:
 
 
 def variety(texts: Sequence[str]) -> tuple[str, ...]:
-    """Count texts, distinct sentences, their occurrences, and distinct words."""
     masked = (
         " ".join(_DRAWN.sub("#", sentence).split())
         for text in texts
