@@ -116,7 +116,6 @@ class Belief:
         known: The constraints on the hidden item from feedback.
         listed: The constraints that all candidates satisfy, from the queries that listed them.
         pool: The candidates in list order, including the hidden item; None before the first list.
-        puzzle: The number of the puzzle.
         left: The remaining rounds.
         items: The names of all items, if the puzzle lists them.
     """
@@ -216,14 +215,7 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about a puzzle's hidden items that remain to be found.
-
-    The turn to be guessed rotates, so an item needs its feedback again only after all others.
-
-    Attributes:
-        beliefs: The knowledge by item number, from 1.
-        number: The next item to guess.
-    """
+    """Knowledge about a puzzle's hidden items that remain to be found, by number from 1."""
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
     number: int = 1
@@ -298,7 +290,6 @@ class OptimalMoves(Sequence[ToolCall]):
     """Optimal calls while a turn is to spare: queries that make some item's candidates exact, and
     guesses of the next item if its candidates are exact.
 
-    A query is as useful now as later, because an item reveals nothing before its next guess.
     Iteration yields one query, or the guesses.
     """
 
@@ -309,6 +300,7 @@ class OptimalMoves(Sequence[ToolCall]):
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())
         self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
+        # A query is as useful now as later, because an item reveals nothing before its next guess.
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:

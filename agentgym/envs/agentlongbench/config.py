@@ -119,11 +119,9 @@ def draw_table(
 ) -> ItemTable:
     """Draw the table of an episode.
 
-    Knowledge-intensive tables contain the same facts in every episode: all species, a random
-    subset, or the one synthetic world of this size. Knowledge-free tables are reshuffled. Each
-    species column is shuffled separately, so lists keep their lengths but no item is a real
-    species; synthetic worlds are redrawn. Then items, sections and values get random codes, and
-    other numbers in the same order.
+    Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
+    reshuffled; items, sections and values get random codes, and numbers keep only their order.
+    Lists of species keep their lengths, but no item is a real species.
 
     Args:
         knowledge: `intensive` or `free`.

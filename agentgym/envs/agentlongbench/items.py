@@ -53,7 +53,7 @@ class ItemTable:
         sections: The sections of a profile.
         names: The distinct names.
         labels: The names as they appear in feedback.
-        columns: For each section, the items' values: one number, or one or more different texts.
+        columns: For each section, the items' values: one number, or one or more texts.
     """
 
     def __init__(

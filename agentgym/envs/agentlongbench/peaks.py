@@ -20,7 +20,6 @@ class Peak:
 
     Attributes:
         number: The round of the guess.
-        item: The guessed item.
         before: The items allowed before it, with a smaller number.
         after: The items allowed after it, with at most the same number.
     """
@@ -34,13 +33,10 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw a round's item: the largest of a random half of the allowed items.
-
-        If logs always showed the overall largest, a reader could stop there. Returns None if too
-        few items are smaller, for example because almost all have the same number.
-        """
+        """Draw a round's item; None if too few items have smaller numbers."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
+        # A reader could stop at the overall largest number if logs always showed it.
         half = rng.choice(others, (len(others) + 1) // 2, replace=False)
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]

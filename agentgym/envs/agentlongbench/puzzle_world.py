@@ -116,14 +116,12 @@ def _limits(config: PuzzleConfig) -> tuple[int, int]:
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    After each guess, right or wrong, the next hidden item is due, so feedback on an item is needed
-    again only after all others have been guessed.
-
-    While the candidates are not exact, the optimal calls are the queries whose result makes them
-    exact; after that, guesses of any candidate, that is, any item consistent with all feedback.
-    Such a guess may be right and is never repeated. Another strategy may need fewer guesses on
-    average. The turn budget, equal for all seeds, is the maximum that a player needs who always
-    guesses the first candidate. Lists of earlier puzzles do not count as knowledge.
+    After each guess, right or wrong, the next hidden item is due. While the candidates are not
+    exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
+    any candidate, that is, any item consistent with all feedback. Such a guess may be right and is
+    never repeated. Another strategy may need fewer guesses on average. The turn budget, equal for
+    all seeds, is the maximum that a player needs who always guesses the first candidate. Lists of
+    earlier puzzles do not count as knowledge.
 
     Attributes:
         table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.

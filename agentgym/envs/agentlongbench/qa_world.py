@@ -158,7 +158,6 @@ class LongContextQA(World[QAConfig]):
 
     Attributes:
         log: The log; missing, like the question, in a world rebuilt from a chat.
-        pages: The pages read so far; empty if the task contains the log.
     """
 
     Config = QAConfig

@@ -92,7 +92,6 @@ class QuestionSpec:
         last: The last round, if all rounds count.
         name: The item, or the counted value.
         weights: The weight of a correct value, by section.
-        style: `concise` or `verbose`, for the task `intersection`.
     """
 
     task: str
@@ -156,10 +155,7 @@ _BULLET, _BETWEEN = "\n  - ", " | "
 
 @dataclass
 class Evidence:
-    """The evidence read so far.
-
-    It omits what can no longer change the answer: rounds without the counted value, numbers below
-    the largest, lists that exclude nothing more.
+    """The evidence read so far, without what can no longer change the answer.
 
     Attributes:
         seen: The needed rounds that were read.

@@ -38,7 +38,7 @@ class ReferenceTurns:
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
     """Play all targets of a table at once: targets with the same feedback share their next guess.
 
-    `first` is the drawn guess of round 1; if None, the player spends a turn on the first item.
+    Without a drawn `first` guess, the player spends a turn on the first item.
     """
     size, signatures = len(table), _Signatures(table)
     turns, rounds = np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -94,10 +94,8 @@ class Round:
     """One round of a log.
 
     Attributes:
-        number: Counts from 1.
         sections: The section of each list in the tool result; one empty name for a concise result,
             nothing in round 1.
-        lists: The items of each list, in order.
         messages: Call, result, guess and feedback; in round 1 only the last two.
         start: The index of its first message in the log.
     """
@@ -182,11 +180,8 @@ def play(
 
     One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
     with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
-    together have exactly the hidden item in common, and not before the last `habits.late`.
-
-    `peak` is the position in [0, 1) of the first guess with the largest number. The rounds that
-    fill a length are known only after playing, so the position refers to a larger number, and the
-    log is replayed until it is long enough.
+    together have exactly the hidden item in common, and not before the last `habits.late`. `peak`
+    is the position in [0, 1) of the first guess with the largest number.
 
     Raises:
         ValueError: There is too little room for the rounds, or for isolating the hidden item.
@@ -311,6 +306,7 @@ class _Game:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
+            # Early rounds leave room for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None
@@ -354,15 +350,13 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List few known atoms that exclude the items still in all lists, greedily.
-
-        Ties go to the longest list, because long lists do not reveal the hidden item.
-        """
+        """List few known atoms that exclude the items still in all lists, greedily."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
+            # Ties go to the longest list, because long lists do not reveal the hidden item.
             best = max(
                 masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
             )

@@ -40,11 +40,8 @@ class LogQuestion:
 
     Attributes:
         scan: The evidence for a naive reader: whole tool results or profiles.
-        least: A minimal part of the log that proves the answer: entries, lines or the heads of
-            lists. For the concise intersection, a few results that isolate the item, found
-            greedily.
-        chance: The maximum expected score of an answer that ignores the evidence. Possible answers,
-            or positions of rounds, are drawn with equal probability.
+        least: A minimal part of the log that proves the answer.
+        chance: The maximum expected score of an answer that ignores the evidence.
         extra: Further fields of the published row.
     """
 

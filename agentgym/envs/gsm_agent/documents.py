@@ -22,7 +22,6 @@ class Document:
     Attributes:
         timestamp: The year and month, such as `1990-05`.
         name: The people in the text, joined by commas; an anonymised document names them only here.
-        type: The kind of record.
     """
 
     id: str
@@ -45,9 +44,7 @@ class Task:
     Attributes:
         answer: The number, as text.
         documents: The indices of the documents with its premises.
-        premises: The premises in words, if known.
-        static_only: Whether its documents make no sense individually and require the static
-            setting.
+        static_only: Whether its documents make no sense individually.
     """
 
     id: str
@@ -109,8 +106,7 @@ def write_document(
 ) -> Document:
     """Write one premise's facts, the numeric one last, into a record without an id.
 
-    All documents of a task share its month and town. If `anonymous`, a role replaces the name in
-    facts about one person.
+    If `anonymous`, a role replaces the name in facts about one person.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None

@@ -38,7 +38,6 @@ class Fact:
         kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` have one source), or
             `sum`, `minus`, `product`.
         number: None in a structural fact.
-        sources: The quantities it refers to.
     """
 
     target: Quantity

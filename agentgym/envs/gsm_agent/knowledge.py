@@ -58,12 +58,10 @@ class SearchKnowledge:
     Attributes:
         question: None if it was not generated here.
         month: The question's month; empty while unknown.
-        facts: The facts, in reading order, from documents of that month about people whom the
-            question or a fact names. Tasks of one month share no people, so all facts concern the
-            question.
+        facts: The facts, in reading order, from documents of that month about relevant people.
+            Tasks of one month share no people, so all facts concern the question.
         pages: The shown pages of the last query and of each query about a missing quantity.
-        last: The last query.
-        cursor: The pages shown since then.
+        cursor: The pages shown since the last query.
     """
 
     question: Question | None
@@ -203,7 +201,7 @@ class GoldKnowledge(SearchKnowledge):
 
     Attributes:
         texts: The shown documents of the task, in result form.
-        missing_count: The number of missing documents; None in a world rebuilt from a chat.
+        missing_count: None in a world rebuilt from a chat.
         solution: The answer in the data; empty if unknown.
     """
 

@@ -53,7 +53,6 @@ class RawProblem:
         id: The file name and the line, such as `test-17`.
         question: The last sentence that ends in a question mark.
         premises: The other sentences.
-        answer: The number, as text.
         needs_decomposition: Whether premises may be incomplete: the question contains a number or a
             condition, or is missing.
     """

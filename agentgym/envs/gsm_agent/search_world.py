@@ -361,8 +361,8 @@ class SearchWorld(World[SearchConfig]):
         """Return the answer if it follows from the results, else the next search for each missing
         quantity.
 
-        Only drawn questions can be parsed without a model. For others, return the searches that
-        show a missing document, then the answer in the data; None in a world rebuilt from a chat.
+        For questions that cannot be parsed, these are all searches that show a missing document;
+        None in a world rebuilt from a chat.
         """
         # Only drawn questions can be parsed without a model; others need the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:

@@ -72,9 +72,8 @@ class CodeConfig(LoreConfig):
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it. A conditional asks for the compared values
-    and the branch taken, so an optimal policy reads a branch only once both values are known.
-    Conclusions from the bounds of a value do not count.
+    A file is needed if running the program asks for it. An optimal policy reads a branch only once
+    both compared values are known. Conclusions from the bounds of a value do not count.
     """
 
     Config = CodeConfig
@@ -181,6 +180,7 @@ def _opaque() -> Callable[[Random, int], str]:
             return ROOT
         while True:
             file = f"m_{letters(rng, 4 + before // _NAMES_PER_LETTER).lower()}.py"
+            # Four letters collide now and then.
             if file not in names:
                 names.add(file)
                 return file
@@ -193,16 +193,7 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """Count the rounds until the root's value is known.
-
-    A conditional takes more than its depth, because its branch is requested only after the compared
-    values are known.
-
-    Args:
-        graph: A task grown top-down.
-        read: The documents already read.
-        known: The read documents whose values are known.
-    """
+    """Count the rounds until the root's value is known, from these documents and values on."""
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
     # missing operands, and the nodes that wait for them
     pending, askers = dict[int, int](), dict[int, list[int]]()
@@ -213,6 +204,7 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
         if not running:
             rounds, running, later = rounds + 1, later, []
         uid = running.pop()
+        # A conditional requests its branch only after the compared values are known.
         missing = [operand for operand in _required(nodes, uid, settled) if operand not in settled]
         for operand in missing:
             if operand in askers:

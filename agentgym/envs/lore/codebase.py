@@ -42,8 +42,7 @@ class Codebase(ReadDocuments):
 
     Attributes:
         imported: The imported files that have not been read.
-        shared: The files imported by a redirect. Several modules may import them; every other file
-            has one importer.
+        shared: The files imported by a redirect, which may have several importers.
         ahead: The files read before anything imported them.
     """
 

@@ -49,7 +49,6 @@ class Operator:
     """A kind of rule.
 
     Attributes:
-        name: The key in `weights`.
         operand: `number` or `text`.
         least: The minimum number of operands, like `most` the maximum.
         child: Draws an operand's value (bottom-up).
@@ -87,11 +86,9 @@ class Node:
         uid: The index in creation order. Parents are older than their children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
         depth: The edges of the longest chain from it to the root.
-        number: The number in the variable, or in the prefix of the id that a rule computes.
+        number: The number in the variable, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
         fields: Irrelevant variables, with values.
-        file: The document id.
-        needed: Whether the target depends on it.
         note: The domain's decision at creation.
     """
 
@@ -114,11 +111,8 @@ class Graph:
     Attributes:
         nodes: The documents by uid, root first.
         start: The uids named in the task.
-        top_down: Whether reading starts at the root.
-        consolidations: How often leaves were gathered.
         height: The edges of the longest chain from the root to a leaf.
         needed: The number of documents that the target depends on.
-        uids: Uids by document id.
     """
 
     nodes: Sequence[Node]
@@ -154,7 +148,7 @@ class Shape:
         operations: The number of expanded leaves (the paper's N).
         theta: Leaves are gathered only if there are more than this many.
         p: The probability of gathering them after an expansion.
-        least: The minimum number of operands, if the operator allows; `most` is the maximum.
+        least: The minimum number of operands, like `most` the maximum.
     """
 
     operations: int

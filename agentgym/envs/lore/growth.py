@@ -52,8 +52,8 @@ class DocumentSampler:
     Attributes:
         value: Draws an operand's value and a note for its node.
         field: Draws the value of an irrelevant variable.
-        field_rate: The mean number of irrelevant variables per document of values.
-        document_rate: The mean number of irrelevant documents per relevant one in a list.
+        field_rate: The mean number of irrelevant variables per document.
+        document_rate: The mean number of irrelevant documents per relevant one.
     """
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
@@ -77,6 +77,7 @@ class _BottomUp(Grower):
             leaf.file = self._file(self._letters(1, 4))
         if self.sampler.document_rate:
             self._renumber()
+        # Eight letters: the answer cannot be guessed.
         root.content = self._letters(8, 8)
         graph = self.finished(leaves, root.content, top_down=False)
         _check(graph, self._numbers)
@@ -174,8 +175,7 @@ def grow_bottom_up(
 ) -> Graph:
     """Grow a graph whose answer is at the root and whose reading starts at the leaves.
 
-    Each expansion creates a document per operand and one for the rule. The root's variable is v0
-    and its value has eight letters. `weights` gives each operator's frequency; None means equal.
+    `weights` gives each operator's frequency; None means equal.
     """
     return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
 
@@ -198,9 +198,9 @@ class ModuleSampler:
     """A top-down domain's draws.
 
     Attributes:
-        name: Returns a unique document id, given the number of earlier ones; 0 is the root.
+        name: Returns a unique document id, given the number of earlier ones.
         constant: Draws the value of a leaf.
-        redirect: The one-operand rule of gathered leaves, over the document that gathers them.
+        redirect: The one-operand rule of gathered leaves.
     """
 
     name: Callable[[Random, int], str]
@@ -255,8 +255,7 @@ def grow_top_down(
 ) -> Graph:
     """Grow a graph whose constants are at the leaves and whose reading starts at the root.
 
-    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for. `weights`
-    gives each operator's frequency; None means equal.
+    `Node.needed` marks the documents that a lazy evaluation asks for.
     """
     return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
 

@@ -16,8 +16,6 @@ RECENT = 3
 class ReadDocuments(ABC):
     """Documents read and the ids that follow from them, filled from visible texts alone.
 
-    Worlds and scripted policies, which read the chat, each use one.
-
     Attributes:
         order: The known or read ids, oldest first.
         read: The reading positions of documents, by id.

@@ -129,11 +129,7 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
 
 
 def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> bytes:
-    """Draw sums and differences as PNG, black on white, up to four operands per line.
-
-    Distortion happens at twice the size, so distorted expressions stay sharp. Characters are placed
-    one by one, because font libraries set texts differently.
-    """
+    """Draw sums and differences as PNG, black on white, up to four operands per line."""
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
     font = ImageFont.load_default(_FONT)
@@ -143,6 +139,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
     places = []
     for row, line in enumerate(lines):
         x: float = _MARGIN
+        # Characters are placed one by one, because font libraries set texts differently.
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
@@ -153,6 +150,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         draw.text((round(x), y), char, fill=0, font=font)
     for edit in distortion:
         picture = _apply(picture, edit)
+    # Halved only now, so distorted expressions are as sharp as others.
     return _png(picture.reduce(2))
 
 

@@ -120,7 +120,7 @@ class Records(ReadDocuments):
 
     Attributes:
         values: The values of variables, without the inputs of applied rules.
-        rules: The expressions of rules whose document has not been read, by prefix.
+        rules: The expressions of unread rules, by prefix.
         ready: The unread listed or computed ids, with the variable that a list named.
         doubtful: The unread ids of documents of values that no rule has asked for yet.
         ahead: The ids read before anything referred to them.

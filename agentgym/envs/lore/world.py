@@ -53,11 +53,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
     Optimal reads are the unread documents that the target certainly depends on. Each must be read
-    exactly once, in any order, so each is on a shortest path of one document per turn. Once the
-    target is known, only the right answer is optimal.
+    exactly once, in any order, so each is on a shortest path of one document per turn.
 
     Attributes:
-        known: The knowledge from the documents read.
         graph: The whole task; None in a world read from a chat.
     """
 
@@ -214,11 +212,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of each known unread document (if allowed, also of the last-read ones) and
-        an answer, which is `unknown` until it is known.
-
-        Older documents could be reread too, but the state does not name them.
-        """
+        """Return a read of each unread (if allowed, also each last-read) document, and an answer."""
+        # Older documents could be reread too, but the state does not name them.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 
@@ -229,8 +224,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a read of each document, in the order of known ids, and an answer: `most_documents
-        + 1` calls. Unknown and illegal documents have an empty id.
+        """Return a read of each document, in the order of known ids, and an answer.
+
+        These are `most_documents + 1` calls; unknown and illegal documents have an empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]

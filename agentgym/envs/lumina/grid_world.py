@@ -103,11 +103,7 @@ class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
     Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
-    uses the penalty. The turn budget is one above the moves, for `done`, and shrinks with each
-    penalty.
-
-    Attributes:
-        position: (row, column), like `goal` and each of `holes`.
+    uses the penalty. The turn budget is one above the moves and shrinks with each penalty.
     """
 
     Config = GridConfig
@@ -342,10 +338,9 @@ class GridWorld(World[GridConfig]):
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
-    """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
+    """Return the moves of a cheapest path from every cell (row-major) to the goal, in O(size**2).
 
-    Dijkstra's algorithm backwards from the goal with one bucket per cost, O(size**2). An array
-    takes an eighth of a list's memory, which also speeds up the reset cache.
+    Dijkstra's algorithm backwards from the goal with one bucket per cost.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
@@ -358,6 +353,7 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
                 costs[cell] = cost
                 buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
         cost += 1
+    # An array takes an eighth of a list's memory, which also speeds up the reset cache.
     return array("i", costs)
 
 

@@ -92,9 +92,6 @@ class ListWorld(World[ListConfig]):
 
     After an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
     The agent never sees the list again: it must track how the indices shift.
-
-    Attributes:
-        locked: The number of leading elements that may no longer be popped.
     """
 
     Config = ListConfig
@@ -191,11 +188,7 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pops after which the target is still reachable, or `done`.
-
-        A pop at i qualifies if the list agrees with the target before i and the rest of the target
-        is a subsequence of the elements after i.
-        """
+        """Return the pops after which the target is still reachable, or `done`."""
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
         done = self.items == self.target
@@ -203,6 +196,8 @@ class ListWorld(World[ListConfig]):
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
+        # A pop at i is optimal if the list agrees with the target before i and the rest of the
+        # target is a subsequence of the elements after i.
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )

@@ -91,10 +91,9 @@ class TreeWorld(World[TreeConfig]):
 
     Values are unrelated to the tree's shape, ids cannot be guessed, and an unseen id gets the
     answer of a nonexistent one. The tree is uniform among the trees of its size whose nodes have
-    `arity` slots for children. Unexplored subtrees are therefore exchangeable, and every unexplored
-    node is an equally good choice (LUMINA's optimal set). The budget is proportional to the number
-    of unexplored nodes, so an agent could infer the tree's size from it and give up earlier; the
-    optimal set ignores such inference.
+    `arity` slots for children, so every unexplored node is an equally good choice (LUMINA's optimal
+    set). An agent that infers the tree's size from the budget could give up earlier; the optimal
+    set ignores such inference.
 
     Attributes:
         known: The values of the visible nodes by id, in order of appearance.
