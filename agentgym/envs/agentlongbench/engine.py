@@ -123,6 +123,7 @@ def search(
     """
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
+    # Check all conditions first: the lists below name their sections.
     to_atoms(conditions)
     sections: dict[str, list[Condition | Mapping[str, Any]]] = {}
     for condition in conditions:
@@ -150,6 +151,7 @@ def read_lists(
     """
     try:
         data = json.loads(result)
+        # The result names its style, so a reader need not know the configuration.
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
         return [

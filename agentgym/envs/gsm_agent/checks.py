@@ -71,6 +71,7 @@ def without_leaks(database: Database) -> Violations:
         own = []
         for document in documents:
             numeric = [fact for fact in facts_of([document]).values() if fact.number is not None]
+            # The date contains a year.
             text = document.content.replace(month_name(document.timestamp), "")
             numbers = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
             expected = [number_word(fact) for fact in numeric]
@@ -139,6 +140,7 @@ def search_alone(
             break
         if calls[0].name == "search":
             query = calls[0].arguments["query"]
+            # The world's limits: 20 pages of five documents.
             results = database.index.best(query, 100)
             known.add_page(query, 1)
         else:

@@ -345,6 +345,7 @@ def get_database(options: DatabaseOptions) -> Database:
     """
     if options.data:
         return _open(Path(options.data), options.search_by)
+    # Neither size nor search affects the draw, so all variants share one.
     drawn = _drawn(replace(options, size="full", search_by="words"))
     return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
 

@@ -386,6 +386,7 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
     except _DeadEndError:
         return None
     answer = question.answer(draft.facts)
+    # A gap of 0 gives nothing to ask for.
     if not answer or answer < 0 or draft.largest > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)

@@ -86,6 +86,7 @@ class Codebase(ReadDocuments):
         while computable:
             name = computable.pop()
             if missing := self._missing(name):
+                # Wait for one value at a time, which makes the work linear.
                 self._waiting.setdefault(missing[0], []).append(name)
             else:
                 self.values[name] = self.programs[name].evaluate(self.values)
@@ -126,6 +127,7 @@ class Codebase(ReadDocuments):
 
     def _in_use(self) -> tuple[list[str], list[str]]:
         """Return the files whose programs, and the files whose values, a run may still request."""
+        # Files that are still to be read may import shared files and files read ahead.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
             file = stack.pop()
@@ -138,6 +140,7 @@ class Codebase(ReadDocuments):
                 programs.append(file)
                 program = self.programs[file]
                 known = self._branch(file) is not None
+                # Until a branch is known, either may be needed.
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 
@@ -172,6 +175,7 @@ class Codebase(ReadDocuments):
         known.values = {f"{name}.py": int(value) for name, value in values}
         recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
+        # The last files read come last, as in the original order.
         for file in (*(file for file in files if file not in recent), *recent):
             known.record(file, read=True)
         for file in split_list(match["unread"]):

@@ -242,6 +242,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
+        # The first objects are all of the counted kind.
         style.shuffle(objects)
         return target, objects
 
@@ -253,6 +254,7 @@ class MultimodalWorld(DocumentWorld):
             file_id: The id of the document, exactly as it was given or computed.
         """
         content = super().read_document(file_id)
+        # A read shows the original picture again.
         self._views.pop(file_id, None)
         return content
 
