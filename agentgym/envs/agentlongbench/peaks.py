@@ -1,6 +1,6 @@
 """The round that first guesses the largest number, drawn before the log is played.
 
-Every round must be equally likely; a long log would otherwise show the largest number early.
+All rounds must be equally likely; otherwise long logs show the largest number early.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ class PuzzleWorld(World[PuzzleConfig]):
     exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
     any candidate, that is, any item consistent with all feedback. Such a guess may be right and is
     never repeated. Another strategy may need fewer guesses on average. The turn budget, equal for
-    all seeds, is the maximum that a player needs who always guesses the first candidate. Lists of
-    earlier puzzles do not count as knowledge.
+    all seeds, is the maximum for a player who always guesses the first candidate. Lists of earlier
+    puzzles do not count as knowledge.
 
     Attributes:
         table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.

@@ -375,5 +375,5 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 
 def as_json(answer: Answer) -> str:
-    """Write an answer in a form for every parser."""
+    """Write an answer in a form that every parser accepts."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

@@ -82,7 +82,7 @@ class SearchKnowledge:
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Add facts of the question's month about relevant people from search results."""
+        """Add relevant facts from search results."""
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))

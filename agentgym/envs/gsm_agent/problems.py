@@ -148,7 +148,7 @@ class Draft:
         return value
 
     def other(self, owner: str) -> str:
-        """Draw whose quantity to compare with; often the same owner's."""
+        """Draw the owner of a quantity to compare with; often the same owner."""
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:

@@ -161,7 +161,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """Count these turns from now on, using the hidden graph."""
+        """Count the reading turns until the target is known, using the hidden graph."""
         return count_rounds(self.graph, self.known.read, self.known.values)
 
 
@@ -193,7 +193,7 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """Count the rounds until the root's value is known, from these documents and values on."""
+    """Count the remaining rounds until the root's value is known."""
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
     # missing operands, and the nodes that wait for them
     pending, askers = dict[int, int](), dict[int, list[int]]()

@@ -50,7 +50,7 @@ class Operator:
 
     Attributes:
         operand: `number` or `text`.
-        least: The minimum number of operands, like `most` the maximum.
+        least: The minimum number of operands; `most` is the maximum.
         child: Draws an operand's value (bottom-up).
         draw: Draws the parameters (signs, constants, a program) for a number of operands.
         execute: Computes the result from parameters and operand values.
@@ -148,7 +148,7 @@ class Shape:
         operations: The number of expanded leaves (the paper's N).
         theta: Leaves are gathered only if there are more than this many.
         p: The probability of gathering them after an expansion.
-        least: The minimum number of operands, like `most` the maximum.
+        least: The minimum number of operands; `most` is the maximum.
     """
 
     operations: int

@@ -95,7 +95,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds other than the target, half of which share its colour or shape."""
+    """Draw kinds other than the target; half share its colour or shape."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []

@@ -198,7 +198,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the operations that need, on average, all turns but the last."""
+        """Return the operations whose documents take, on average, all turns except the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
