@@ -1,9 +1,8 @@
 """Measure the cost of generating an AgentLongBench log against its length: `python
 benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Each length of the benchmark is generated with the full item table in its own process, whose peak
-memory is reported. CPU time is shown next to wall time because it excludes other work on the
-machine.
+Each length uses the full item table in its own process, whose peak memory is reported. CPU time
+excludes other work on the machine.
 """
 
 from __future__ import annotations

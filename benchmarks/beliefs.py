@@ -1,10 +1,9 @@
 """Measure the state hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [TASK
 …]` (needs `agentgym-suite[office]`).
 
-For each task, along its reference plan: the number of steps, the maximum size of the known facts in
-characters, the largest share of them that one state hint shows before the agent asks for more
-pages, the steps at which a hint shows only a part, and how many of the facts that the next call
-needs the hint contains at those steps.
+Along each task's reference plan: the steps, the maximum characters of the known facts, the largest
+share that one state hint shows before the agent asks for more pages, the steps with a partial hint,
+and how many facts for the next call these hints contain.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 their length and against sending whole prompts: `python benchmarks/growth.py` (needs the extra
 `train`).
 
-Bytes and memory are counted exactly and do not depend on the machine. Times are CPU times of one
-run; only their ratios are meaningful.
+Bytes and memory are exact and independent of the machine. Times are CPU times of one run; only
+their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row; every column after the second is per step."""
+    """Return a table row, per step from the third column on."""
     played = rollout(make(WORLD, operations=size), policy, 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]
@@ -58,7 +58,6 @@ def row(size: int, policy: Tokenized) -> str:
 
 
 def sent(size: int, policy: Tokenized) -> int:
-    """Return the number of bytes that a worker with a local policy sends in an episode."""
     server = PlayerServer(lambda: make(WORLD, operations=size))
     server.player.policy = policy
     total, over = len(encode_answer("reset", (True, server.reset(0)))), False

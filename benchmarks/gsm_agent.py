@@ -1,7 +1,6 @@
 """Measure SearchWorld with 30,000 documents: `python benchmarks/gsm_agent.py`.
 
-The index is built once. Resets, searches and page reads are repeated; the table shows the median
-and the 95th percentile.
+The table shows the median and the 95th percentile of resets, searches and page reads.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ def main() -> None:
 
 
 def dense(options: DatabaseOptions, questions: list[str]) -> None:
-    """Run the same search over vectors."""
     documents, tasks = draw_tasks(options).part(1, options.database_seed)
     start = time.perf_counter()
     database = Database.of(documents, tasks, "wordllama")

@@ -2,8 +2,8 @@
 benchmarks/hostile.py` (needs an operating system with `fork`).
 
 Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
-strategies. Two short replies follow so that the strategies edit the text. Each measurement runs in
-its own process, so no cache carries over, and reports the least CPU time of several rounds.
+strategies. Two short replies follow, which make the strategies edit the text. Each measurement
+forks, so no cache carries over.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """
@@ -24,8 +24,8 @@ import agentgym
 from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
-LIMIT = 60  # CPU seconds before a measurement is given up
-# CPU clocks are too coarse for anything shorter, in seconds.
+LIMIT = 60  # CPU seconds until a measurement stops
+# Seconds; CPU clocks are too coarse for less.
 RESOLUTION = 0.02
 STACKS = {
     "none": "",
@@ -40,7 +40,6 @@ Env = gymnasium.Env[Chat, str]
 
 
 def main() -> None:
-    """Print the table with the worst texts first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stacks", default=",".join(STACKS))
     parser.add_argument("--kinds", default="")
@@ -72,9 +71,6 @@ def main() -> None:
 
 
 def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Return the texts as replies, as thoughts and as arguments, and the replies that resemble
-    calls.
-    """
     for name, text in TEXTS.items():
         yield name, text
         yield f"{name}, in a thought", lambda size, text=text: f"<think>{text(size - 15)}</think>"
@@ -89,7 +85,6 @@ def kinds(tool: str, argument: str) -> Iterator[tuple[str, Callable[[int], str]]
 
 
 def make(world: str, stack: str) -> Env:
-    """Make the world with a stack of strategies and a warm token counter."""
     context = STACKS[stack]
     env = agentgym.make(world, context=context) if context else agentgym.make(world)
     env.reset(seed=0)
@@ -108,11 +103,12 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
                 break
 
     env.reset(seed=0)
+    # Other work can only slow a round down.
     return min(in_fork(play) for _ in range(rounds))
 
 
 def in_fork(play: Callable[[], None]) -> float:
-    """Return a function's CPU seconds in a forked process, or infinity after the time limit."""
+    """Return the CPU seconds in a forked process; infinity after the time limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -121,6 +117,7 @@ def in_fork(play: Callable[[], None]) -> float:
         start = time.process_time()
         play()
         os.write(writing, repr(time.process_time() - start).encode())
+        # No exit handlers: the child must not flush the parent's buffers.
         os._exit(0)
     os.close(writing)
     seconds = os.read(reading, 64)

@@ -1,7 +1,7 @@
-"""Catalogue of texts that slow down careless parsers, available at any length.
+"""Catalogue of texts that slow down careless parsers, at any length.
 
-`TEXTS` are plain texts for replies and tool arguments. `REPLIES` resemble tool calls. `hostile.py`
-and the growth laws of the test suite use both.
+`TEXTS` are for replies and tool arguments, `REPLIES` resemble tool calls. `hostile.py` and the
+growth laws of the test suite use both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 Text = Callable[[int], str]
 """Return a text of at most this many characters."""
 Reply = Callable[[str, str, int], str]
-"""Return a reply of about this many characters that names a tool and one of its arguments."""
+"""Return a reply of about this length that calls a tool with one of its arguments."""
 
 MAX_CALL = 262_144  # the parser's limit for one call (agentgym.text.tools.MAX_CALL_CHARS)
 WORDS = """a an and are as at be but by can do done each few for found from go has have he her his how i if in
@@ -26,7 +26,6 @@ with word work would write yes you your""".split()
 
 
 def prose(size: int) -> str:
-    """Return sentences of common words without repetition."""
     rng = random.Random(size)
     sentences: list[str] = []
     length = 0
@@ -38,8 +37,6 @@ def prose(size: int) -> str:
 
 
 def repeat(unit: str, head: str = "", tail: str = "") -> Text:
-    """Repeat a unit between a head and a tail."""
-
     def make(size: int) -> str:
         count = max(0, size - len(head) - len(tail)) // len(unit)
         return head + unit * count + tail
@@ -48,8 +45,6 @@ def repeat(unit: str, head: str = "", tail: str = "") -> Text:
 
 
 def numbered(form: str) -> Text:
-    """Repeat a template with a running number, so that no two lines are equal."""
-
     def make(size: int) -> str:
         return "".join(form.format(k) for k in range(size // len(form.format(100_000))))
 
@@ -57,8 +52,6 @@ def numbered(form: str) -> Text:
 
 
 def nested(opening: str, closing: str) -> Text:
-    """Nest brackets, all of them closed."""
-
     def make(size: int) -> str:
         depth = size // (len(opening) + len(closing))
         return opening * depth + closing * depth
@@ -67,14 +60,11 @@ def nested(opening: str, closing: str) -> Text:
 
 
 def drawn(alphabet: str) -> Text:
-    """Return characters without a pattern."""
     return lambda size: "".join(random.Random(size).choices(alphabet, k=size))
 
 
 def quoted_json(size: int) -> str:
-    """Nest JSON strings in JSON strings until the length is reached; the backslashes double at each
-    level.
-    """
+    """Nest JSON strings in JSON strings; the backslashes double at each level."""
     text = '{"a": "b"}'
     while len(longer := json.dumps({"a": text})) <= size:
         text = longer
@@ -275,8 +265,6 @@ def _in_tag(arguments: str, name: str) -> str:
 
 
 def calls_of_many(form: Callable[[str, str, int], str]) -> Reply:
-    """Fill the reply with calls of the maximum length."""
-
     def make(name: str, argument: str, size: int) -> str:
         count = -(-size // MAX_CALL)
         return "".join(form(name, argument, size // count - 100) for _ in range(count))

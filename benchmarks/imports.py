@@ -1,8 +1,8 @@
 """Compare the CPU time of importing the package and making the first env with the import of its
 dependencies.
 
-The programs run in turn, so that the machine's load affects all of them equally, and their bytecode
-is compiled beforehand, as in an installed package.
+The programs alternate, so the machine's load affects all equally, and their bytecode is compiled
+beforehand, as in an installed package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ PROGRAMS = {
 
 
 def seconds(code: str, environment: Mapping[str, str]) -> float:
-    """Return the CPU time (user and system) of a process that runs the code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,9 +1,8 @@
 """Measure the cost of step optimality labels in the office tasks: `python benchmarks/labels.py
 [TASK …] [--length 128k]` (needs `agentgym-suite[office]`).
 
-A label compares the office's failures before and after a step. One process plays the same oracle
-episode with and without labels in turn. The table shows the CPU time per step, which includes the
-policy, and the ratio.
+A label compares the office's failures before and after a step. The same oracle episode alternates
+with and without labels; the table shows CPU time per step, including the policy.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 
-# Episodes of each kind. The fastest counts, because other programs can only slow an episode down.
+# The fastest counts, because other programs can only slow an episode down.
 ROUNDS = 3
 
 
@@ -37,7 +36,6 @@ def main(tasks: list[str], length: str) -> None:
 
 
 def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
-    """Return the CPU time of an episode without its reset, and its number of steps."""
     env, policy = agentgym.make(task, **options), OraclePolicy(task)
     env.reset(seed=0)  # exclude one-time imports and drawing
     start = time.process_time()

@@ -1,16 +1,16 @@
 """Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym-suite[office]`).
 
 For each task the table shows the time to draw a state of 256K tokens (the limit is 20 times the
-time to write and read the same state as JSON in the same run), to reset to a state drawn before
-(limit: 100 ms), to execute the reference plan, and to check the final state. The JSON contains all
-records with their column names and all files: texts, PDF pages and workbook cells. Only this
-process is timed; DuckDB runs in another one.
+time to write and read it as JSON in the same run), to reset to it again (limit: 100 ms), to execute
+the reference plan, and to check the final state. The JSON contains all records with their column
+names and all files: texts, PDF pages and workbook cells. DuckDB runs in another process, which is
+not timed.
 
 `python benchmarks/loca.py resets [TASK …]` prints only draws and resets.
-`python benchmarks/loca.py units` prints the measured `tokens_per_unit` of each task at that length.
-If the class attribute deviates by more than the tolerance, states are drawn more than once.
-`python benchmarks/loca.py lengths [TASK …]` writes docs/loca_lengths.md, the environment
-description length of every released state in cl100k tokens. With tasks, it updates only their rows.
+`python benchmarks/loca.py units` prints each task's measured `tokens_per_unit` at that length. If
+the class attribute deviates by more than the tolerance, states are drawn more than once.
+`python benchmarks/loca.py lengths [TASK …]` writes docs/loca_lengths.md, the description length of
+every released state in cl100k tokens. With tasks, it updates only their rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.world.reset_cache import VARIABLE
 
 SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by 20 % under other load
+# The limits in the module docstring.
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 
 def main() -> None:
-    """Print the times or the units, or write the table of lengths."""
     os.environ.pop(VARIABLE, None)  # otherwise states come from the cache
     if sys.argv[1:2] == ["lengths"]:
         write_lengths(sys.argv[2:])
@@ -61,7 +61,6 @@ def main() -> None:
 
 
 def row_of(task: str, resets_only: bool) -> str:
-    """Return a task's CPU times, the median over seeds."""
     env = agentgym.tool_env(agentgym.make(task, length=LENGTHS["256k"]))
     env.reset(seed=SEEDS)  # exclude one-time imports
     draw, as_json, reset, play, check, steps = [], [], [], [], [], []
@@ -86,13 +85,11 @@ def row_of(task: str, resets_only: bool) -> str:
 
 
 def json_seconds(world: Any) -> float:
-    """Return the time in seconds to write a state as JSON and read it back."""
     state = state_of(world)
     return seconds(lambda: json.loads(json.dumps(state)))
 
 
 def state_of(world: Any) -> Any:
-    """Return an office's records and files as plain data."""
     files = world.office.context.files
     services: dict[str, Any] = {}
     for server in world.office.toolsets():
@@ -113,7 +110,6 @@ def state_of(world: Any) -> Any:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with its bytes in base64."""
     return {
         name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
         for name, value in row.items()
@@ -121,7 +117,6 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(path: str, data: bytes) -> Any:
-    """Return a file's content: pages, cells or text, with bytes in base64."""
     if path.endswith(".pdf"):
         return list(read_pdf(data))
     if path.endswith(".xlsx"):
@@ -140,7 +135,6 @@ def _content(path: str, data: bytes) -> Any:
 
 
 def tokens_per_unit(task: str) -> float:
-    """Return the description tokens per unit of size at 256K tokens."""
     kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
     per_unit = kinds[0].tokens_per_unit
     for _ in range(3):  # the ratio may depend on the size
@@ -156,7 +150,6 @@ def tokens_per_unit(task: str) -> float:
 
 
 def carry_out(world: Any) -> int:
-    """Execute the reference plan and return the number of calls, including the claim."""
     count = 1
     while (steps := world.progress.pending()) != [CLAIM]:
         call = steps[0].call
@@ -166,14 +159,12 @@ def carry_out(world: Any) -> int:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """Return the CPU seconds of a function."""
     start = time.process_time()
     act()
     return time.process_time() - start
 
 
 def write_lengths(names: list[str]) -> None:
-    """Write the table of description lengths, redrawn for the named tasks or for all."""
     rows = {
         line.split(" ")[1]: line
         for line in TABLE.read_text(encoding="utf-8").splitlines()
@@ -199,7 +190,6 @@ def write_lengths(names: list[str]) -> None:
 
 
 def lengths_of(task: str) -> str:
-    """Return a task's row: the smallest and largest state among the released seeds."""
     cells = []
     for length in LENGTHS.values():
         env = agentgym.tool_env(

@@ -1,11 +1,9 @@
 """Measure the cost of drawing a LORE task and of playing it with a script, against its size:
 `python benchmarks/lore.py`.
 
-The sizes are measured in turn for several rounds and the median of each is shown, so the ratios
-hold even on a busy machine. `tracemalloc` counts the memory in a separate run.
-
-A scripted episode is shown to a policy that reads only the new messages of each chat. Some chats
-are also shown to fresh policies, which read them whole; that time is scaled to the whole episode.
+Sizes alternate for several rounds and the median counts, so ratios hold even on a busy machine.
+`tracemalloc` counts the memory in a separate run. One policy reads only each chat's new messages;
+fresh policies read a sample of chats whole, scaled to the episode.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from agentgym.text.messages import Chat
 from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)
+# Alternating rounds, whose median counts.
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)
-# Chats per episode that are read whole. A sample suffices for the mean, because the cost grows
-# evenly.
+# Chats per episode that are read whole; the cost grows evenly, so a sample suffices.
 SHOWN_WHOLE = 50
 
 
@@ -62,7 +60,6 @@ def main() -> None:
 
 
 def play(name: str, size: int) -> str:
-    """Return the row of a scripted episode."""
     policy, spent = OraclePolicy(name), [0.0]
 
     def timed(chats: Sequence[Chat]) -> list[Reply]:
@@ -86,7 +83,6 @@ def play(name: str, size: int) -> str:
 
 
 def draw(size: int, seed: int, difficulty: str) -> tuple[float, DocumentWorld]:
-    """Return a task and the time to draw it, in seconds."""
     world = DocumentWorld(DocumentWorld.Config(operations=size, difficulty=difficulty), seed)
     start = time.perf_counter()
     world.generate()
@@ -94,7 +90,6 @@ def draw(size: int, seed: int, difficulty: str) -> tuple[float, DocumentWorld]:
 
 
 def memory(size: int, difficulty: str) -> tuple[int, int]:
-    """Return the number of documents of a task and its memory in bytes."""
     tracemalloc.start()
     _, world = draw(size, 0, difficulty)
     kept, _ = tracemalloc.get_traced_memory()

@@ -1,9 +1,8 @@
 """Compare the cost of the office servers with their limits: `python benchmarks/office.py [SERVER
 …]` (needs `agentgym-suite[office]`).
 
-An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
-most 1 ms, or 10 ms with SQL. Calls that run a program in a sandbox have no limit. A server that
-cannot be imported is reported and skipped.
+An empty office with all servers should take at most 20 ms and 20 MB; the median call 1 ms, or 10 ms
+with SQL. Sandbox runs have no limit. A server that cannot be imported is reported and skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ from agentgym.office.office import SERVERS, Office, server_class
 from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
+# Offices alive at once, whose mean memory counts.
 LIVE = 64
+# The limits in the module docstring.
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
 Arguments = Callable[[int], Mapping[str, Any]]
@@ -33,7 +34,6 @@ Arguments = Callable[[int], Mapping[str, Any]]
 
 
 def main(wanted: list[str]) -> None:
-    """Print the tables for the named servers, or for all."""
     names = available(wanted or list(SERVERS))
     Office(names).close()  # exclude one-time imports
     made = show_offices(names)
@@ -45,7 +45,6 @@ def main(wanted: list[str]) -> None:
 
 
 def available(wanted: list[str]) -> list[str]:
-    """Return the servers that can be imported."""
     found = []
     for name in wanted:
         try:
@@ -66,16 +65,13 @@ def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[flo
 
 
 def resident() -> float:
-    """Return the resident memory of this process in MB, including allocations by libraries (Linux
-    only).
-    """
+    """Return this process's resident memory in MB, including libraries' allocations (Linux only)."""
     return (
         int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     )
 
 
 def show_offices(names: list[str]) -> float:
-    """Print the cost of offices and return the milliseconds of an empty one."""
     made = statistics.median(milliseconds(lambda _: Office(names).close()))
     gc.collect()
     before = resident()
@@ -112,7 +108,6 @@ def close(offices: list[Office]) -> None:
 
 
 def show_copies(names: list[str], made: float) -> None:
-    """Print the cost of branching an office, both empty and with files and records."""
     print(
         "\n| an office | copied, ms | pickled and back, ms | KB | copied : made |\n|---|---|---|---|---|"
     )
@@ -138,7 +133,6 @@ def show_copies(names: list[str], made: float) -> None:
 
 
 def rows_of(name: str) -> Iterator[str]:
-    """Return a server's lines of the table."""
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
         call(server, tool, arguments(0))  # exclude the imports of the first call
@@ -164,11 +158,10 @@ def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
 
 
 Calls = dict[str, tuple[float, Arguments]]
-"""Tools by name, with their limit in milliseconds (0 for none) and their arguments."""
+"""Tools with their limit in milliseconds (0 for none) and their arguments."""
 
 
 def filesystem(server: Any) -> Calls:
-    """Small text files."""
     server.context.files.write("a.txt", "line\n" * 200)
     return {
         "read_text_file": (CALL_MS, lambda k: {"path": "a.txt"}),
@@ -178,17 +171,14 @@ def filesystem(server: Any) -> Calls:
 
 
 def terminal(server: Any) -> Calls:
-    """A program in the sandbox."""
     return {"run_command": (0, lambda k: {"command": "ls"})}
 
 
 def python_execute(server: Any) -> Calls:
-    """A program in the sandbox."""
     return {"python_execute": (0, lambda k: {"code": "print(1)"})}
 
 
 def pdf_tools(server: Any) -> Calls:
-    """A document with one blank page."""
     from pypdf import PdfWriter  # noqa: PLC0415
 
     writer, held = PdfWriter(), io.BytesIO()
@@ -199,7 +189,6 @@ def pdf_tools(server: Any) -> Calls:
 
 
 def excel(server: Any) -> Calls:
-    """A growing workbook."""
     call(server, "create_workbook", {"filepath": "a.xlsx"})
     rows = [[k, f"name {k}", 1.5 * k] for k in range(20)]
     return {
@@ -212,7 +201,6 @@ def excel(server: Any) -> Calls:
 
 
 def memory(server: Any) -> Calls:
-    """A growing graph."""
     return {
         "create_entities": (
             CALL_MS,
@@ -225,7 +213,6 @@ def memory(server: Any) -> Calls:
 
 
 def email(server: Any) -> Calls:
-    """A mailbox into which its owner writes."""
     server.add_user("ann@mcp.com", "secret", "Ann")
     server.login("ann@mcp.com", "secret")
     return {
@@ -239,8 +226,6 @@ def email(server: Any) -> Calls:
 
 
 def calendar(server: Any) -> Calls:
-    """A calendar that fills up."""
-
     def event(k: int) -> Mapping[str, Any]:
         day = f"2025-02-{1 + k % 28:02}"
         return {
@@ -254,7 +239,6 @@ def calendar(server: Any) -> Calls:
 
 
 def canvas(server: Any) -> Calls:
-    """A course taught by the user."""
     teacher = server.people.add_user("Ann Bell", "ann@mcp.com", "secret")
     course = server.courses.add_course("Networks", "NET101", teacher)
     server.people.login_as("ann@mcp.com")
@@ -269,7 +253,6 @@ def canvas(server: Any) -> Calls:
 
 
 def google_cloud(server: Any) -> Calls:
-    """A bucket, a log and a table with 1,000 rows."""
     server.storage.add_bucket("box")
     server.context.files.write("a.csv", "x,y\n" * 1000)
     up = {"bucket_name": "box", "source_file_path": "a.csv"}
@@ -295,7 +278,6 @@ def google_cloud(server: Any) -> Calls:
 
 
 def google_sheet(server: Any) -> Calls:
-    """A sheet whose first rows are overwritten."""
     sheet = call(server, "create_spreadsheet", {"title": "Stock"})["spreadsheetId"]
     place = {"spreadsheet_id": sheet, "sheet": "Sheet1", "range": "A1:C10"}
     return {
@@ -305,7 +287,6 @@ def google_sheet(server: Any) -> Calls:
 
 
 def snowflake(server: Any) -> Calls:
-    """A growing table."""
     server.load(
         "SHOP.PUBLIC.ORDERS",
         {"ID": "INTEGER", "AMOUNT": "FLOAT"},
@@ -322,7 +303,6 @@ def snowflake(server: Any) -> Calls:
 
 
 def woocommerce(server: Any) -> Calls:
-    """A shop whose stock grows."""
     first = call(
         server, "woo_products_create", {"productData": {"name": "Table", "regular_price": "80.00"}}
     )["id"]
@@ -339,7 +319,6 @@ def woocommerce(server: Any) -> Calls:
 
 
 def claim_done(server: Any) -> Calls:
-    """A call without effect."""
     return {"claim_done": (CALL_MS, lambda k: {})}
 
 

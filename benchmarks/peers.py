@@ -2,11 +2,10 @@
 benchmarks/peers.py`.
 
 Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
-The opening, the replies and the results are identical, and at each turn the policy sees all texts
-so far. Each library runs in its own process, the rounds alternate, and the table shows the CPU
-times of the best round. Libraries with conflicting dependencies can use separate interpreters:
-repeat `--python PATH`, and the first interpreter that imports a library plays it. A library without
-an interpreter is skipped with the reason.
+The policy sees all texts, which are identical, at each turn. Each library runs in its own process,
+the rounds alternate, and the table shows the CPU times of the best round. Libraries with
+conflicting dependencies can use separate interpreters: repeat `--python PATH`, and the first
+interpreter that imports a library plays it. Others are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# Episodes per round. verifiers plays through a server and gets a twentieth.
+# verifiers plays through a server and gets a twentieth of these episodes.
 EPISODES = 100
 ROUNDS = 8
 # Sub-envs of a vector env.
@@ -32,15 +31,12 @@ ENVS = 8
 
 Texts = dict[str, str]
 Episode = Callable[[int], tuple[float, float, int]]
-"""Play an episode with a seed; return the CPU seconds of the reset and of the steps, and the number
-of steps.
-"""
+"""Play a seeded episode; return the CPU seconds of its reset and steps, and the number of steps."""
 
 _NUMBER = re.compile(r'"id": (\d+)')
 
 
 def main() -> None:
-    """Print the table, or run as one of the players."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", default=[sys.executable], metavar="PATH")
     parser.add_argument("--play", choices=list(PEERS), help=argparse.SUPPRESS)
@@ -69,7 +65,6 @@ def main() -> None:
 
 
 def start(name: str, interpreters: list[str]) -> Any:
-    """Start a library's player; return None and the reason if no interpreter has the library."""
     reasons = []
     for python in dict.fromkeys(reversed(interpreters)):
         command = [python, str(Path(__file__)), "--play", name]
@@ -91,12 +86,10 @@ def start(name: str, interpreters: list[str]) -> Any:
 
 
 def importlib_version(player: Any) -> str:
-    """Return the version that a player reported."""
     return str(player.version)
 
 
 def ask(player: Any, word: str) -> tuple[float, float]:
-    """Request a round; return the seconds of a reset and of a step."""
     player.stdin.write(word + "\n")
     player.stdin.flush()
     reset, step = json.loads(player.stdout.readline())
@@ -104,12 +97,12 @@ def ask(player: Any, word: str) -> tuple[float, float]:
 
 
 def serve(name: str) -> None:
-    """Play a round for each line of standard input."""
     package, make, _ = PEERS[name]
     episode = make(texts())
     output = sys.stdout
     sys.stdout = sys.stderr  # some libraries print
     print(json.dumps(importlib.metadata.version(package)), file=output, flush=True)
+    # Its server makes each episode slow.
     count = max(1, EPISODES // (20 if name == "verifiers" else 1))
     episode(0)
     for number, _ in enumerate(sys.stdin):
@@ -120,7 +113,6 @@ def serve(name: str) -> None:
 
 
 def texts() -> Texts:
-    """Return the texts of the game: the opening, each reply and each result."""
     return {
         "opening": (
             "You edit a list of integers, one command per turn, until it equals a target list. "
@@ -137,8 +129,6 @@ def timed(
     reply: Any,
     clock: Callable[[], float] = time.process_time,
 ) -> Episode:
-    """Return an episode with a reset and one step per turn."""
-
     def play(seed: int) -> tuple[float, float, int]:
         start = clock()
         reset(seed)
@@ -151,14 +141,11 @@ def timed(
 
 
 class Game:
-    """The game without a library: a list and a reply parser."""
-
     def __init__(self, said: Texts) -> None:
         self.said = said
         self.items: list[int] = []
 
     def begin(self, seed: int | None) -> str:
-        """Draw the list and return the opening."""
         import random  # noqa: PLC0415 - agentgym has its own
 
         generator = random.Random(seed)
@@ -166,7 +153,6 @@ class Game:
         return f"{self.said['opening']}{self.items}"
 
     def play(self, reply: str) -> str:
-        """Parse the index in a reply, remove that element and return the result."""
         match = _NUMBER.search(reply)
         if match is None or int(match[1]) >= len(self.items):
             return "error: the list has no such index"
@@ -175,7 +161,6 @@ class Game:
 
 
 def agentgym(said: Texts) -> Episode:
-    """ListWorld, with an opening padded to the common length."""
     import gymnasium  # noqa: PLC0415
 
     importlib.import_module("agentgym")
@@ -184,7 +169,6 @@ def agentgym(said: Texts) -> Episode:
 
 
 def gem(said: Texts) -> Episode:
-    """gem-llm, with its wrapper that concatenates observations and actions."""
     from gem.core import Env  # type: ignore[import-not-found]  # noqa: PLC0415
     from gem.wrappers.wrapper_factory import (  # type: ignore[import-not-found]  # noqa: PLC0415
         WRAPPER_FACTORY,
@@ -206,7 +190,6 @@ def gem(said: Texts) -> Episode:
 
 
 def textarena(said: Texts) -> Episode:
-    """TextArena, with its wrapper for language models."""
     import textarena as ta  # type: ignore[import-not-found]  # noqa: PLC0415
 
     class ListGame(ta.Env):  # type: ignore[misc]
@@ -244,7 +227,6 @@ def textarena(said: Texts) -> Episode:
 
 
 def openenv(said: Texts) -> Episode:
-    """OpenEnv, without its server."""
     from openenv.core.env_server import (  # type: ignore[import-not-found]  # noqa: PLC0415
         Action,
         Environment,
@@ -286,8 +268,6 @@ def openenv(said: Texts) -> Episode:
 
 
 def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
-    """A Gymnasium vector env around a text env that shows the history as one text."""
-
     def make(said: Texts) -> Episode:
         import gymnasium as gym  # noqa: PLC0415
 
@@ -308,7 +288,7 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
         extra = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
         envs = getattr(gym.vector, mode)([ListGame] * ENVS, **extra)
-        # The CPU time of other processes is not visible here, so theirs is wall time.
+        # Other processes' CPU time is not visible here, so async envs use wall time.
         clock = time.perf_counter if mode == "AsyncVectorEnv" else time.process_time
         replies = [said["reply"]] * ENVS
         episode = timed(lambda seed: envs.reset(seed=seed), envs.step, replies, clock)
@@ -323,7 +303,6 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
 
 def reasoning_gym(said: Texts) -> Episode:
-    """reasoning-gym, whose tasks have one turn: an item and the score of an answer."""
     import reasoning_gym as rg  # type: ignore[import-not-found]  # noqa: PLC0415
 
     dataset = rg.create_dataset("basic_arithmetic", seed=1, size=10**6)
@@ -339,7 +318,6 @@ def reasoning_gym(said: Texts) -> Episode:
 
 
 def verifiers(said: Texts) -> Episode:
-    """ListWorld in a verifiers rollout, with a model server that answers at once."""
     import asyncio  # noqa: PLC0415
     import threading  # noqa: PLC0415
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer  # noqa: PLC0415
@@ -371,7 +349,7 @@ def verifiers(said: Texts) -> Episode:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     client = vf.EvalClientConfig(base_url=url, api_key_var="AGENTGYM_BENCH_KEY")
-    # Nothing calls done, so the turn budget (one more than the removals) ends the episode.
+    # Nothing calls done, so the turn budget (removals plus one) ends the episode.
     size = TURNS - 1
     options: dict[str, Any] = {"items": size, "removals": size, "budget_factor": 1.0}
     options["budget_slack"] = 0
@@ -396,7 +374,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
-# For each library: its package, its player, and the contents of a step.
+# Package, player, and contents of a step.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

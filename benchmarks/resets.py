@@ -1,10 +1,9 @@
 """Compare the resets of large, unseen worlds, freshly drawn and from the reset cache, with a
 training step: `python benchmarks/resets.py`.
 
-A GRPO step consists of 64 fresh episodes with a simulated sampler, which takes 20 ms plus 0.2 ms
-per item for each turn of all episodes. An episode takes as many turns as the optimal policy needs.
-`Prefetcher` draws the instances ahead of time in another process. Resets are timed one after the
-other, in CPU time of the process that makes them.
+A GRPO step is 64 fresh episodes with a simulated sampler, which takes 20 ms plus 0.2 ms per item
+for each turn of all episodes. Episodes take the optimal number of turns. `Prefetcher` draws
+instances ahead in another process. Resets are timed in the CPU time of the process that makes them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world.reset_cache import VARIABLE
 
 EPISODES = 64
-# Resets timed per training step. A draw takes up to seconds, so a sample must do.
+# Resets timed per training step; a draw takes up to seconds.
 SAMPLED = 4
 WORLDS: dict[str, dict[str, Any]] = {
     "GridWorld-extreme": {},
@@ -55,7 +54,6 @@ def optimal_turns(name: str, options: dict[str, Any]) -> int:
 
 
 def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
-    """Return the seconds of a reset with a fresh seed, without and with the cache."""
     env = make(name, **options)
     env.reset(seed=0)  # exclude one-time imports
     drawn = seconds(env, range(1, 1 + SAMPLED))

@@ -1,14 +1,13 @@
 """Measure env steps per second in each collector, with fast and slow policies and tools: `python
 benchmarks/rollouts.py`.
 
-The same run measures Gymnasium's vector envs around the same world, the vector envs of `gem-llm`
-around its GuessTheNumber if installed, and a bare loop, which isolates the collector's overhead.
-Then come the CPU time and memory of 1,000 and 10,000 slots, next to a bare event loop that steps
-its envs in a thread pool (alone with `slots`, optionally followed by engine names), and the
-utilisation of a simulated sampler when tool times have a heavy tail (alone with `sampler`).
+A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
+sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`
+with its GuessTheNumber, and a bare loop without a collector's overhead.
 
-A policy sleeps once per batch, like a model on a GPU, or once per reply if each slot requests its
-own, like an endpoint. A tool sleeps in each step.
+`slots`, optionally followed by engine names, measures only CPU time and memory of 1,000 and 10,000
+slots, next to an event loop with a thread pool. `sampler` measures only the utilisation of a
+simulated sampler when tool times have a heavy tail.
 """
 
 from __future__ import annotations
@@ -36,13 +35,16 @@ from agentgym import Chat, Reply, ToolCall, render
 from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
+# Slots of the large runs.
 MANY = (1_000, 10_000)
-# Rounds over all slots. The best counts, because other work can only slow a round down.
+# The best counts, because other work can only slow a round down.
 ROUNDS = 3
+# Slots of the simulated sampler.
 SAMPLED = (64, 512, 4_096)
 # Seconds for which the simulated sampler is observed.
 SAMPLING = 5.0
 TURNS = 12
+# Milliseconds of policy and tool.
 DELAYS = (0, 5, 50)
 # Seconds per figure, with at least one round over all slots.
 BUDGET = 1.5
@@ -54,8 +56,6 @@ Run = Callable[..., float]
 
 
 class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that sleeps in each step."""
-
     def __init__(self, env: gymnasium.Env[Chat, str], seconds: float) -> None:
         RecordConstructorArgs.__init__(self, seconds=seconds)
         super().__init__(env)
@@ -83,13 +83,12 @@ class Policy:
 
 
 def pause(seconds: float) -> None:
-    """Sleep, or return at once for zero seconds instead of yielding the processor."""
+    """Sleep; zero seconds return at once instead of yielding the processor."""
     if seconds:
         time.sleep(seconds)
 
 
 def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
-    """Make the world; each of its turns parses and checks a call."""
     return SlowTool(
         agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3),
         tool,
@@ -125,9 +124,6 @@ def main() -> None:
 
 
 def print_slots(*engines: str) -> None:
-    """Print CPU microseconds per step and memory with many slots, for these engines or for all
-    except `ray`.
-    """
     print("\n| µs of processor time a step | " + " | ".join(f"{n:,} slots" for n in MANY), end="")
     print(
         f" | ratio | over the bare event loop at {MANY[-1]:,} | kB a slot |\n|---|---|---|---|---|---|"
@@ -163,14 +159,12 @@ def slot_cost(engine: str, slots: int) -> tuple[float, float]:
 
 
 def cost_of(play: Callable[[], int]) -> float:
-    """Return CPU microseconds per step; `play` returns its number of steps."""
     start = resources()[0]
     steps = play()
     return (resources()[0] - start) / steps * 1e6
 
 
 def loop_cost(slots: int) -> tuple[float, float]:
-    """Return the same cost for an event loop that steps its envs in the thread pool of `asyncio`."""
     gc.collect()
     before, policy = resources()[1], Policy(0.0)
     envs = [make_env() for _ in range(slots)]
@@ -195,8 +189,6 @@ def loop_cost(slots: int) -> tuple[float, float]:
 
 
 class HeavyTailed(SlowTool):
-    """Wrapper for a tool that takes 5 ms, 100 ms once in ten steps and 500 ms once in a hundred."""
-
     def step(self, action: str) -> Any:
         draw = random.random()
         self.seconds = 0.005 if draw < 0.9 else 0.1 if draw < 0.99 else 0.5
@@ -219,7 +211,6 @@ class Sampler(Policy):
 
 
 def print_sampler() -> None:
-    """Print the utilisation of a simulated sampler when tool times have a heavy tail."""
     print("\n| the sampler is at work (replies/s) | one batch | two in flight |\n|---|---|---|")
     for slots in SAMPLED:
         cells = [sampler_busy(slots, in_flight) for in_flight in (1, 2)]
@@ -228,7 +219,7 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """Return the share of time in which the sampler is busy, and its replies per second."""
+    """Return the share of time with a busy sampler, and its replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
@@ -243,21 +234,22 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
 
 
 def resources() -> tuple[float, float]:
-    """Return CPU seconds so far and memory in bytes of this process and its workers (Linux only)."""
+    """Return CPU seconds and memory in bytes, with workers (Linux only)."""
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
+        # User and system time, after the process name, which may contain spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        # Pss divides shared pages among the processes that share them.
         memory += next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return seconds, memory
 
 
 def rate(play: Callable[[], int]) -> float:
-    """Return steps per second; `play` runs for a while and returns its number of steps."""
     start, steps = time.perf_counter(), 0
     while (spent := time.perf_counter() - start) < BUDGET:
         steps += play()
@@ -265,7 +257,6 @@ def rate(play: Callable[[], int]) -> float:
 
 
 def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
-    """Step the envs with the policy one after the other, without recording."""
     envs, asked = [make_env(tool) for _ in range(slots)], Policy(policy)
 
     def play() -> int:
@@ -278,7 +269,6 @@ def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
 
 
 def collectors() -> dict[str, Run]:
-    """Yield the engines with a central policy and, for some, with one policy per slot."""
     found = {
         f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "asyncio", "processes")
@@ -287,6 +277,7 @@ def collectors() -> dict[str, Run]:
     with contextlib.suppress(ImportError):
         import ray  # noqa: PLC0415
 
+        # No reports to Ray's servers.
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         ray.init(
             log_to_driver=False,
@@ -301,7 +292,6 @@ def collectors() -> dict[str, Run]:
 def collected(
     engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None
 ) -> float:
-    """Run a collector that stays open and drops its records."""
     with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
 
         def play() -> int:
@@ -332,7 +322,6 @@ def gymnasium_vectors() -> dict[str, Run]:
 
 
 def gem_vectors() -> dict[str, Run]:
-    """Yield the vector envs of gem-llm, if installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.core import EnvWrapper  # noqa: PLC0415
@@ -376,9 +365,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; yield the env steps of each episode, without steps that only
-    reset.
-    """
+    """Step a vector env forever; yield each episode's env steps without reset-only steps."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:
@@ -391,9 +378,7 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """Print the overhead of a round over the bare loop, with a policy of 10 ms: medians of
-    alternating rounds.
-    """
+    """Print a round's overhead over the bare loop, with a policy of 10 ms."""
     runs: dict[str, Callable[..., float]] = {
         f"agentgym {engine}": partial(collected, engine, replicate=False)
         for engine in ("lockstep", "threads", "processes")

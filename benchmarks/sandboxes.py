@@ -16,7 +16,6 @@ CALLS = 100
 
 
 def milliseconds(play: Callable[[], object]) -> float:
-    """Return the median time of one run."""
     times: list[float] = []
     for _ in range(RUNS):
         begin = time.perf_counter()

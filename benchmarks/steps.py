@@ -1,9 +1,8 @@
 """Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
-If `gem-llm` is installed, its GuessTheNumber is measured too, in episodes of the same number of
-turns with its wrapper that concatenates the history. Steps are counted for one second of CPU time.
-Each figure is the best of several alternating rounds, because other work can only slow a round
-down. `benchmarks/peers.py` compares more libraries on the same texts.
+If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. Each figure is the best
+of several alternating rounds, because other work can only slow a round down. `benchmarks/peers.py`
+compares more libraries on the same texts.
 """
 
 from __future__ import annotations
@@ -50,9 +49,6 @@ def main() -> None:
 
 
 def list_world(form: Dialect, thought: str = "") -> Episode:
-    """Play ListWorld through `gymnasium.make`: 20 items are popped, with one parsed and checked
-    call per turn.
-    """
     env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
     seeds = itertools.count()
     action = thought + render(ToolCall("pop", {"id": 0}), form)
@@ -69,7 +65,6 @@ def list_world(form: Dialect, thought: str = "") -> Episode:
 
 
 def guess_the_number() -> dict[str, Episode]:
-    """Yield the environments to compare with, if gem-llm is installed."""
     try:
         import gem  # noqa: PLC0415
         from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
@@ -89,6 +84,7 @@ def guess_the_number() -> dict[str, Episode]:
             start = time.process_time()
             env.reset(seed=0)
             middle = time.process_time()
+            # The right guess would end the episode.
             hidden = made.unwrapped.game_number
             actions = [f"\\boxed{{{guess}}}" for guess in range(1, 51) if guess != hidden][:TURNS]
             ready = time.process_time()
@@ -106,9 +102,6 @@ def guess_the_number() -> dict[str, Episode]:
 
 
 def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
-    """Return the steps per CPU second of each env, without and with resets, from the best of the
-    alternating rounds.
-    """
     best = dict.fromkeys(episodes, (0.0, 0.0))
     for _ in range(ROUNDS):
         for name, play in episodes.items():
@@ -124,26 +117,26 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 
 
 def growth(arm: str) -> float:
-    """Return the cost of a step around turn 2,000 divided by its cost around turn 10 in ListWorld.
+    """Return the cost of a ListWorld step around turn 2,000 relative to turn 10.
 
     A refused pop costs the world the same at every turn, so any growth comes from the history.
     """
     early: list[float] = []
     late: list[float] = []
     for _ in range(ROUNDS):
+        # The budget exceeds the turns, so the episode never ends.
         env = agentgym.make("ListWorld", oracles=arm, items=20, removals=20, budget_slack=3 * LONG)
         env.reset(seed=0)
         times = list(step_times(env, LONG + 100))
         early.append(statistics.median(times[:100]))
         late.append(statistics.median(times[-100:]))
+    # Other work can only slow a step down.
     return min(late) / min(early)
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
-    """Return the seconds of each step, without garbage collection, whose work depends on the whole
-    process.
-    """
     action = render(ToolCall("pop", {"id": 99}))
+    # Garbage collection depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()
@@ -153,7 +146,6 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
 
 
 def import_seconds() -> float:
-    """Return the time of `import agentgym` in a fresh process, minus the interpreter's start."""
     code = (
         "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() "
         "- "

@@ -1,7 +1,7 @@
 """Compare a team with a single agent: `python benchmarks/teams.py`.
 
-The table shows turns, replies and tokens of scripted play, as means over five instances. A worker
-plays up to 32 turns of a sub-task.
+The table shows mean turns, replies and tokens of scripted play over five instances. A worker plays
+up to 32 turns of a sub-task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ SEEDS = range(5)
 
 
 def main() -> None:
-    """Print a row for one agent, a split team, and a manager with a worker."""
     print(
         "| DocumentWorld | score | turns | replies | longest prompt | all prompts "
         "|\n|---|---|---|---|---|---|"

@@ -1,4 +1,7 @@
-"""Policies that solve the reading part of office tasks with about 20 lines of regular expressions."""
+"""Policies that solve the reading part of office tasks with about 20 lines of regular expressions.
+
+Each returns the share of the answer that its patterns find, or the Jaccard overlap with it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,7 @@ _NO_EXAM = re.compile(
 
 
 def find_exams(world: Any) -> float:
-    """Return the share of the rows of CanvasArrangeExam that the patterns find: the first day,
-    time, duration and room in the newest text about a course's final exam.
-    """
+    """Day, time, duration and room in the newest text about a course's final exam."""
     store = world.office.get(Canvas).store
     mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
     found = set()
@@ -76,8 +77,8 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """Return the share of the reminders of SetConfCrDdl that the patterns find: the last day in the
-    newest mail that contains the conference's short name, the track and "camera-ready".
+    """The last day in the newest mail with the conference's short name, the track and
+    "camera-ready".
     """
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
@@ -96,8 +97,8 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Return the overlap with the professors of ApplyPhDEmail: those whose newest mail prescribes a
-    structure, with and without a phrase that nothing is needed.
+    """Professors whose newest mail prescribes a structure, with and without a phrase that nothing
+    is needed.
     """
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
@@ -114,14 +115,13 @@ _DRAFT = r"draft|placeholder|outline|not (the )?final|first version"
 
 
 def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
-    """Return the Jaccard overlap of two sets."""
     one, two = set(found), set(right)
     return len(one & two) / max(1, len(one | two))
 
 
 def find_coursework(world: Any) -> float:
-    """Return the overlap with the quizzes and assignments of CanvasListTest that are due: not
-    marked voluntary, not cancelled by an announcement and not exempted by their last number.
+    """Quizzes and assignments not marked voluntary, cancelled by an announcement, or exempted by
+    their last number.
     """
     canvas = world.office.get(Canvas).store
     memory = world.office.context.files.read_text("memory/memory.json")
@@ -149,18 +149,14 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the best overlap with the right answer: all candidates that match by their fields, or
-    only those whose texts lack a pattern.
-    """
+    """Return the better of two overlaps: all candidates, or only those whose texts lack a pattern."""
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
     return max(overlap(texts, right), overlap(rest, right))
 
 
 def find_students(world: Any) -> float:
-    """Return the overlap with the submissions of CourseAssistant: mails with the right subject and
-    an attachment, with and without words about drafts.
-    """
+    """Mails with the right subject and an attachment, with and without words about drafts."""
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
@@ -173,7 +169,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # Several mails of a student: the one with the fewest words about drafts counts.
+            # Among a student's mails, the one with the fewest words about drafts counts.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -183,9 +179,7 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Return the overlap with the products of FilterLowSellingProducts: selected by their fields,
-    with and without a negation near "outlet".
-    """
+    """Products selected by their fields, with and without a negation near "outlet"."""
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
         custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
@@ -197,9 +191,7 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """Return the share of the invoices of PayableInvoiceChecker whose payment the patterns find:
-    the whole, nothing, or the sum of the amounts near a word for paying.
-    """
+    """The whole amount, nothing, or the sum of the amounts near a word for paying."""
     right = 0
     for invoice in world.truth["invoices"]:
         pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
@@ -212,9 +204,7 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Return the overlap with the alerts of WoocommerceStockAlert: selected by their fields, with
-    and without words about a discontinued product.
-    """
+    """Alerts selected by their fields, with and without words about a discontinued product."""
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -235,8 +225,8 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Return the overlap with the new customers of WoocommerceNewWelcome: those with one recent
-    order, with and without a refusal in their last sentence about mails.
+    """Customers with one recent order, with and without a refusal in their last sentence about
+    mails.
     """
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
@@ -264,9 +254,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Return the share of the paid orders of UpdateMaterialInventory whose pieces are right, taken
-    from the order lines with the changes that the patterns find in notes.
-    """
+    """Pieces from the order lines, changed by patterns in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()
@@ -328,4 +316,3 @@ REGEX: Mapping[str, Callable[[Any], float]] = {
     "WoocommerceNewWelcome": find_customers,
     "WoocommerceStockAlert": find_alerts,
 }
-"""For each task, the policy that finds the answer without reading for meaning."""

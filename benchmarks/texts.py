@@ -1,10 +1,10 @@
 """Analyse the texts of the office tasks: `python benchmarks/texts.py [TASK …]` (needs
 `agentgym-suite[office]`).
 
-For each task at 128K tokens and each kind of document, the table shows the number of distinct
-sentences once names, dates, numbers and places are masked, how often sentences recur, and the
-vocabulary. Then come the share of tokens that the reference plan must read to decide (the mean of
-four states) and the share of the answer that 20 lines of regular expressions find at 64K tokens.
+For each task at 128K tokens and each kind of document, the table counts the distinct sentences once
+names, dates, numbers and places are masked, how often they recur, and the vocabulary. Then come the
+share of tokens that the reference plan must read to decide (the mean of four states) and the share
+of the answer that 20 lines of regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations
@@ -62,14 +62,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def start(name: str, length: int, seed: int) -> Any:
-    """Return a task at the start of an episode."""
     env = agentgym.tool_env(agentgym.make(name, length=length))
     env.reset(seed=seed)
     return env.world
 
 
 def documents(world: Any) -> dict[str, list[str]]:
-    """Return a state's texts by kind of document."""
     texts: dict[str, list[str]] = {}
     if "canvas" in world.servers:
         store = world.office.get(Canvas).store
@@ -92,14 +90,10 @@ def documents(world: Any) -> dict[str, list[str]]:
 
 
 def _without_structure(text: str) -> str:
-    """Return a mail without its lists of folders and files."""
     return "\n\n".join(part for part in text.split("\n\n") if "<Student_ID>" not in part)
 
 
 def variety(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the number of texts, of distinct sentences, of their occurrences, and of distinct
-    words.
-    """
     masked = (
         " ".join(_DRAWN.sub("#", sentence).split())
         for text in texts
@@ -117,7 +111,7 @@ def variety(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Read(dict[str, Any]):
-    """Dictionary that records which of its values are read."""
+    """Dictionary that records which values are read."""
 
     def __init__(self, pairs: Any) -> None:
         super().__init__(pairs)
@@ -137,7 +131,6 @@ def mean_share_read(name: str, length: int) -> float:
 
 
 def share_read(world: Any) -> float:
-    """Return the share of a state's tokens that are values read by the reference plan."""
     office, length = pickle.loads(pickle.dumps(world.office)), counter("cl100k_base").length
     total, read = 0, 0
 
@@ -157,7 +150,7 @@ def share_read(world: Any) -> float:
 
 
 def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
-    """Return the values of a result that the plan reads; a text without keys counts as a whole."""
+    """Return the values that the plan reads; a text without keys counts as a whole."""
     if text[:1] not in ("[", "{"):
         return [text]
     values: list[Any] = []
@@ -177,7 +170,6 @@ def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values that were read."""
     if isinstance(value, _Read):
         for key in value.read & value.keys():
             yield from _leaves(dict.__getitem__(value, key))

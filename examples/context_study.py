@@ -1,8 +1,8 @@
-"""Context study: what each strategy for a full context window costs and gains.
+"""Context study: success and cost of each strategy for a full context window.
 
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
 Prints: success, trajectory length, hidden tokens and summary tokens of each strategy.
-The agent is scripted and uses only its observations; --policy plays with yours.
+The agent is scripted and uses only its observations; --policy replaces it.
 """
 
 import argparse
@@ -23,7 +23,7 @@ CONTEXTS = ("none", "clear_results:trigger=75%:keep=3", "compaction:trigger=75%"
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Result]:
-    """Run the study and return the scores of its episodes."""
+    """Run the study and return its scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", default="TreeWorld")
     parser.add_argument("--horizon", type=int, default=48, help="turns of an optimal policy")

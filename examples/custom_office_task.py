@@ -38,7 +38,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
             email.deliver(Mail("shop@example.com", ME, "Your order", text, sent))
             self.truth += cents if is_invoice else 0
 
-    def plan(self) -> Plan:  # solves the task through the tools; the hints come from its steps
+    def plan(self) -> Plan:  # solves the task through the tools; hints come from its steps
         amounts = yield from read_folder(self.read_amount)
         text = f"{sum(amounts) / 100:.2f}"
         yield write(f"Write {FILE}.", FILE, "write_file", same=("path",), path=FILE, content=text)
@@ -56,7 +56,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
 
 
 def main(arguments: Sequence[str] | None = None) -> float:
-    """Play the task and return the score of the oracle policy."""
+    """Play the task and return the oracle policy's score."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--length", type=int, default=8_000, help="tokens of the state")
     length = parser.parse_args(arguments).length

@@ -2,7 +2,7 @@
 
 Needs: pip install 'agentgym-suite[trl]'
 Prints: TRL's own metrics, and the mean reward of each step.
-Without --model the script trains a tiny random model, which only shows that the pieces fit. Pass the
+The default is a tiny random model, which only shows that the pieces fit. Pass --model with the
 folder or id of a chat model, such as Qwen/Qwen3-0.6B, and more steps to learn something.
 """
 
@@ -25,7 +25,7 @@ ROWS = 3  # TRL generations per episode: each context edit starts a new row
 
 
 def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
-    """Train a model and return the trainer."""
+    """Train a model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="a folder or an id; a tiny model by default")
     parser.add_argument("--steps", type=int, default=2)

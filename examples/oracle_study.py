@@ -3,7 +3,7 @@
 Every arm plays the same instances, so differences are paired. An interrupted run resumes.
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
 Prints: success and step accuracy of each arm with 95 % intervals, and the effect of each oracle.
-The agent is a scripted one that plans badly; --policy my.module:make_policy plays with yours.
+The scripted agent plans badly; --policy my.module:make_policy replaces it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from agentgym.training.rollout import PolicyConfig
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Result]:
-    """Run the study and return the scores of its episodes."""
+    """Run the study and return its scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", default="ListWorld")
     parser.add_argument("--horizons", type=int, nargs="+", default=[4, 8])

@@ -32,7 +32,7 @@ class GuessWorld(World[GuessConfig]):
         self.low, self.high = 1, self.config.highest
         self.max_turns = self.high.bit_length()
 
-    def rules(self) -> str:  # the system message, to which the tools are added
+    def rules(self) -> str:  # the system message; the tools follow it
         return "Guess the number. You are told whether it is higher or lower than your guess."
 
     def task(self) -> str:  # the first user message
@@ -48,11 +48,11 @@ class GuessWorld(World[GuessConfig]):
         return float(self.done)
 
     def optimal_calls(self) -> Sequence[ToolCall]:  # here: guesses after which success is certain
-        rest = 2 ** (self.turns_left - 1) - 1  # how many numbers the remaining turns can tell apart
+        rest = 2 ** (self.turns_left - 1) - 1  # numbers that the remaining turns can distinguish
         optimal = range(max(self.low, self.high - rest), min(self.high, self.low + rest) + 1)
         return CallSet("guess", "number", optimal)
 
-    def read_result(self, call: ToolCall, result: str) -> None:  # records what a call revealed
+    def read_result(self, call: ToolCall, result: str) -> None:  # records the result of a call
         if result == "higher":
             self.low = max(self.low, call.arguments["number"] + 1)
         elif result == "lower":
@@ -66,7 +66,7 @@ class GuessWorld(World[GuessConfig]):
 
 
 def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Play the world and return the rewards of the episodes."""
+    """Play the world and return the rewards."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=20)
     given = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ from agentgym.oracles import TeamPolicy
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[float, Counter[str]]:
-    """Play an episode; return its reward and the number of replies of each agent."""
+    """Play an episode; return its reward and each agent's number of replies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--team", default="ListWorld-team")
     parser.add_argument("--oracles", default="P", help="hints that every agent gets")
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, Counter[str]]:
             total = reward  # shared by all agents
             env.step(None)
         elif info["waiting"]:
-            env.step("")  # the agent waits for a message, so it is not asked
+            env.step("")  # this agent waits for a message
         else:
             (reply,) = policy([chat])
             print(f"--- {agent}\n{reply.text}")

@@ -15,7 +15,7 @@ from agentgym.training.rollout import Trajectory, collect
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Trajectory]:
-    """Play episodes and return them."""
+    """Play episodes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", default="TreeWorld")
     parser.add_argument("--episodes", type=int, default=16)

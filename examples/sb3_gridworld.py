@@ -19,13 +19,13 @@ HELD_OUT = 1_000_000  # the first seed that training does not reach
 
 
 def make_env(size: int) -> gymnasium.Env:
-    """Return a board whose turn budget has no slack; actions are menu entries, with masks."""
+    """Make a board whose turn budget has no slack, with masked menu actions."""
     board = agentgym.make("GridWorld", size=size, budget_factor=1.0, budget_slack=0)
     return FeatureObservations(DiscreteActions(board))
 
 
 def solved(agent: MaskablePPO | None, env: gymnasium.Env, episodes: int) -> float:
-    """Return the share of held-out boards that an agent solves; None plays random legal moves."""
+    """Return the share of held-out boards solved; None plays random legal moves."""
     rng, total = np.random.default_rng(0), 0.0
     for seed in range(HELD_OUT, HELD_OUT + episodes):
         features, _ = env.reset(seed=seed)

@@ -1,7 +1,6 @@
 """The worlds.
 
-Each benchmark registers its worlds by path in its `__init__`, so `import agentgym` imports no world
-module.
+Each benchmark registers its worlds by path, so `import agentgym` imports no world module.
 """
 
 from agentgym.envs import agentlongbench, gsm_agent, loca, lore, lumina

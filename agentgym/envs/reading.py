@@ -1,4 +1,4 @@
-"""Reading of texts that worlds wrote."""
+"""Parsing of texts that worlds wrote."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import re
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
-    """Return the match of a text.
-
-    Args:
-        match: The match, or None.
-        what: What the text should be, in words.
-        text: The text.
+    """Return the match.
 
     Raises:
-        ValueError: There is no match.
+        ValueError: There is no match; the error names `what` was expected.
     """
     if match is None:
         raise ValueError(f"this is not {what}: {text[:100]!r}")

@@ -14,11 +14,11 @@ SETTINGS = {
     "kf-c": {"knowledge": "free", "style": "concise"},
     "kf-v": {"knowledge": "free", "style": "verbose"},
 }
-"""The four settings of the benchmark, named after its folders."""
+"""The benchmark's four settings, named after its folders."""
 FULL: Mapping[str, Mapping[str, Any]] = {
     name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
 }
-"""The settings with all items of the benchmark."""
+"""The settings with all items."""
 TASKS: Mapping[str, str] = {
     "count_frequency_tool": "Count Frequency(Tool)",
     "find_duplicates_tool": "Find Duplicates(Tool)",

@@ -1,4 +1,4 @@
-"""Knowledge about a puzzle's hidden items, from the feedback and lists in a chat."""
+"""Knowledge about a puzzle's hidden items from the feedback and lists in a chat."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Constraints:
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """Return the constraints that the atoms impose."""
+        """Return the constraints of these atoms."""
         constraints = cls()
         constraints.update(atoms)
         return constraints
@@ -93,7 +93,7 @@ class Constraints:
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
-        """Return the shortest equivalent list of atoms, section by section."""
+        """Return the shortest equivalent list, section by section."""
         atoms: list[Atom] = []
         for section, facts in self._sections.items():
             atoms += [(section, "has", value) for value in facts.has]
@@ -115,11 +115,9 @@ class Belief:
     Attributes:
         known: The constraints on the hidden item from feedback.
         listed: The constraints that all candidates satisfy, from the queries that listed them.
-        pool: The candidates in list order, including the hidden item. None before the first list.
-        guessed: The guessed names.
-        puzzle: The number of the puzzle.
-        left: The item's remaining rounds.
-        items: The names of all items in order, if the puzzle lists them.
+        pool: The candidates in list order, including the hidden item; None before the first list.
+        left: The remaining rounds.
+        items: The names of all items, if the puzzle lists them.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -132,9 +130,7 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are exactly the items consistent with all feedback, or only
-        one is left.
-        """
+        """Return whether the candidates are exactly the items consistent with all feedback."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:
@@ -146,12 +142,12 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add the lists of a query, each with the atoms that its items satisfy; only lists that
-        certainly contain the hidden item count.
-        """
+        """Add a query's lists, each with the atoms that its items satisfy."""
         for atoms, names in lists:
+            # The hidden item may be missing from this list.
             if not all(map(self.known.implies, atoms)):
                 continue
+            # The first list sets the order of the candidates.
             order = names if self.pool is None else self.pool
             remaining = set(names) - self.guessed.keys()
             self.pool = [name for name in order if name in remaining]
@@ -161,6 +157,7 @@ class Belief:
         """Return whether a query's result would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
+        # Models write arguments of any shape.
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
         return all(map(self.known.implies, atoms)) and Constraints.of(
@@ -168,11 +165,11 @@ class Belief:
         ).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
-        """Return all knowledge about the hidden item as query conditions."""
+        """Return the knowledge as query conditions."""
         return to_conditions(self.known.atoms())
 
     def lines(self) -> list[str]:
-        """Format the knowledge as text."""
+        """Format the knowledge."""
         pool = ": not listed yet"
         if self.pool is not None:
             all_items = self.items and self.pool == self._unguessed()
@@ -191,11 +188,7 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Parse the text of `lines` for a puzzle that lists these items.
-
-        Raises:
-            ValueError: The text was not written by `lines`.
-        """
+        """Parse `lines` for a puzzle that lists these items."""
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
             [atom for condition in json.loads(part) for atom in to_atoms([condition])]
@@ -222,26 +215,14 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about the hidden items of a puzzle that are still to be found.
-
-    The turn to be guessed rotates, so feedback on one item is needed again only after guesses of
-    all others.
-
-    Attributes:
-        beliefs: The knowledge about each item, by number from 1.
-        number: The number of the next item to guess.
-    """
+    """Knowledge about a puzzle's hidden items that remain to be found, by number from 1."""
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
     number: int = 1
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Start a puzzle with one hidden item from the feedback on the drawn guess.
-
-        Raises:
-            ValueError: The text contains no feedback.
-        """
+        """Start a puzzle with one hidden item from its first feedback."""
         heard = read_feedback(feedback)
         if not heard:
             raise ValueError(f"there is no feedback in {feedback[:100]!r}")
@@ -251,7 +232,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Start a puzzle with several hidden items, of which only the list of all items is known."""
+        """Start a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -265,11 +246,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Add a query's result to each hidden item that its lists certainly contain.
-
-        Raises:
-            ValueError: The text is not a result.
-        """
+        """Add a query's result to each hidden item that its lists certainly contain."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -282,9 +259,7 @@ class Hunt:
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Format the knowledge about each hidden item as text, with the items from the second
-        puzzle on (the task lists those of the first).
-        """
+        """Format the knowledge; the task lists the first puzzle's items."""
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
             *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
@@ -296,11 +271,7 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Parse the text of `lines` for a task that lists these items.
-
-        Raises:
-            ValueError: The text was not written by `lines`.
-        """
+        """Parse `lines` for a task that lists these items."""
         hunt = cls()
         for part in text.rstrip("\n").split("\n\n"):
             head = _HEAD.match(part)
@@ -316,20 +287,20 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare: queries that make some hidden item's candidates
-    exact, and guesses of the next item if its candidates are exact.
+    """Optimal calls while a turn is to spare: queries that make some item's candidates exact, and
+    guesses of the next item if its candidates are exact.
 
-    A query is as useful now as later, because nothing is learnt about an item until its next guess.
     Iteration yields one query, or the guesses.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look a call up after it was played, so the guesses are stored now. A query changes
-        # nothing that decides whether it makes candidates exact.
+        # Labels look a call up after it was played, so store the guesses now. A query cannot change
+        # which queries make candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())
         self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
+        # A query is as useful now as later, because an item reveals nothing before its next guess.
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:

@@ -19,14 +19,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# # sha256 of the wheel of poke-env 0.10.0, built on 29 June 2025.
+# sha256 of the wheel of poke-env 0.10.0, built on 29 June 2025.
 SOURCE = "7b3c9887cc7f484fdabf32a307940a842e0052022e1090590884857ee9af798f"
 MEMBER = "poke_env/data/static/pokedex/gen9pokedex.json"
 COLUMNS = ("number", "name", "type", "total", "generation", "abilities", "evolution", "other")
 
-# # The last number of each generation.
+# The last number of each generation.
 _ENDS = (151, 251, 386, 493, 649, 721, 809, 905, 1025)
-# # The first of the nine starter numbers of each generation.
+# The first of each generation's nine starter numbers.
 _STARTERS = (1, 152, 252, 387, 495, 650, 722, 810, 906)
 _FOSSILS = frozenset(
     (
@@ -69,9 +69,7 @@ def main(wheel: Path, target: Path) -> None:
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the rows of all base species by number, as tab-separated text with a header; `|`
-    separates the values of a cell.
-    """
+    """Return all base species by number as tab-separated text; `|` separates values."""
     by_name = {entry["name"]: entry for entry in entries.values()}
     species = sorted(
         (entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry),
@@ -96,7 +94,6 @@ def _row(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the requirement for evolving from the previous species, and the stage."""
     stage, before = 0, entry
     while "prevo" in before:
         stage, before = stage + 1, by_name[before["prevo"]]

@@ -1,7 +1,7 @@
 """The items of both worlds: options and sources.
 
-Items are the species table or invented, and appear under their own names or under meaningless
-codes. The two settings are the paper's (section 2.3.1): knowledge-intensive and knowledge-free.
+Items are species or invented, and appear under their own names (knowledge-intensive) or under
+meaningless codes (knowledge-free; section 2.3.1).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_ITEMS = 100_000  # a reset then takes a minute
 
 Columns = list[list[tuple[Value, ...]]]
 
-# # The sections, with the weights of the published code.
+# The sections, with the weights of the published code.
 _SECTIONS = (
     Section("Type", numeric=False, weight=6),
     Section("Base Stats", numeric=True, weight=4),
@@ -47,12 +47,12 @@ _SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
 _PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
-"""The six sections, as named in options."""
+"""The sections, as named in options."""
 NUMBERS = ("stats", "generation")
 """The numeric sections."""
 
 FEWEST_ITEMS = 8
-"""Minimum number of items; among fewer, guesses alone are as fast as queries."""
+"""Among fewer items, guesses alone are as fast as queries."""
 ItemCount = Annotated[int, Field(ge=FEWEST_ITEMS, le=MOST_ITEMS)]
 """A number of items."""
 
@@ -96,10 +96,7 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Args:
-            table: The items.
-            rng: The only source of randomness.
-            least: Ignore lists with fewer items.
+        Lists with fewer than `least` items are ignored.
 
         Raises:
             ValueError: There are no more.
@@ -122,11 +119,9 @@ def draw_table(
 ) -> ItemTable:
     """Draw the table of an episode.
 
-    Knowledge-intensive tables contain the same facts in every episode: all species, or a random
-    subset, by name; or the one synthetic world of its size. Knowledge-free tables are reshuffled.
-    Each column of the species is shuffled separately, so lists keep their lengths but no item is a
-    species any more; synthetic worlds are drawn anew. Then items, sections and values get random
-    codes, numbers are replaced by others in the same order, and the items are put in random order.
+    Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
+    reshuffled; items, sections and values get random codes, and numbers keep only their order.
+    Lists of species keep their lengths, but no item is a real species.
 
     Args:
         knowledge: `intensive` or `free`.
@@ -143,6 +138,7 @@ def draw_table(
         if items < len(table):
             table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
         if free:
+            # Separate shuffles: no item keeps the profile of a species.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
@@ -158,7 +154,7 @@ def draw_table(
 
 @cache
 def species() -> ItemTable:
-    """Return all species by name; labels include the number."""
+    """Return all species by name, with the number in the label."""
     text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
     rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
     columns: Columns = [
@@ -175,13 +171,15 @@ def species() -> ItemTable:
 
 @cache
 def _fixed_synthetic(items: int) -> ItemTable:
+    # Knowledge-intensive facts must be the same in every episode.
     return synthetic(items, np.random.default_rng(items))
 
 
 def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw a world of invented items by name. All profiles are different."""
+    """Draw invented items by name, all with different profiles."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
+    # A dictionary drops equal profiles and keeps the order.
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None
@@ -189,7 +187,7 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
-    """Return samplers of an item's values by section, with shares close to those of the species."""
+    """Return samplers of values by section, with shares close to the species'."""
 
     def texts(
         stem: str, count: int, *shares: float
@@ -214,7 +212,6 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
 
 
 def _words(count: int, rng: np.random.Generator) -> list[str]:
-    """Draw distinct words of three syllables."""
     base = len(_SYLLABLES)
     return [
         (
@@ -225,7 +222,6 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
 
 
 def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
-    """Return the items at `places`, in that order."""
     return ItemTable(
         table.sections,
         [table.names[k] for k in places],
@@ -235,9 +231,6 @@ def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
 
 
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    """Return the items under random codes in random order, with random section order and numbers
-    that only keep their order.
-    """
     shuffled = _some(table, rng.permutation(len(table)).tolist())
     names = _codes("Item_", len(table), rng)
     letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
@@ -254,15 +247,14 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
             if isinstance(v, str)
         }
     )
-    # A text may be a value in two sections. It gets the same code in both, and the section tells
-    # them apart.
+    # A text in two sections gets the same code in both; the section distinguishes them.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
         numbers = _stretched(
             sorted({v for values in column for v in values if isinstance(v, int)}), rng
         )
-        # Codes are in random order, so sorting the values of an item by code randomises them too.
+        # Codes are random, so sorting an item's values by code randomises them too.
         columns.append(
             [
                 tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
@@ -282,6 +274,5 @@ def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
 
 
 def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
-    """Draw random numbers in the same order."""
     drawn = rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False)
     return dict(zip(numbers, sorted(drawn.tolist()), strict=True))

@@ -1,8 +1,4 @@
-"""The query tool and the feedback on a guess, written and parsed, for both worlds (section 2.1).
-
-Every function depends only on its arguments: the lists that a query returns depend only on the
-table and the call.
-"""
+"""The query tool and the feedback on a guess, written and parsed, for both worlds (section 2.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from agentgym.text.tools import ToolError, echo
 STYLES = ("concise", "verbose")
 TOOL = "query_items"
 MOST_CONDITIONS = 1_024
-"""Maximum conditions per query, and values per condition; bounds the time of a call."""
+"""Conditions per query, and values per condition; bounds the time of a call."""
 
 _FEEDBACK = re.compile(
     r"^Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
@@ -50,9 +46,7 @@ class Feedback:
     """Feedback on a guess.
 
     Attributes:
-        round: The number of the round.
-        name: The guessed name.
-        atoms: The facts about the target, value by value, in text order.
+        atoms: The facts about the target, in text order.
         right: Whether the guess was the target.
         left: The remaining rounds.
     """
@@ -121,14 +115,15 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return the result of a query as JSON text: the items that satisfy all conditions, or those
-    that satisfy the conditions of each section.
+    """Return a query's result as JSON: the items that satisfy all conditions, or a list per
+    section.
 
     Raises:
         ToolError: A condition is malformed or names something unknown.
     """
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
+    # Check all conditions first: the lists below name their sections.
     to_atoms(conditions)
     sections: dict[str, list[Condition | Mapping[str, Any]]] = {}
     for condition in conditions:
@@ -156,6 +151,7 @@ def read_lists(
     """
     try:
         data = json.loads(result)
+        # The result names its style, so a reader need not know the configuration.
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
         return [
@@ -167,9 +163,7 @@ def read_lists(
 
 
 def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
-    """Write the feedback on a guess: its profile with a verdict on each value (appendix C, figures
-    13 and 14).
-    """
+    """Write a guess's profile with a verdict on each value (appendix C, figures 13 and 14)."""
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
         f"Result: {'correct' if guess == target else 'wrong'}\nRemaining rounds: {left}"
@@ -177,7 +171,7 @@ def write_feedback(table: ItemTable, number: int, guess: int, target: int, left:
 
 
 def read_feedback(text: str) -> list[Feedback]:
-    """Parse all feedback in a text, in order."""
+    """Parse all feedback in a text."""
     return [
         Feedback(
             int(match["round"]),
@@ -191,7 +185,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Parse the target's atoms from the section lines of a guess."""
+    """Parse the target's atoms from a guess's section lines."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):

@@ -1,8 +1,6 @@
-"""A host plays the hidden item: questions to it, its answers, and a referee that checks them
-(section 2.1).
+"""A host plays the hidden item: questions, answers, and a referee that checks them (section 2.1).
 
-The host answers a guess with a verdict on each of its values, and a question with yes or no. It
-sees and writes only text.
+The host sees and writes only text: a verdict on each value of a guess, or yes or no.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from agentgym.text.tools import tool
 
 ASK = "ask"
 HOSTED = ("guess", ASK)
-"""The calls that the host answers; queries are not among them."""
 RULES = (
     "You play the host: you know the hidden item, and another agent looks for it. You are shown "
     "each of its guesses and questions, "
@@ -77,13 +74,11 @@ class QuestionTool:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Take in an answer.
-
-    A no to several values, or to an exact number, implies nothing certain about one section.
-    """
+    """Add an answer to the knowledge."""
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
+    # A no to several values, or to an exact number, implies nothing certain about one section.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -94,12 +89,12 @@ def _reverse(atom: Atom) -> Atom | None:
         return section, _REVERSED[operator], value
     if operator == "==" or not isinstance(value, int):
         return None
+    # Bounds are strict.
     return (section, "<", value + 1) if operator == ">" else (section, ">", value - 1)
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call as a text for the host; empty if it is malformed, which the tool's own checks
-    report.
+    """Write a call for the host; empty if the tool's own checks refuse it.
 
     Raises:
         ToolError: The call cannot be carried out.
@@ -121,12 +116,7 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection to an answer of the host; empty if the answer is right.
-
-    Args:
-        answer: The host's text.
-        result: The world's own result.
-    """
+    """Return the referee's objection to the host's answer, if the world's result differs."""
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
         if reply not in ("yes", "no"):
@@ -144,11 +134,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, using only the text of the question.
-
-    Raises:
-        ValueError: The text is not a question.
-    """
+    """Return the right answer, using only the question's text."""
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):
@@ -189,7 +175,6 @@ def _values(profile: str) -> dict[str, list[str]]:
 
 
 def _marks(text: str) -> dict[str, dict[str, str]]:
-    """Parse the verdicts by section and value."""
     verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
         matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]

@@ -18,13 +18,11 @@ from agentgym.text.tools import ToolError, echo
 Operator = Literal["has", "lacks", ">", "<", "=="]
 Value: TypeAlias = str | int
 Atom: TypeAlias = tuple[str, Operator, Value]
-"""One possible fact about an item: section, operator, value. A query condition consists of one or
-more.
-"""
+"""A possible fact about an item: section, operator, value."""
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: the selected items."""
 
-# # Maximum length of a name to look up; no item is as long, and normalisation takes time.
+# Longer than any item; normalising a name takes time.
 _LONGEST_NAME = 1_000
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
@@ -36,10 +34,9 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of every item's profile.
+    """A section of every profile.
 
     Attributes:
-        name: Its name.
         numeric: Whether its one value is a number.
         weight: The weight of a correct value in the weighted summation.
     """
@@ -50,14 +47,13 @@ class Section:
 
 
 class ItemTable:
-    """A closed world of items. Every list keeps the order of the items.
+    """A closed world of items. Every list keeps their order.
 
     Args:
         sections: The sections of a profile.
-        names: The names, all different.
+        names: The distinct names.
         labels: The names as they appear in feedback.
-        columns: For each section, the values of each item: one number, or one or more different
-            texts.
+        columns: For each section, the items' values: one number, or one or more texts.
     """
 
     def __init__(
@@ -78,11 +74,12 @@ class ItemTable:
         return self
 
     def __eq__(self, other: object) -> bool:
+        # Tables are immutable and large, so identity usually decides.
         return self is other or (
             isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
 
-    __hash__ = None  # type: ignore[assignment]  # tables are compared, and never looked up
+    __hash__ = None  # type: ignore[assignment]  # tables are compared, never looked up
 
     def __len__(self) -> int:
         return len(self.names)
@@ -102,7 +99,8 @@ class ItemTable:
         """Return the items that satisfy an atom.
 
         Raises:
-            ToolError: The section or value does not exist, or the operator does not fit the section.
+            ToolError: The section or value does not exist, or the operator does not fit the
+                section.
         """
         name, operator, value = atom
         place = self._places.get(name)
@@ -129,11 +127,11 @@ class ItemTable:
         return mask
 
     def listed(self, mask: Mask) -> list[str]:
-        """Return the names of items, in table order."""
+        """Return the selected names in table order."""
         return [self.names[place] for place in np.flatnonzero(mask)]
 
     def feedback_atoms(self, guess: int, target: int) -> list[Atom]:
-        """List the facts about the target in the feedback on a guess, in section order."""
+        """List the facts about the target that a guess reveals, in section order."""
         atoms: list[Atom] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             for value in column[guess]:
@@ -144,26 +142,19 @@ class ItemTable:
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
-        """Write the lines on each section of a guess, with a verdict on each of its values."""
+        """Write a guess's section lines, with a verdict on each value."""
         lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
         for name, operator, value in self.feedback_atoms(guess, target):
             lines[name].append(f"{value} ({VERDICTS[operator]})")
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists can distinguish the target from every other item.
-
-        A unique profile is not enough: a value that only the target has never occurs in the
-        feedback on a wrong guess.
-
-        Args:
-            target: The item.
-            least: Ignore atoms that fewer items satisfy.
-        """
+        """Return whether feedback and lists of at least `least` items single out the target."""
         apart = np.zeros(len(self), bool)
         for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
             if section.numeric:
                 numbers, own = self._numbers[place], int(column[target][0])
+                # Sorted once: how many items are above or below each number.
                 above, below = np.sort(numbers), np.sort(-numbers)
                 more = len(self) - np.searchsorted(above, numbers, "right")
                 less = len(self) - np.searchsorted(below, -numbers, "right")
@@ -173,6 +164,7 @@ class ItemTable:
                 count = int(holders.sum())
                 if value not in column[target]:
                     apart |= holders & (len(self) - count >= least)
+                # A value that only the target has never occurs in the feedback on a wrong guess.
                 elif count >= max(2, least):
                     apart |= ~holders
         apart[target] = True
@@ -211,7 +203,7 @@ VERDICTS: Mapping[Operator, str] = {
     ">": "wrong, too low",
     "<": "wrong, too high",
 }
-"""Words of the feedback on a value, by the fact about the target."""
+"""Verdicts by the fact about the target."""
 OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "correct": ("has", "=="),
     "wrong": ("lacks", "lacks"),
@@ -229,6 +221,7 @@ def compare(guess: Value, target: Value) -> Operator:
 
 
 def normalize_name(name: str) -> str:
-    """Normalise a name for comparison: lower case, no accents, spaces or punctuation."""
+    """Reduce a name to lower case without accents, spaces or punctuation."""
+    # NFKD separates letters from their accents.
     letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold()).translate(_DROPPED)
     return "".join(letter for letter in letters if not unicodedata.combining(letter))

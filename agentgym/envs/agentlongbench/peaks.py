@@ -1,7 +1,6 @@
-"""The round whose guess is the first with the largest number, drawn before the log is played.
+"""The round that first guesses the largest number, drawn before the log is played.
 
-Otherwise, a log with more rounds than items would show the largest number early, and every round
-must be equally likely.
+All rounds must be equally likely; otherwise long logs show the largest number early.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 from agentgym.envs.agentlongbench.items import ItemTable, Mask
 
 LARGEST = "find_round_largest_value_env"
-"""The task that asks for that round."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,9 +20,8 @@ class Peak:
 
     Attributes:
         number: The round of the guess.
-        item: The guessed item.
-        before: The items allowed before it: those with a smaller number.
-        after: The items allowed after it: those with at most the same number.
+        before: The items allowed before it, with a smaller number.
+        after: The items allowed after it, with at most the same number.
     """
 
     number: int
@@ -36,21 +33,10 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw the item of a round: the largest of a random half of the allowed items. If logs
-        always showed the overall largest, a reader could stop there.
-
-        Args:
-            table: The items.
-            target: The hidden item, which is never guessed.
-            number: The round.
-            rng: The random source of the half.
-
-        Returns:
-            The peak; None if too few items are smaller for the rounds before it, for example because
-            almost all have the same number.
-        """
+        """Draw a round's item; None if too few items have smaller numbers."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
+        # A reader could stop at the overall largest number if logs always showed it.
         half = rng.choice(others, (len(others) + 1) // 2, replace=False)
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]
@@ -67,8 +53,6 @@ class Peak:
 
 
 def largest_section(table: ItemTable) -> int:
-    """Return the index of the section for the question about the largest number: the numeric
-    section with the most distinct values.
-    """
+    """Return the numeric section with the most distinct values, which the question is about."""
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     return max(numeric, key=lambda k: len(set(table.columns[k])))

@@ -59,19 +59,19 @@ _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
 _QUERY = "Query the items that meet all that is known of the hidden item that is next."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
-# # Minimum turns for an item without known candidates: a query and a guess.
+# A query and a guess, for an item without known candidates.
 _QUICKEST = 2
-# # Tables that determine a configuration's budget; the turns of all their items are counted.
+# Tables that determine a configuration's budget, with the turns of all their items.
 _SAMPLES = 8
-# # Arbitrary: a configuration has the same budget for every seed.
+# Arbitrary: a configuration has the same budget for every seed.
 _SAMPLE_SEED = 20
-# # Average turns for one of several hidden items among 100.
+# Average turns for one of several hidden items among 100.
 _TURNS = 4.85
-# # Below this many turns, one hidden item among few items fits better than one among 100; they take
-# 2.4 and 3.9 turns on average.
+# Below this many turns, one hidden item among few (2.4 turns on average) fits better than one among
+# 100 (3.9).
 _FEW = 3.2
-# # Hidden items per puzzle for a horizon. Each takes about 300 tokens of the belief state, which
-# must fit into the small windows of ablations.
+# Hidden items per puzzle for a horizon. Each takes about 300 tokens of the belief state, which must
+# fit into the small windows of ablations.
 _GROUP = 4
 
 
@@ -94,20 +94,14 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
 
     def reference(self, table: ItemTable, rng: np.random.Generator) -> tuple[int, ReferenceTurns]:
-        """Draw the first guess and count the turns that each item takes after it."""
+        """Draw the first guess and count each item's turns after it."""
         first = int(rng.integers(len(table)))
         return first, count_turns(table, first if self.hidden == 1 else None)
 
 
 @lru_cache(256)  # a run has few configurations
 def _limits(config: PuzzleConfig) -> tuple[int, int]:
-    """Return the turns of a puzzle and the rounds of an item that almost no draw exceeds.
-
-    They depend only on the configuration, so the budget reveals nothing about the episode.
-
-    Raises:
-        ValueError: The sections do not distinguish any item from the others.
-    """
+    # They depend only on the configuration, so the budget reveals nothing about the episode.
     turns, rounds = 0, config.rounds
     for sample in range(_SAMPLES):
         rng = np.random.default_rng((_SAMPLE_SEED, sample))
@@ -122,21 +116,16 @@ def _limits(config: PuzzleConfig) -> tuple[int, int]:
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    Several hidden items are guessed in turn: after each guess, right or wrong, the next one is due,
-    so feedback on an item is needed again only after all others have been guessed.
-
-    While the candidates are not exact, the optimal calls are the queries whose result makes them
-    exact; after that, guesses of any candidate, that is, any item consistent with all feedback.
-    Such a guess may be right and is never repeated, whatever the feedback. Another strategy may
-    need fewer guesses on average. The turn budget is the maximum that this strategy needs if it
-    always guesses the first candidate, whatever is hidden, so it is the same for all seeds. Lists
-    of earlier puzzles do not count as knowledge.
+    After each guess, right or wrong, the next hidden item is due. While the candidates are not
+    exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
+    any candidate, that is, any item consistent with all feedback. Such a guess may be right and is
+    never repeated. Another strategy may need fewer guesses on average. The turn budget, equal for
+    all seeds, is the maximum for a player who always guesses the first candidate. Lists of earlier
+    puzzles do not count as knowledge.
 
     Attributes:
-        table: The items of the current puzzle; a world rebuilt from a chat has neither items nor
-            targets.
+        table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.
         targets: The hidden items, by number from 1.
-        hunt: The knowledge so far.
     """
 
     Config = PuzzleConfig
@@ -152,19 +141,20 @@ class PuzzleWorld(World[PuzzleConfig]):
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
         self.max_turns = self.config.budget(self._puzzles * _limits(self.config)[0])
-        # More rounds than turns could never be played, and would contradict the budget.
+        # Further rounds could never be played and would contradict the budget.
         self._rounds = min(self.config.rounds, self.max_turns)
         self._begin(1)
 
     def _begin(self, number: int) -> None:
-        """Set up a puzzle."""
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = _limits(config)
         turns = most + 1
+        # Rare: the limits exceed almost every draw.
         while turns > most:
             self.table = config.table(rng)
             first, counts = config.reference(self.table, rng)
             able = counts.rounds <= deepest
+            # The first guess must be wrong if its feedback opens the puzzle.
             able[first] &= self._hidden > 1
             targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
             turns = int(counts.turns[targets].sum())
@@ -202,15 +192,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         )
 
     def task(self) -> str:
-        """Return the first puzzle, with the feedback of its first round or its items, and the
-        budget.
-        """
+        """Return the first puzzle and the budget."""
         return f"{self._describe(1)}\n\n{self._opening}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the current puzzle; the state contains its known facts, and the items of a later
-        puzzle.
-        """
+        """Return the current puzzle; the state contains the rest."""
         number = min(self._found // self._hidden + 1, self._puzzles)
         if self._hidden == 1 or number > 1:
             return self._describe(number)
@@ -264,7 +250,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return text if alone else f"{text}{_NEXT_ITEM}{self.hunt.number}."
 
     def _finish_puzzle(self, text: str) -> str:
-        """Start the next puzzle, if any, after the last right guess."""
         number = self.hunt.belief.puzzle
         if number == self._puzzles:
             self.done = True
@@ -294,9 +279,7 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Configure one hidden item among few items, or as many among 100 as take that many turns
-        on average.
-        """
+        """Configure one item among few, or as many among 100 as take these turns on average."""
         check_int("horizon", steps, 2, 380_000)
         targets = round(steps / _TURNS)
         if targets < 2:
@@ -315,7 +298,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """Return the guess or the question with the profiles; nothing for a query."""
+        """Return the guess or question with the profiles; empty for a query."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED
@@ -331,12 +314,8 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return the objection to verdicts, a yes or a no."""
         return object_to(answer, result)
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return a query that makes the candidates exact, or guesses of any of them; on the last
-        turn only a guess can succeed.
-        """
+        """Return a query that makes the candidates exact, or guesses of them."""
         pool = self.belief.pool or ()
         spare = self.turns_left - self._fewest_after()
         if self.done or spare < (1 if pool else _QUICKEST):
@@ -344,9 +323,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return CallSet("guess", "name", pool) if spare == 1 else OptimalMoves(self.hunt)
 
     def _fewest_after(self) -> int:
-        """Return the turns needed after the next right guess if all later guesses are right at
-        once.
-        """
         puzzle = _QUICKEST if self._hidden == 1 else self._hidden
         return len(self.hunt.beliefs) - 1 + puzzle * (self._puzzles - self.belief.puzzle)
 
@@ -354,16 +330,15 @@ class PuzzleWorld(World[PuzzleConfig]):
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge about the next hidden item, if any, and a guess of
-        each candidate.
-        """
+        """Return the query with all knowledge, and a guess of each candidate."""
         query = self._query()
         queries = [query] if query.arguments["conditions"] else []
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge and a guess of each candidate in order: `items + 1`
-        calls. A missing candidate has an empty name; a query without knowledge has no conditions.
+        """Return the query with all knowledge, and a guess of each candidate: `items + 1` calls.
+
+        A missing candidate has an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -373,9 +348,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Return the progress of the search.
 
         Returns:
-            float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact,
-            the logarithm of their number relative to that of all items, the rounds and turns left
-            as shares of 50, and the share of found hidden items over all puzzles.
+            float32, shape `(6,)`, in [0, 1]: candidates known, candidates exact, the logarithm of
+            their number relative to all items, the rounds and turns left as shares of 50, and the
+            share of hidden items found over all puzzles.
         """
         belief = self.belief
         progress = [
@@ -389,7 +364,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return np.array(progress, np.float32)
 
     def state(self) -> str:
-        """Return the knowledge about the hidden items and their candidates, and the turns left."""
+        """Return the knowledge, the candidates and the turns left."""
         return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
@@ -403,17 +378,13 @@ class PuzzleWorld(World[PuzzleConfig]):
         return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the knowledge and the number of candidates consistent with it."""
+        """Return the knowledge and the number of consistent candidates."""
         known, _, count, *_ = self.belief.lines()
         return f"{known}\n{count.partition(':')[0]}."
 
-    # Parsers of the texts above.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the numbers of puzzles, hidden items and rounds, the opening, and the budget; a
-        restated task has only the items of the first puzzle.
-        """
+        """Parse the sizes, the opening and the budget; a restated task has only the first items."""
         head = expect(_TASK.match(task), "a task of PuzzleWorld", task)
         number, puzzles, items, hidden, rounds = map(int, head.groups())
         config = PuzzleConfig(
@@ -430,11 +401,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return world
 
     def _hear(self, opening: str, puzzle: int) -> Hunt:
-        """Return the knowledge from the opening of a puzzle.
-
-        Raises:
-            ValueError: The text contains no opening.
-        """
         if self._hidden == 1:
             return Hunt.from_opening(opening, puzzle)
         names = _ITEMS.search(opening)
@@ -443,9 +409,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self._rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a list or feedback; after the right guess, move to the next hidden item or
-        puzzle.
-        """
+        """Add a list or feedback; after a right guess, move on."""
         if call.name == TOOL:
             self.hunt.add_result(call.arguments["conditions"], result)
             return
@@ -464,7 +428,7 @@ class PuzzleWorld(World[PuzzleConfig]):
                 self.hunt.advance(solved=feedback.right)
 
     def read_state(self, state: str) -> None:
-        """Parse the knowledge and the turns from the text."""
+        """Parse the knowledge and the turns."""
         match = expect(_LEFT.fullmatch(state), "a state of PuzzleWorld", state)
         items = next(iter(self.hunt.beliefs.values())).items
         self.hunt = Hunt.from_lines(match[1], items)

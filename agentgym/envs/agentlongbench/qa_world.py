@@ -59,8 +59,8 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_CHANCE_DRAWS = 32  # chance hardly varies between instances, and long logs take a second
-_DRAWS = 20  # tables to try; with few items, some targets cannot be isolated in a short log
+_CHANCE_DRAWS = 32  # it hardly varies between instances, and long logs take a second
+_DRAWS = 20  # with few items, some targets cannot be isolated in a short log
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNKNOWN = {
@@ -119,21 +119,15 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log about them.
-
-    Args:
-        config: The items, the habits and the length.
-        rng: The random source.
-        tokens: The token counter.
-        isolate: Whether all lists together must isolate the hidden item.
-        peak: Whether to draw the round with the largest number, all equally likely. The draw
-            applies to all tables that are tried, so no round is rejected as difficult.
+    """Draw items and a log, optionally with lists that isolate the hidden item, or with a drawn
+    peak.
 
     Raises:
         ValueError: No log is that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
+    # All tables share one peak, so no round is rejected as difficult.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))
@@ -159,14 +153,11 @@ class LongContextQA(World[QAConfig]):
     """Answer a question about the long log of an agent that searched for a hidden item.
 
     With pages, the optimal calls read any unread pages with evidence, in any order, and then give
-    the right answer. With the log in the task, the only optimal call is the right answer; the task
-    is not history, so pruning the history does not remove it.
+    the right answer. With the log in the task, only the right answer is optimal; pruning the
+    history leaves the task intact.
 
     Attributes:
-        log: The log; a world rebuilt from a chat has neither a log nor a question.
-        question: The question about it.
-        evidence: The evidence read so far.
-        pages: The pages read so far; none if the task contains the log.
+        log: The log; missing, like the question, in a world rebuilt from a chat.
     """
 
     Config = QAConfig
@@ -211,9 +202,7 @@ class LongContextQA(World[QAConfig]):
         return _mean_chance(config)
 
     def toolsets(self) -> Sequence[object]:
-        """Return the tools for reading and answering, or only answering if the task contains the
-        log.
-        """
+        """Return the tools for answering and, with pages, reading."""
         return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
 
     def rules(self) -> str:
@@ -233,7 +222,7 @@ class LongContextQA(World[QAConfig]):
         )
 
     def task(self) -> str:
-        """Return the question, the length of the log, optionally the log itself, and the budget."""
+        """Return the question, the log or its length, and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
@@ -307,15 +296,13 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Configure a question about all rounds, with one page fewer than turns."""
+        """Ask about all rounds, with one page fewer than turns."""
         check_int("horizon", steps, 2, 10_001)
         return {
             "task": "find_round_largest_value_env",
             "rounds": max(3, steps - 1),
             "page": -(-3 // (steps - 1)),
         }
-
-    # Knowledge.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the reads that are still needed, or the right answer."""
@@ -330,9 +317,7 @@ class LongContextQA(World[QAConfig]):
         return ()  # a context strategy has cut or cleared the pages
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of every page and an answer, which is a guess until the evidence is
-        complete.
-        """
+        """Return a read of every page, and an answer or guess."""
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
         return (
             *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
@@ -343,8 +328,7 @@ class LongContextQA(World[QAConfig]):
         """Return a read of each page, and the answer.
 
         Raises:
-            ValueError: The log has a length in tokens instead of rounds, so its pages are not known
-                beforehand.
+            ValueError: The log has a length in tokens, so its number of pages is unknown.
         """
         if self.config.length:
             raise ValueError(
@@ -365,9 +349,7 @@ class LongContextQA(World[QAConfig]):
         return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
 
     def state(self) -> str:
-        """Return the pages read, their evidence verbatim (without what can no longer matter), and
-        the turns left.
-        """
+        """Return the pages read, their relevant evidence verbatim, and the turns left."""
         return "\n".join(
             [
                 f"Pages read: {_ranges(sorted(self.pages))}",
@@ -377,12 +359,12 @@ class LongContextQA(World[QAConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Read the first page that is needed, or derive the answer."""
+        """Read the first needed page, or derive the answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the page to read, or explain how to answer."""
+        """Name the page, or explain how to answer."""
         if call.name == "read_log":
             return f"Read page {call.arguments['page']} of the log."
         spec = self.evidence.spec
@@ -399,11 +381,9 @@ class LongContextQA(World[QAConfig]):
         """Return the step and the pages read."""
         return f"Pages read: {_ranges(sorted(self.pages))}. {self.subtask(with_state=False)}"
 
-    # Parsers of the texts above.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, the number of pages or the log, and the budget."""
+        """Parse the question, the pages or the log, and the budget."""
         world = cls(QAConfig(), 0)
         budget, pages = _BUDGET.search(task), _PAGES.match(task)
         head, _, question = task.rpartition("\n\nThe question: ")
@@ -417,12 +397,12 @@ class LongContextQA(World[QAConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a page."""
+        """Add a page."""
         if call.name == "read_log":
             self._take(call.arguments["page"], result)
 
     def read_state(self, state: str) -> None:
-        """Parse the pages, the evidence and the turns from the text."""
+        """Parse the pages, the evidence and the turns."""
         match = expect(_STATE.fullmatch(state), "a state of LongContextQA", state)
         self.pages = {
             page: None
@@ -485,6 +465,5 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _text(log: Log, first: int, last: int) -> str:
-    """Format rounds as text."""
     messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
     return Chat(tuple(messages)).to_text()

@@ -1,5 +1,4 @@
-"""Questions about a log: the wording of the eight tasks, its parser (AgentLongBench, appendix D),
-and the evidence for the answer.
+"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence.
 
 A question states every convention that its answer depends on.
 """
@@ -89,14 +88,10 @@ class QuestionSpec:
     """Parameters of a question.
 
     Attributes:
-        task: The task.
-        i: The round, or the first of two.
-        j: The second round, after the first.
+        i: The round, or the first of two rounds i < j.
         last: The last round, if all rounds count.
         name: The item, or the counted value.
-        section: The section.
         weights: The weight of a correct value, by section.
-        style: `concise` or `verbose`; only relevant for the task `intersection`.
     """
 
     task: str
@@ -160,15 +155,12 @@ _BULLET, _BETWEEN = "\n  - ", " | "
 
 @dataclass
 class Evidence:
-    """The evidence read so far, without what can no longer change the answer: rounds in which the
-    counted value does not occur, numbers below the largest, lists that exclude nothing more.
+    """The evidence read so far, without what can no longer change the answer.
 
     Attributes:
-        spec: The question.
         seen: The needed rounds that were read.
-        results: Their tool results, by round.
-        feedback: Their profiles with verdicts, limited to one section if the question is about
-            one.
+        results: Tool results, by round.
+        feedback: Profiles with verdicts, by round; only the section in question.
     """
 
     spec: QuestionSpec
@@ -177,7 +169,7 @@ class Evidence:
     feedback: dict[int, str] = field(default_factory=dict)
 
     def take(self, text: str) -> None:
-        """Take in a part of the log that begins and ends with a whole round."""
+        """Add a part of the log that consists of whole rounds."""
         result = ""
         for part in _MESSAGE.split(text):
             body = part.strip("\n")
@@ -203,7 +195,7 @@ class Evidence:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """Drop evidence that the newest round makes superfluous, or the round itself."""
+        """Drop evidence that the newest round makes superfluous, or that round."""
         if self.spec.task == "find_round_largest_value_env":
             best = self._largest()
             self.feedback = {best: self.feedback[best]}
@@ -234,7 +226,7 @@ class Evidence:
         ]
 
     def read_lines(self, text: str) -> None:
-        """Replace the known texts by the text of `lines`."""
+        """Replace the evidence by a text of `lines`."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
         self.feedback = {
             int(number): "".join(_BULLET + line for line in lines.split(_BETWEEN))
@@ -242,15 +234,11 @@ class Evidence:
         }
 
     def answer(self) -> Answer:
-        """Compute the answer from the complete evidence.
-
-        Raises:
-            ValueError: A result was cut.
-        """
+        """Compute the answer from the complete evidence."""
         return _ANSWERS[self.spec.task](self)
 
     def how(self) -> str:
-        """Describe how the answer follows from the evidence."""
+        """Describe how the answer follows."""
         return _STEPS[self.spec.task]
 
     def _lists(self, number: int) -> list[list[str]]:
@@ -276,7 +264,6 @@ class Evidence:
         return names[at + 1 : at + 3]
 
     def _correct(self, number: int) -> list[str]:
-        """List the section of each value that a round's feedback marks as correct."""
         verdicts = read_verdicts(self.feedback[number])
         return [section for section, operator, _ in verdicts if operator in OPERATORS["correct"]]
 
@@ -314,7 +301,6 @@ class Evidence:
 
 
 def _whole(result: str) -> bool:
-    """Return whether a tool result is present and complete."""
     try:
         return bool(json.loads(result))
     except json.JSONDecodeError:

@@ -1,5 +1,5 @@
-"""Turns of a reference player that always guesses the first candidate, for every target of a table
-at once. The budget can thus be set without using the hidden item.
+"""Turns of a reference player that always guesses the first candidate, for all targets of a table
+at once. They set the budget without using the hidden item.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.items import ItemTable, Value
 
-# # Standard deviations between the average and the bound. One draw in several hundred exceeds it.
+# Standard deviations from the average to the bound; one draw in several hundred exceeds it.
 SPREAD = 3.0
 
 
 @dataclass(frozen=True)
 class ReferenceTurns:
-    """Turns and rounds that each target of a table takes.
+    """Turns and rounds that each target takes.
 
     Attributes:
         turns: int, shape `(items,)`: queries and guesses; 0 for the drawn guess.
@@ -28,20 +28,17 @@ class ReferenceTurns:
     rounds: NDArray[np.int64]
 
     def bound(self, hidden: int) -> int:
-        """Return the turns in which `hidden` random targets are almost certainly found."""
+        """Return the turns that almost certainly find `hidden` random targets."""
         turns = self.turns[self.turns > 0]
+        # The standard deviation of a sum grows with the square root of its length.
         spread = SPREAD * float(turns.std()) * hidden**0.5
         return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
-    """Play all targets of a table at once, guess by guess: targets with the same feedback share
-    their candidates, and so the next guess.
+    """Play all targets of a table at once: targets with the same feedback share their next guess.
 
-    Args:
-        table: The items.
-        first: The guess of round 1 if it was drawn; otherwise the player guesses the first item,
-            which takes a turn.
+    Without a drawn `first` guess, the player spends a turn on the first item.
     """
     size, signatures = len(table), _Signatures(table)
     turns, rounds = np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -62,6 +59,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
         _, index, groups = np.unique(
             (before << signatures.bits) | codes, return_index=True, return_inverse=True
         )
+        # NumPy versions differ in the shape of the inverse.
         groups = groups.reshape(-1)
         guesses, cost, listed = active[index], 1 + several[before[index]], False
     return ReferenceTurns(turns, rounds)
@@ -94,11 +92,12 @@ class _Signatures:
             self.bits += width
 
     def codes(self, guesses: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the feedback on guesses, each for its target."""
         codes = np.zeros(len(targets), np.int64)
         for numbers in self._numeric:
+            # Two bits: below, equal or above.
             codes = codes << 2 | (1 + np.sign(numbers[guesses] - numbers[targets]))
         for values, holders in self._texts:
             for mentioned in values[guesses].T:
+                # One bit per mentioned value: the target has it or lacks it.
                 codes = codes << 1 | holders[mentioned, targets]
         return codes

@@ -35,27 +35,26 @@ FILLED = 0.9
 RESERVE = 400
 """Tokens reserved for the question."""
 SHORTEST = 4_000
-"""Minimum length in tokens; less has no room for the minimum number of rounds."""
+"""Minimum tokens; less has no room for the minimum rounds."""
 
 FEWEST = 4
-"""Minimum rounds of a log that fills a length, so that each task can be asked."""
+"""Minimum rounds of a log that fills a length, so each task can be asked."""
 
 _DECOYS = 2  # one could be excluded by chance
 _RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
-_ENDING = 0.6  # share of a log; the last page of a short one is a quarter of it
-_TRIES = 40  # candidate rounds, of which the largest that fits is taken
-_ATTEMPTS = 12  # logs to play before giving up; the end grows every second attempt
+_ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
+_TRIES = 40  # candidate rounds; the largest that fits wins
+_ATTEMPTS = 12  # logs to play before giving up; every second attempt enlarges the end
 _REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
-# # Rounds for which a peak is drawn, relative to a log of the same length; more than any log has.
+# Rounds that a peak is drawn from, relative to a log of this length; no log has as many.
 _MARGIN = 1.5
-# # The paper's cap on rounds, and the approximate minimum tokens per round; longer logs get a
-# higher cap.
+# The paper's cap on rounds and minimum tokens per round; longer logs raise the cap.
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 
 ListLength = Annotated[int, Field(ge=2, le=10_000)]
-"""Minimum items in a list; a list of one would reveal the hidden item."""
+"""A list of one would reveal the hidden item."""
 FEWEST_ROUNDS, LONGEST_ROUNDS = 3, 100_000
-"""Bounds on the rounds of a log; a shorter one has no history to ask about."""
+"""A shorter log has no history to ask about."""
 LONGEST = 10**9
 """Maximum tokens of a log, far beyond the benchmark's 4M."""
 
@@ -86,7 +85,7 @@ class Habits(Config):
     late: Share = 0.15
 
     def shortest_list(self, table: ItemTable) -> int:
-        """Return the minimum list length for a table, which may itself have few items."""
+        """Return the minimum list length; a table may have fewer items than `min_list`."""
         return min(self.min_list, max(2, len(table) // 4))
 
 
@@ -95,14 +94,10 @@ class Round:
     """One round of a log.
 
     Attributes:
-        number: Its number, from 1.
-        guess: The guessed item.
-        sections: The section of each list in the tool result; one empty name for a concise
-            result, nothing in round 1.
-        lists: The items of each list, in order.
-        messages: The call, its result, the guess and the feedback; in round 1 only the last two.
+        sections: The section of each list in the tool result; one empty name for a concise result,
+            nothing in round 1.
+        messages: Call, result, guess and feedback; in round 1 only the last two.
         start: The index of its first message in the log.
-        tokens: Their number of tokens.
     """
 
     number: int
@@ -115,7 +110,7 @@ class Round:
 
     @property
     def result(self) -> Message:
-        """Return the tool result; rounds from 2 on have one."""
+        """Return the tool result; round 1 has none."""
         return self.messages[1]
 
     @property
@@ -126,16 +121,11 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """A log: the messages of an unsolved puzzle.
+    """The messages of an unsolved puzzle.
 
     Attributes:
-        table: The items.
-        target: The hidden item.
-        style: `concise` or `verbose`.
-        system: The system message.
-        rounds: The rounds.
         tokens: The tokens of all messages.
-        repeats: The number of repeated guesses, forced by lists without unguessed items.
+        repeats: The number of repeated guesses.
     """
 
     table: ItemTable
@@ -151,7 +141,7 @@ class Log:
 
     @property
     def messages(self) -> Iterator[Message]:
-        """Return all messages, in order."""
+        """Return all messages."""
         yield self.system
         for each in self.rounds:
             yield from each.messages
@@ -186,27 +176,12 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play a puzzle for a number of whole rounds, or until it fills a length, without finding the
-    hidden item.
+    """Play whole rounds without finding the hidden item, in time and memory linear in the length.
 
-    Time and memory are linear in the length: the cost of a round is bounded by the items and their
-    values.
-
-    Args:
-        table: The items.
-        target: The hidden item.
-        style: `concise` or `verbose`.
-        habits: The options of the agent.
-        seed: The agent's seed.
-        rounds: The number of rounds, at least 3; or None to use `length`.
-        length: The tokens of the log with its question, at least `SHORTEST`; 90 to 100 % are
-            filled.
-        counter: The token counter.
-        isolate: Whether all lists together must have exactly the hidden item in common, and not
-            before the last `habits.late`.
-        peak: The position of the first guess with the largest number, in [0, 1), or None for any.
-            The number of rounds that fill a length is only known after playing them, so the
-            position refers to a larger number, and the log is played until it is long enough.
+    One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
+    with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
+    together have exactly the hidden item in common, and not before the last `habits.late`. `peak`
+    is the position in [0, 1) of the first guess with the largest number.
 
     Raises:
         ValueError: There is too little room for the rounds, or for isolating the hidden item.
@@ -216,6 +191,7 @@ def play(
 
     def finished(top: Peak | None) -> Log | None:
         for attempt in range(_ATTEMPTS):
+            # A larger end gives the agent more rounds to isolate the hidden item.
             late = min(0.9, habits.late * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
             game = _Game(table, target, style, habits, rng, counter, cap, top)
@@ -225,6 +201,7 @@ def play(
 
     log = None if by_rounds and peak is not None else finished(None)
     if peak is not None and (by_rounds or log is not None):
+        # The number of rounds that fill a length varies with the peak.
         most = limit if log is None else ceil(_MARGIN * len(log.rounds))
         rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt uses this seed
         log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
@@ -243,28 +220,19 @@ def _with_peak(
     most: int,
     rng: np.random.Generator,
 ) -> Log | None:
-    """Return a log whose largest number occurs in a drawn round; None if there is none.
-
-    Args:
-        draw: Draws the item of a round.
-        finished: Plays a log with a peak; returns None if it cannot be completed.
-        place: The position of the round among `most`, in [0, 1). If the log ends before that
-            round, another one is drawn, which leaves all rounds of the log equally likely.
-        most: The maximum number of rounds.
-        rng: The random source of the other positions.
-    """
     for _ in range(_REPLAYS):
         top = draw(1 + int(place * most))
         log = None if top is None else finished(top)
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
+            # The log ended before the drawn round. Another one leaves all its rounds equally
+            # likely.
             place = rng.random()
     return None
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
-    """Return the rounds or tokens to fill, and the cap on rounds."""
     if rounds is None:
         check_int("length", length, SHORTEST, LONGEST)
     else:
@@ -281,9 +249,8 @@ class _Game:
         heard: Each atom in the feedback, with the last round that mentioned it.
         left: The items in all lists so far.
         decoys: Items that stay in all lists until the log nears its end.
-        returning: Items that early lists exclude and that are in all lists near the end, so that
-            the last lists alone do not reveal the hidden item.
-        peak: The guess with the largest number, if its round was drawn.
+        returning: Items that only early lists exclude, so the last lists alone do not reveal the
+            hidden item.
     """
 
     def __init__(
@@ -314,7 +281,6 @@ class _Game:
         self._add(self._round(first, None))
 
     def log(self) -> Log:
-        """Return the log so far."""
         return Log(
             self.table,
             self.target,
@@ -326,11 +292,7 @@ class _Game:
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
-        """Play to the limit.
-
-        Returns:
-            Whether the limit is filled and, from `close_at` on, the hidden item is isolated.
-        """
+        """Play to the limit; return whether the log is complete."""
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
             isolating = close_at is not None and int(self.left.sum()) > 1
@@ -344,6 +306,7 @@ class _Game:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
+            # Early rounds leave room for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None
@@ -361,20 +324,15 @@ class _Game:
 
     @property
     def _peak_item(self) -> Mask:
-        """Return the item of the peak, if any."""
         if self.peak is None:
             return np.zeros(len(self.table), bool)
         return self.peak.allowed(self.peak.number)
 
     def _draw(self, atoms: Sequence[Atom], kept: Mask, closing: bool = False) -> Round:
-        """Return the next round, with conditions from these atoms."""
         query = self._loosened(atoms, kept)
         return self._round(self._guess(self.table.meet(query), closing), query)
 
     def _remembered(self) -> list[Atom]:
-        """Return the agent's conditions in random order: what it remembers, without what it masks
-        or relaxes.
-        """
         newest = len(self.rounds) - self.habits.history_window
         old = [atom for atom, told in self.heard.items() if told <= newest]
         lost = self.rng.random(len(old)) < self.habits.forget_history_prob
@@ -382,6 +340,7 @@ class _Game:
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
         masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
+        # At least one section remains, because a query needs a condition.
         most = min(self.habits.max_mask_sections, len(names) - 1)
         out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
         shown = [atom for atom in constraints if atom[0] not in out]
@@ -391,18 +350,17 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List few known atoms that exclude the items still in all lists, greedily; ties go to the
-        atom with the longest list.
-
-        The lists stay long, so the last ones do not reveal the hidden item by themselves.
-        """
+        """List few known atoms that exclude the items still in all lists, greedily."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
+        # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
+            # Ties go to the longest list, because long lists do not reveal the hidden item.
             best = max(
                 masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
             )
+            # No known atom excludes further items.
             if not (left & ~masks[best]).any():
                 break
             left &= masks[best]
@@ -410,9 +368,7 @@ class _Game:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Return as many of the atoms as leave every list long enough, with certain items in it;
-        otherwise any other known atom that does.
-        """
+        """Return atoms that leave every list long enough, at least one."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -439,21 +395,20 @@ class _Game:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        """Return an item of the list, preferably an unguessed one, and never the hidden item or a
-        decoy.
-        """
+        # A guessed decoy would no longer stay in all lists.
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
+        # Repeats are rare: only if a list has no unguessed item.
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
-        if all were guessed, those that share a value with it that no feedback has shown.
+        """Return items in all lists or, if all were guessed, those that share an unseen value with
+        the hidden one.
         """
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
@@ -467,9 +422,6 @@ class _Game:
         return found
 
     def _fitting(self, room: int, kept: Mask) -> Round | None:
-        """Return the largest of several rounds that fit the remaining room, with fewer or more
-        conditions than usual.
-        """
         best = None
         for attempt in range(_TRIES):
             atoms = self._remembered()
@@ -484,7 +436,6 @@ class _Game:
         return best
 
     def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
-        """Return the next round without adding it."""
         number = len(self.rounds) + 1
         start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
         messages: list[Message] = []
@@ -516,7 +467,6 @@ class _Game:
         return Round(number, guess, sections, lists, tuple(messages), start, tokens)
 
     def _add(self, drawn: Round) -> None:
-        """Add a round to the log and take in its feedback."""
         self.rounds.append(drawn)
         self.tokens += drawn.tokens
         if drawn.lists:
@@ -527,9 +477,7 @@ class _Game:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        """Choose items that early lists exclude and that resemble the hidden one: they satisfy most
-        of the known atoms.
-        """
+        # They resemble the hidden item, because they satisfy most known atoms.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:
@@ -537,7 +485,6 @@ class _Game:
         self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
 
     def _choose_decoys(self, drawn: Round) -> None:
-        """Choose items of the first list that stay in all lists until near the end."""
         able = [
             place
             for place in drawn.lists[0].tolist()

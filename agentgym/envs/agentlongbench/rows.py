@@ -1,8 +1,6 @@
-"""The benchmark in its published row format (AgentLongBench, appendix B; the data card names the
-fields).
+"""The benchmark's published row format (AgentLongBench, appendix B and the data card).
 
-A row contains the whole log as chat-completions messages, a question, the answer, and the data for
-scoring a reply.
+A row contains the whole log as chat messages, a question, the answer, and data for scoring.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ TARGETS: Mapping[str, str] = {
     task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL
     for task in TASKS
 }
-"""The folder of each task's file, named after the part of the log in question."""
+"""Folder of each task's file."""
 _25 = (25,) * 8
 COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "concise": {
@@ -67,7 +65,7 @@ COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
         "intersection": (50,) * 8,
     },
 }
-"""Number of samples of each task at each length (tables 3 to 6), by style."""
+"""Samples of each task at each length (tables 3 to 6), by style."""
 
 _FORM = " Write the answer alone between <answer> and </answer>."
 
@@ -78,7 +76,7 @@ def count(setting: str, length: str, task: str) -> int:
 
 
 def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCounter) -> Log:
-    """Return the log of a sample; all tasks ask about the same logs."""
+    """Return the log of a sample, which all tasks ask about."""
     config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
     rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
     return draw_log(config, rng, counter, isolate=config.style == "concise", peak=True)
@@ -92,15 +90,9 @@ def make_rows(
     seed: int,
     counter: TokenCounter,
 ) -> Iterator[dict[str, Any]]:
-    """Return the rows of one log: one for each task with more samples than `sample`.
+    """Return the rows of log number `sample`, one for each task with more samples than that.
 
-    Args:
-        setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        tokens: The length of the log with its question.
-        sample: The number of the log, from 0.
-        tasks: The tasks, with their numbers of samples.
-        seed: The random seed.
-        counter: The token counter.
+    `tokens` is the length of the log with its question; `tasks` gives each task's samples.
     """
     names = [task for task, samples in tasks.items() if sample < samples]
     if not names:
@@ -147,8 +139,6 @@ def _row(
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row's prompt: the log, with the question at the end of its last message so that
-    roles alternate.
-    """
+    """Return a row's log with the question in its last message, so roles alternate."""
     *messages, last = row["messages"]
     return [*messages, {**last, "content": f"{last['content']}\n\n{row['question']}"}]

@@ -1,7 +1,7 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1 and the published evaluator with its
 errors corrected).
 
-Names match regardless of case, spaces, hyphens and accents. Digits in a name are never read as list
+Names match regardless of case, spaces, hyphens and accents. Digits in a name are never list
 numbers. The first of two items is worth half, whatever the second.
 """
 
@@ -35,16 +35,16 @@ _FENCE = re.compile(r"```[a-z]*\n?|```")
 _PREFIX = re.compile(
     r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE
 )
-# Whitespace is matched only from its start; starting at each position would take quadratic time.
+# Match whitespace only from its start; every position would take quadratic time.
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
-_LONGEST = 1_000_000  # characters of a reply; bounds the time of the patterns
+_LONGEST = 1_000_000  # bounds the time of the patterns
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 
 def form(task: str, style: str) -> str:
-    """Return a task's kind of answer: `int`, `bool`, `pair`, `list` or `name`."""
+    """Return a task's answer type: `int`, `bool`, `pair`, `list` or `name`."""
     if task == "intersection":
         return "name" if style == "concise" else "list"
     return _FORMS.get(task, "int")
@@ -56,20 +56,20 @@ def describe_form(task: str, style: str) -> str:
 
 
 def metric(task: str, style: str) -> str:
-    """Return a task's metric: `accuracy`, `ordered pair` (with half credit) or `f1`."""
+    """Return `accuracy`, `ordered pair` (with half credit) or `f1`."""
     return _METRICS.get(form(task, style), "accuracy")
 
 
 def last_tag(reply: str) -> str | None:
-    """Return the content of a reply's last `<answer>`, or None."""
-    # If every opened tag is closed, each is searched once.
+    """Return the content of a reply's last `<answer>`, if any."""
+    # If every opened tag is closed, this searches each one once.
     closed = _TO_LAST_END.match(reply)
     contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None
 
 
 def read(kind: str, text: str) -> Answer | None:
-    """Parse an answer; None if it has another kind."""
+    """Parse an answer; None if it has another type."""
     text = _FENCE.sub("", text[:_LONGEST]).strip()
     if kind == "int":
         numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
@@ -77,7 +77,7 @@ def read(kind: str, text: str) -> Answer | None:
             return None
         return int(numbers[-1].replace(",", ""))
     if kind == "bool":
-        if _NO.search(text):  # first, because a denial often repeats the words of the question
+        if _NO.search(text):  # first, because a denial often repeats the question
             return False
         return True if _YES.search(text) else None
     names = _names(text)
@@ -87,7 +87,7 @@ def read(kind: str, text: str) -> Answer | None:
 
 
 def score(kind: str, answer: Answer, reply: Answer | None) -> float:
-    """Score a parsed answer in [0, 1]; 0 for None."""
+    """Score a parsed answer in [0, 1]."""
     if reply is None:
         return 0.0
     if isinstance(answer, (bool, int)):
@@ -105,14 +105,11 @@ def score(kind: str, answer: Answer, reply: Answer | None) -> float:
 
 
 def as_list(reply: Answer) -> Sequence[str]:
-    """Return an answer of one or several names as a list."""
+    """Return one or several names as a list."""
     return reply if isinstance(reply, list) else [str(reply)]
 
 
 def _names(text: str) -> list[str]:
-    """Return the names in a text: a list literal, or names separated by commas, `and`, semicolons,
-    bars or line breaks.
-    """
     text = _PREFIX.sub("", text)
     if text.startswith("[") and text.endswith("]"):
         for load in (json.loads, ast.literal_eval):

@@ -1,8 +1,4 @@
-"""Questions about a log, with answers, evidence and chance scores (section 2.3.3).
-
-Answers are computed from the log's data; the tests compute them again from the text of its
-messages.
-"""
+"""Questions about a log, with answers, evidence and chance scores (section 2.3.3)."""
 
 from __future__ import annotations
 
@@ -24,15 +20,14 @@ from agentgym.envs.agentlongbench.rollout import Log, Round, within, within_any
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# # Maximum length of a verbose intersection to ask for, if some round has one, so that it is short
-# enough to write.
+# Longest verbose intersection to ask for, if there is a choice: it must be written.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a message's text: `text[start:end]`."""
+    """Part of a message's text: `text[start:end]`."""
 
     message: int
     start: int
@@ -44,14 +39,9 @@ class LogQuestion:
     """A question about a log.
 
     Attributes:
-        spec: The question.
-        answer: The answer.
         scan: The evidence for a naive reader: whole tool results or profiles.
-        least: A minimal part of the log that proves the answer: entries, lines or the heads of
-            lists. For the concise intersection, the results of a few rounds that isolate the item,
-            found greedily.
-        chance: The maximum expected score of an answer that ignores the evidence. Answers are
-            drawn so that all that the log allows are equally likely, or the positions of rounds are.
+        least: A minimal part of the log that proves the answer.
+        chance: The maximum expected score of an answer that ignores the evidence.
         extra: Further fields of the published row.
     """
 
@@ -66,34 +56,24 @@ class LogQuestion:
 def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
     """Draw a question of a task; every log of at least three rounds has one.
 
-    Args:
-        task: The task. The log must isolate the hidden item for the concise `intersection`, and
-            be played with a peak for `find_round_largest_value_env`.
-        log: The log.
-        rng: The random source.
+    The log must isolate the hidden item for the concise `intersection`, and be played with a peak
+    for `find_round_largest_value_env`.
     """
     return _BUILDERS[task](log, rng)
 
 
 def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
-    """Return the adequate context length: the tokens of the evidence (section 4.3; the paper gives
-    no formula, so it is ours).
-    """
+    """Return the tokens of the evidence; section 4.3 gives no formula."""
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
 
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
-    """Return the expected score of an answer from the last page of a log.
+    """Return the expected score of an answer from the last page of a log, `page` rounds.
 
-    If the page contains all evidence, this is the right answer. Otherwise a count is scaled up to
-    the whole log, the largest value and the common items are those of the page, an item missing
-    from one of two lists is not in both, and everything else is a guess.
-
-    Args:
-        question: The question.
-        log: The log.
-        page: The rounds per page.
+    It is the right answer if the page contains all evidence. Otherwise a count is scaled up, the
+    largest value and the common items come from the page, an item missing from one of two lists is
+    not in both, and everything else is a guess.
     """
     spec = question.spec
     first = (len(log.rounds) - 1) // page * page + 1
@@ -105,9 +85,11 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
+        # A missing item settles the question; a listed one leaves it to a guess of yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
+        # Wrong guesses are known not to be the hidden item.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:
@@ -116,7 +98,6 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
 
 
 def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> int:
-    """Return the scaled count, or the round with the largest value."""
     column = next(
         column
         for section, column in zip(log.table.sections, log.table.columns, strict=True)
@@ -125,6 +106,7 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
+    # Scale the count of the page up to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 
@@ -153,7 +135,9 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
+    # Prefer an item of one list, which a reader of one result would get wrong.
     wrong = one if one.any() else ~both
+    # Both answers are equally likely, if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
     place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
@@ -189,13 +173,13 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
+        # The first of two items is worth half.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )
 
 
 def _correct(log: Log, turn: Round) -> list[str]:
-    """List the section of each value that a round's feedback marks as correct."""
     atoms = log.table.feedback_atoms(turn.guess, log.target)
     return [section for section, operator, _ in atoms if operator in OPERATORS["correct"]]
 
@@ -297,7 +281,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise the shortest, with only one list if there is no other.
+    # Otherwise the shortest, with one list if nothing else exists.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -306,6 +290,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names,
         scan=(_whole(turn),),
         least=tuple(_list(turn, k) for k in range(len(turn.lists))),
+        # The F1 of naming every item.
         chance=2 * len(names) / (len(names) + len(log.table)),
         extra={"round": turn.number, "answer_name": names},
     )
@@ -328,11 +313,7 @@ def _tool_round(log: Log, rng: np.random.Generator) -> Round:
 
 
 def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-    """Draw a position, with equal probability for each distinct value.
-
-    Returns:
-        The position, and that probability, which is the score of the best constant answer.
-    """
+    """Draw a position, each distinct value equally likely; return it with that probability."""
     distinct = sorted(set(values))
     value = distinct[int(rng.integers(len(distinct)))]
     places = [place for place, each in enumerate(values) if each == value]
@@ -345,7 +326,7 @@ def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round
 
 
 def _followed(turn: Round, place: int) -> tuple[int, int] | None:
-    """Return the first list that contains an item followed by two more, and the item's index."""
+    """Return the first list with two items after the item, and the item's index."""
     for k, places in enumerate(turn.lists):
         at = np.flatnonzero(places == place)
         if len(at):
@@ -354,9 +335,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Return a few rounds whose lists have the same items in common as all lists, chosen greedily
-    by exclusions.
-    """
+    """Return a few rounds whose lists have as few common items as all lists, greedily."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []
@@ -385,13 +364,11 @@ def _line(turn: Round, section: str) -> Span:
 
 
 def _list(turn: Round, k: int) -> Span:
-    """Return list number k in a result."""
     start = next(islice(_LIST.finditer(turn.result.text), k, None)).end() - 1
     return Span(turn.start + 1, start, turn.result.text.index("]", start) + 1)
 
 
 def _entry(turn: Round, k: int, name: str) -> Span:
-    """Return a name in list number k."""
     span, entry = _list(turn, k), dumps(name)
     start = turn.result.text.index(entry, span.start)
     return Span(span.message, start, start + len(entry))

@@ -25,6 +25,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "cot": {"prompt": "cot"},
     "scaling": {"min_rounds": 10},
 }
-"""Database sizes, tool sets and prompts of the paper."""
+"""The paper's database sizes, tool sets and prompts."""
 
 register("agentgym.envs.gsm_agent.search_world:SearchWorld", presets=PRESETS)

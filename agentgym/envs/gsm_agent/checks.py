@@ -12,7 +12,7 @@ from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
 from agentgym.envs.gsm_agent.problems import read_question
 
 Violations = Iterator[tuple[str, str]]
-"""Violations of a check: a task or document id, and a sentence."""
+"""A task or document id, and a sentence."""
 
 _WORDS_OF_NUMBERS = {
     "three times": ["three"],
@@ -23,7 +23,7 @@ _WORDS_OF_NUMBERS = {
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
-    """Read the facts in documents; names that a text omits come from the metadata."""
+    """Parse the facts in documents, with omitted names from the metadata."""
     return {
         fact.target: fact
         for document in documents
@@ -32,7 +32,7 @@ def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
 
 
 def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
-    """Return the answer that follows from the texts of the question and documents, if any."""
+    """Return the answer that follows from the question and documents, if any."""
     question = read_question(task.question)
     return question[0].answer(facts_of(documents)) if question else None
 
@@ -55,9 +55,7 @@ def necessary(database: Database) -> Violations:
 
 
 def unambiguous(database: Database) -> Violations:
-    """Check 3: in the whole database, no phrase about a person has two definitions in the same
-    month.
-    """
+    """Check 3: no phrase about a person has two definitions in one month."""
     seen: dict[tuple[str, Quantity], str] = {}
     for document in _documents(database):
         for target in facts_of([document]):
@@ -68,13 +66,12 @@ def unambiguous(database: Database) -> Violations:
 
 
 def without_leaks(database: Database) -> Violations:
-    """Check 4: apart from its date, a document contains only its premise's number, and no task
-    contains a number twice.
-    """
+    """Check 4: a document contains no number but its premise's, and no task repeats one."""
     for task, documents in _tasks(database):
         own = []
         for document in documents:
             numeric = [fact for fact in facts_of([document]).values() if fact.number is not None]
+            # The date contains a year.
             text = document.content.replace(month_name(document.timestamp), "")
             numbers = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
             expected = [number_word(fact) for fact in numeric]
@@ -102,9 +99,7 @@ def unique(database: Database) -> Violations:
 
 
 def apart(database: Database) -> Violations:
-    """Check 6: two tasks about the same person never share a month, and a task that shares a person
-    names its month.
-    """
+    """Check 6: tasks that share a person never share a month, and they name their month."""
     tasks_of: dict[str, dict[str, str]] = {}
     questions = {}
     for task, documents in _tasks(database):
@@ -124,9 +119,7 @@ def apart(database: Database) -> Violations:
 
 
 def discoverable(database: Database) -> Violations:
-    """Check 7: a searcher that starts from the question and uses only results finds all documents
-    within 20 pages of each query, and with them the answer.
-    """
+    """Check 7: searches from the question on find all documents within 20 pages, and the answer."""
     for task, documents in _tasks(database):
         _, shown = search_alone(database, task.question)
         missing = {document.id for document in documents} - set(shown)
@@ -137,11 +130,7 @@ def discoverable(database: Database) -> Violations:
 def search_alone(
     database: Database, question: str, most: int = 400
 ) -> tuple[str | None, list[str]]:
-    """Search as the scripted policy does, with at most `most` calls.
-
-    Returns:
-        The answer, or None, and the ids of all documents in the results.
-    """
+    """Search as the scripted policy does; return the answer and all shown ids."""
     known = SearchKnowledge.of(question)
     shown: list[str] = []
     results: tuple[int, ...] = ()
@@ -151,6 +140,7 @@ def search_alone(
             break
         if calls[0].name == "search":
             query = calls[0].arguments["query"]
+            # The world's limits: 20 pages of five documents.
             results = database.index.best(query, 100)
             known.add_page(query, 1)
         else:

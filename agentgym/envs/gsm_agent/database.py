@@ -1,8 +1,7 @@
 """The database: all documents of all tasks with a search index, shared by the worlds of a process.
 
-Each task is drawn from `(seed, number)`. Tasks that share a person get different months, by graph
-colouring (Zhu et al., appendix B.1). Medium and Small contain a quarter and a sixteenth of the
-tasks of Full, and Small is part of Medium.
+Each task is drawn from `(seed, number)`. Graph colouring gives tasks that share a person different
+months (Zhu et al., appendix B.1). Small is part of Medium, Medium of Full.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from agentgym.world.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """The paper's databases; each contains one in this many tasks of Full."""
-# # More tasks would not fit into memory.
+# More tasks do not fit into memory.
 MAX_TASKS = 1_000_000
 FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # searching for a name alone must not lead to one task
-_FEWEST_PEOPLE = 12  # tasks of small databases would otherwise all be about the same three people
-# # Bits above seed and number in the task seeds. Without them, tasks of two splits with the same
-# seeds would differ only in names.
+_TASKS_PER_PERSON = 6  # a name alone must not lead to one task
+_FEWEST_PEOPLE = 12  # small databases would otherwise be about the same three people
+# Bits above seed and number. Without them, tasks of two splits with the same seeds would differ
+# only in names.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -89,24 +88,14 @@ class DatabaseOptions(ProblemOptions):
 
 
 class Database:
-    """Documents, their tasks, and an index.
-
-    Args:
-        documents: The documents, sorted by id.
-        tasks: The tasks that are asked.
-        index: The search index over the documents.
-    """
+    """Documents sorted by id, their tasks, and a search index."""
 
     def __init__(self, documents: DocumentPack, tasks: DocumentPack, index: Index) -> None:
         self.documents, self.tasks, self.index = documents, tasks, index
 
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
-        """Build a database.
-
-        Raises:
-            ValueError: There are no tasks or no documents.
-        """
+        """Build a database."""
         if not documents or not tasks:
             raise ValueError(
                 f"a database needs tasks and documents, got {len(tasks)} tasks and "
@@ -120,7 +109,7 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """The indices of the tasks that can be played by searching.
+        """The indices of the tasks that searching can solve.
 
         Raises:
             ValueError: There are none.
@@ -136,14 +125,11 @@ class Database:
         return places
 
     def people_of(self, task: Task) -> frozenset[str]:
-        """Return the people named in a task's documents and in those of other tasks with the same
-        question and answer.
-        """
+        """Return the people in the documents of all tasks with this task's question and answer."""
         return self._casts[task.question, task.answer]
 
     @cached_property
     def _casts(self) -> dict[tuple[str, str], frozenset[str]]:
-        """The people, by question and answer."""
         casts: dict[tuple[str, str], frozenset[str]] = {}
         for place in range(len(self.tasks)):
             task = self.tasks.task(place)
@@ -152,12 +138,13 @@ class Database:
                 for k in task.documents
                 for name in self.documents.document(k).name.split(",")
             }
+            # Tasks that differ only in id must share a split.
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
 
     def save(self, folder: Path) -> None:
-        """Write the database to a folder, from which `load` memory-maps it."""
+        """Write the database to a folder."""
         (folder / "index").mkdir(parents=True, exist_ok=True)
         for name, pack in (("documents", self.documents), ("tasks", self.tasks)):
             np.save(folder / f"{name}.npy", pack.block)
@@ -166,7 +153,7 @@ class Database:
 
     @classmethod
     def load(cls, folder: Path, search_by: str = "words") -> Database:
-        """Open a saved database. Its files are memory-mapped, so all processes share one copy.
+        """Open a saved database, memory-mapped, so all processes share it.
 
         Raises:
             OSError: The folder contains no database.
@@ -188,12 +175,7 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Return a colour for each task, so that tasks that share a person differ (Welsh and Powell: by
-    decreasing degree, the first free colour).
-
-    Args:
-        casts: The people of each task.
-    """
+    """Colour tasks; those that share a person differ (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:
@@ -219,14 +201,12 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents, sorted by id, and the playable tasks of a part of the pool.
-
-        Larger parts contain the smaller ones.
-        """
+        """Return the documents, sorted by id, and the playable tasks of a part."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
+            # A prefix of one shuffle, which makes the parts nested.
             numbers += sorted(order[: ceil(len(order) / one_in)])
         documents = [
             document
@@ -247,7 +227,7 @@ class TaskPool:
 
 
 def draw_tasks(options: DatabaseOptions) -> TaskPool:
-    """Draw all tasks of Full with their documents.
+    """Draw all tasks of Full.
 
     Raises:
         ValueError: There are more colours than months, or too few names.
@@ -267,12 +247,14 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
             f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are "
             f"{12 * YEARS}; ask for fewer"
         )
+    # Shuffled: small colours are frequent and would be early months.
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
+        # Without a month, a shared name would fit several tasks.
         ambiguous = any(shared[person] > 1 for person in casts[number])
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
@@ -290,7 +272,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 
 
 def draw_people(options: DatabaseOptions) -> list[str]:
-    """Draw the people of a database, all from one split if the options select one.
+    """Draw the people of a database or of a split.
 
     Raises:
         ValueError: The split has too few names.
@@ -309,17 +291,16 @@ def draw_people(options: DatabaseOptions) -> list[str]:
 
 
 def _task_count(options: DatabaseOptions) -> int:
-    """Return the number of tasks in Full, including those that are never asked."""
     return options.tasks + round(options.distractors * options.tasks)
 
 
 def _draw_decoys(
     problem: Problem, cast: Sequence[str], options: DatabaseOptions, rng: Random
 ) -> Iterator[Problem]:
-    """Draw problems about the same people that define none of the task's quantities."""
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options, several_searches=False)
+        # A second definition would make the question ambiguous.
         while not defined.isdisjoint(decoy.facts):
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
@@ -337,8 +318,8 @@ def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tupl
 def _with_ids(
     documents: Sequence[Sequence[Document]], seed: int
 ) -> tuple[tuple[Document, ...], ...]:
-    """Number documents at random within their type, so that ids do not reveal the task."""
     numbers = list(range(sum(map(len, documents))))
+    # Ids must not reveal the task.
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
     return tuple(
@@ -357,14 +338,14 @@ def _drawn(options: DatabaseOptions) -> TaskPool:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """Return the database of these options, built once per process and shared by its worlds and by
-    forked processes.
+    """Return the database of these options, built once per process.
 
     Raises:
         ValueError: The options or the data are invalid.
     """
     if options.data:
         return _open(Path(options.data), options.search_by)
+    # Neither size nor search affects the draw, so all variants share one.
     drawn = _drawn(replace(options, size="full", search_by="words"))
     return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
 

@@ -20,12 +20,8 @@ class Document:
     """A document of the database. Searches match only its content; results show all fields.
 
     Attributes:
-        id: The unique id in the database.
-        content: The text.
         timestamp: The year and month, such as `1990-05`.
-        name: The people in the text, joined by commas. In an anonymised document, the name appears
-            only here.
-        type: The kind of record.
+        name: The people in the text, joined by commas; an anonymised document names them only here.
     """
 
     id: str
@@ -35,7 +31,7 @@ class Document:
     type: str = ""
 
     def show(self) -> str:
-        """Format the document as a search result."""
+        """Format a search result."""
         metadata = {"date": self.timestamp, "name": self.name, "type": self.type}
         about = "; ".join(f"{key}: {value}" for key, value in metadata.items() if value)
         return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
@@ -46,13 +42,9 @@ class Task:
     """A problem whose premises are spread over documents.
 
     Attributes:
-        id: The unique id in the database.
-        question: The question to the agent.
         answer: The number, as text.
         documents: The indices of the documents with its premises.
-        premises: The premises in words, if known.
-        static_only: Whether its documents make no sense individually, so that only the static
-            setting can use it.
+        static_only: Whether its documents make no sense individually.
     """
 
     id: str
@@ -85,11 +77,11 @@ class DocumentPack:
         return len(self.ends) - 1
 
     def document(self, place: int) -> Document:
-        """Read the document at an index."""
+        """Parse the document at an index."""
         return Document(**self._read(place))
 
     def task(self, place: int) -> Task:
-        """Read the task at an index."""
+        """Parse the task at an index."""
         data = self._read(place)
         for key in ("documents", "premises"):
             data[key] = tuple(data[key])
@@ -102,7 +94,7 @@ class DocumentPack:
 
 
 def month_name(timestamp: str) -> str:
-    """Return `May 1990` for `1990-05`, and any other text unchanged."""
+    """Return `May 1990` for `1990-05`; other texts stay unchanged."""
     year, _, month = timestamp.partition("-")
     if month.isdigit() and 0 < int(month) <= len(MONTHS):
         return f"{MONTHS[int(month) - 1]} {year}"
@@ -112,14 +104,9 @@ def month_name(timestamp: str) -> str:
 def write_document(
     facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random
 ) -> Document:
-    """Write the facts of one premise into a record without an id.
+    """Write one premise's facts, the numeric one last, into a record without an id.
 
-    Args:
-        facts: The facts, the numeric one last.
-        timestamp: The month of the task.
-        town: The place of the story, shared by all documents of the task.
-        anonymous: Whether a role replaces the name, if the facts concern one person.
-        rng: Source of the kind of record and the wording.
+    If `anonymous`, a role replaces the name in facts about one person.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None

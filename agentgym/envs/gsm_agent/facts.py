@@ -1,8 +1,7 @@
 """Facts: statements about quantities, written as sentences and parsed back.
 
-A quantity is a noun phrase with its owner. A numeric fact contains a premise's number. A structural
-fact defines a quantity from others and contains no number. Each kind of fact has several wordings,
-and the same table writes and parses them.
+A numeric fact contains a premise's number; a structural fact defines a quantity from others. One
+table writes and parses several wordings of each.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from agentgym.envs.gsm_agent.vocabulary import ROLES
 
 
 class Quantity(NamedTuple):
-    """A quantity with a number: a noun phrase and its owner."""
+    """A noun phrase and its owner."""
 
     owner: str
     phrase: str
@@ -36,11 +35,9 @@ class Fact:
     """Definition of a quantity by a number and other quantities.
 
     Attributes:
-        target: The quantity.
-        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` refer to one
-            quantity), or `sum`, `minus`, `product`.
-        number: The number of a numeric fact, None in a structural one.
-        sources: The quantities it refers to.
+        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all except `is` have one source), or
+            `sum`, `minus`, `product`.
+        number: None in a structural fact.
     """
 
     target: Quantity
@@ -49,7 +46,7 @@ class Fact:
     sources: tuple[Quantity, ...] = ()
 
     def value(self, values: Sequence[int]) -> int | None:
-        """Compute the target's number from the sources' numbers; None if it is not whole."""
+        """Compute the target from the sources; None if it is not whole."""
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -86,8 +83,6 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-"""Words for numbers."""
-
 # {w} the owner, {w2} the source's owner, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
 _COUNTS = {
     "is": (
@@ -175,23 +170,18 @@ _MONEY = {
         "{w} paid for each of the {a} alike, so the {p} follows from their number and the {b}",
     ),
 }
+# Full names or roles, the only owners of facts.
 _SOMEBODY = re.compile(rf"(?:[A-Z][a-z]+ [A-Z][a-z]+|[Tt]he (?:{'|'.join(ROLES)}))")
 _FACTORS = {word: key for key, word in _WORDS.items()}
 
 
 def number_word(fact: Fact) -> str:
-    """Write the number of a fact: digits, or a word such as `twice`."""
+    """Write a fact's number: digits, or a word such as `twice`."""
     return _WORDS.get((fact.kind, fact.number or 0), str(fact.number))
 
 
 def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) -> str:
-    """Write a fact as a sentence.
-
-    Args:
-        fact: The fact.
-        rng: Source of the wording.
-        names: Replacements for owners, by name.
-    """
+    """Write a fact as a sentence; `names` replaces owners."""
     owners = [(names or {}).get(owner, owner) for owner in fact.owners]
     kind = "times" if fact.kind == "part" else fact.kind
     table = _MONEY if fact.target.money else _COUNTS
@@ -210,12 +200,8 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document.
-
-    Args:
-        text: Its content.
-        names: The people in its metadata; a role stands for the first.
-    """
+    """Parse the facts in a document; a role stands for the first name in its metadata."""
+    # A cheap filter: most sentences of a record contain no fact.
     sentences = filter(_SOMEBODY.search, re.split(r"(?<=\.)\s+|\n", text))
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
@@ -245,9 +231,7 @@ def _owner(text: str, names: Sequence[str]) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
-    """Return the wordings as patterns, longest first, because a shorter one may be part of a longer
-    one.
-    """
+    """Return the wordings as patterns, longest first, because they may contain shorter ones."""
     slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {
         key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"
     }
@@ -257,13 +241,14 @@ def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
     for money, table in ((True, _MONEY), (False, _COUNTS)):
         for kind in order:
             for wording in table[kind]:
+                # Introductions may precede a sentence.
                 text = re.sub("^The ", "[Tt]he ", wording).format(**slots)
                 patterns.append((kind.removesuffix("2"), money, re.compile(rf"^{text}\.$")))
     return tuple(sorted(patterns, key=lambda item: order.index(item[0])))
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
-    """Compute the number of a quantity from facts; None if something is missing."""
+    """Compute a quantity from facts; None if something is missing."""
     values: dict[Quantity, int | None] = {}
     pending = [target]
     while pending:
@@ -273,6 +258,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
+        # A source that is pending already would be a cycle; it stays unknown.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:
@@ -285,7 +271,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """List the quantities without a fact among all that the targets depend on, depth first."""
+    """List the unknown quantities that the targets depend on, depth first."""
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

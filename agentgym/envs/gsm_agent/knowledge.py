@@ -1,8 +1,8 @@
 """An agent's knowledge after reading the results so far, and its next searches.
 
-For tasks with a drawn question, this uses nothing hidden. For other data, knowledge comes from the
-task's document list, which is hidden from the agent. It therefore serves only oracles and labels,
-and it reveals only shown documents and the number of missing ones.
+Drawn questions need nothing hidden. For other data, knowledge comes from the task's hidden document
+list. It therefore serves only oracles and labels, and reveals only shown documents and the number
+of missing ones.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agentgym.envs.gsm_agent.problems import Question, read_question
 from agentgym.text.messages import ToolCall
 
 PAGES = 20
-"""Pages of results per search: the first and 19 more (Zhu et al., section 3.1)."""
-# # Pages to read of each query before the next depth. Most documents are on the first page, so all
-# queries are tried before any is followed further.
+"""Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
+# Pages to read of each query before the next depth. Most documents are on a first page, so all
+# queries come before any further page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(
@@ -56,14 +56,12 @@ class SearchKnowledge:
     """Parsed facts and past queries.
 
     Attributes:
-        question: The question; None if it was not generated here.
-        month: The month of the question; empty while unknown.
-        facts: The facts, in reading order, from documents of that month about people whom the
-            question or a fact names. Tasks of the same month share no people, so all of them
-            concern the question.
-        pages: The number of shown pages of the last query and of each query about a missing quantity.
-        last: The last query.
-        cursor: The number of its pages shown since then.
+        question: None if it was not generated here.
+        month: The question's month; empty while unknown.
+        facts: The facts, in reading order, from documents of that month about relevant people.
+            Tasks of one month share no people, so all facts concern the question.
+        pages: The shown pages of the last query and of each query about a missing quantity.
+        cursor: The pages shown since the last query.
     """
 
     question: Question | None
@@ -79,12 +77,12 @@ class SearchKnowledge:
         return cls(*(read_question(question) or (None,)))
 
     def add_page(self, query: str, page: int) -> None:
-        """Record that a page of results was shown."""
+        """Record a shown page of results."""
         self.last, self.cursor = query, page
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Take in documents in result form: facts of the question's month about relevant people."""
+        """Add relevant facts from search results."""
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))
@@ -92,12 +90,14 @@ class SearchKnowledge:
         candidates: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
+            # A question without a month names people who occur in no other task.
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
                 text = shown[head.end() : after.start() if after else None]
                 candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
+        # Facts name further people, whose facts may come first in the results.
         while fresh := [
             fact
             for fact in candidates
@@ -106,6 +106,7 @@ class SearchKnowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
+        # Drop queries for found quantities, which shortens the state.
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
             query: count
@@ -119,41 +120,35 @@ class SearchKnowledge:
         return None if value is None else str(value)
 
     def missing(self) -> list[Quantity]:
-        """List the unknown quantities on which the answer depends."""
+        """List the unknown quantities that the answer depends on."""
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return queries for a quantity: with the person, without (a document may omit the name),
-        and with the month once.
-
-        BM25 gives a month that occurs twice as much weight as a phrase that a document repeats.
-        """
+        """Return queries for a quantity, best first."""
+        # BM25 weights a month that occurs twice as much as a phrase that a document repeats.
         month = f"{self.month} {self.month}".strip()
         wordings = (
             (quantity.phrase, quantity.owner, month),
+            # A document may omit the name.
             (quantity.phrase, month),
             (quantity.phrase, self.month),
         )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """Return the next search for a quantity: the first page of each query, then further pages.
-
-        None after the last page.
-        """
+        """Return the next search for a quantity, if any is left."""
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
                 if 0 < shown < depth and self.last == query:
                     return ToolCall("next_page", {})
-                # Only the last search can show its next page; another query starts again at its
-                # first page.
+                # Only the last search can show its next page; other queries restart at page one.
                 if shown < depth:
                     return ToolCall("search", {"query": query})
         return None
 
     def useful(self) -> list[ToolCall]:
-        """List the next search for each missing quantity, without duplicates."""
+        """List the next search for each missing quantity."""
         calls: list[ToolCall] = []
         for call in map(self.next_call, self.missing()):
             if call is not None and call not in calls:
@@ -161,7 +156,7 @@ class SearchKnowledge:
         return calls
 
     def lines(self) -> Iterator[str]:
-        """Format the knowledge as text for `from_lines`."""
+        """Format the knowledge for `from_lines`."""
         yield f"Month: {self.month or 'not known'}"
         for target, fact in self.facts.items():
             first, last, *_ = [*map(_write, fact.sources), "", ""]
@@ -171,13 +166,13 @@ class SearchKnowledge:
         yield from self.search_lines()
 
     def search_lines(self) -> Iterator[str]:
-        """Format the searches as text for `read_searches`."""
+        """Format the searches for `read_searches`."""
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
         yield f"Looked up last: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Parse the text of `lines`.
+        """Parse `lines`.
 
         Raises:
             ValueError: The text is something else.
@@ -192,11 +187,7 @@ class SearchKnowledge:
         return known
 
     def read_searches(self, pages: str, last: str) -> None:
-        """Parse the text of `search_lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
+        """Parse `search_lines`."""
         try:
             self.pages = dict(json.loads(pages.partition(": ")[2]))
             self.last, self.cursor = json.loads(last.partition(": ")[2])
@@ -210,8 +201,7 @@ class GoldKnowledge(SearchKnowledge):
 
     Attributes:
         texts: The shown documents of the task, in result form.
-        missing_count: The number of missing documents; None in a world rebuilt from a chat, where
-            it is unknown.
+        missing_count: None in a world rebuilt from a chat.
         solution: The answer in the data; empty if unknown.
     """
 
@@ -220,7 +210,7 @@ class GoldKnowledge(SearchKnowledge):
     solution: str = ""
 
     def record(self, texts: Sequence[str], missing_count: int) -> None:
-        """Record the documents of the task that have been shown."""
+        """Record the task's shown documents."""
         self.texts, self.missing_count = tuple(texts), missing_count
 
     def learn(self, shown: str) -> None:
@@ -231,7 +221,7 @@ class GoldKnowledge(SearchKnowledge):
         return (self.solution or None) if self.missing_count == 0 else None
 
     def lines(self) -> Iterator[str]:
-        """Format the knowledge as text for `read_lines`."""
+        """Format the knowledge for `read_lines`."""
         yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
         count = self.missing_count
         some = f"{count} document{'' if count == 1 else 's'}"
@@ -241,7 +231,7 @@ class GoldKnowledge(SearchKnowledge):
 
     @classmethod
     def read_lines(cls, lines: Sequence[str]) -> GoldKnowledge:
-        """Parse the text of `lines`.
+        """Parse `lines`.
 
         Raises:
             ValueError: The text is something else.
@@ -260,14 +250,7 @@ class GoldKnowledge(SearchKnowledge):
 class ProductiveSearches(Sequence[ToolCall]):
     """The set of searches that show a missing document of the task.
 
-    Membership runs the search. Iteration yields one search per missing document with its own text
-    as the query, which requires knowing the document.
-
-    Args:
-        first_page: Function that returns the documents on a query's first page.
-        next_page: The documents on the next page of the last search.
-        missing: The indices of the missing documents.
-        text_of: Function that returns a document's text.
+    Membership runs the search. Iteration requires knowing the missing documents.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Load your own tasks: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al.,
-section 3.2). No network.
+"""Load your own tasks: GSM8K as JSON lines, and folders like GSM-Agent's (Zhu et al., section 3.2).
+No network.
 
-A folder contains `tasks.jsonl`, `documents.jsonl`, and optionally `fields.json` with other field
-names. `agentgym.make("SearchWorld", data=folder)` plays it. One error reports all violations.
+`agentgym.make("SearchWorld", data=folder)` plays a folder with `tasks.jsonl`, `documents.jsonl`,
+and optionally `fields.json`, which renames fields. One error reports all violations.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 
 Ask = Callable[[str], str]
-"""A model: it takes a prompt and returns its reply."""
+"""A model, from prompt to reply."""
 Decomposer = Callable[[str], tuple[str, Sequence[str]]]
-"""Function that splits a problem into a question and premises, each self-contained."""
+"""Function that splits a problem into a question and self-contained premises."""
 DocumentWriter = Callable[[str, str], str]
-"""Function that writes a document's content from the whole problem and one premise."""
+"""Function that writes a document from the whole problem and one premise."""
 LeakJudge = Callable[[str, str, Sequence[str]], bool]
 """Function that decides whether a document for a premise reveals another premise."""
 
@@ -39,10 +39,10 @@ FIELDS = {
         "metadata",
     )
 }
-"""Field names of a folder; a map may rename them."""
+"""Field names of a folder."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_MOST_REPORTED = 50  # mistakes per error; more would hardly be read
+_MOST_REPORTED = 50  # more would hardly be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,10 @@ class RawProblem:
 
     Attributes:
         id: The file name and the line, such as `test-17`.
-        text: The whole problem.
-        question: Its last sentence that ends in a question mark.
+        question: The last sentence that ends in a question mark.
         premises: The other sentences.
-        answer: The number, as text.
-        needs_decomposition: Whether the premises may be incomplete: the question contains a number
-            or a condition, or there is no question.
+        needs_decomposition: Whether premises may be incomplete: the question contains a number or a
+            condition, or is missing.
     """
 
     id: str
@@ -68,8 +66,7 @@ class RawProblem:
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
-    """Load GSM8K: one JSON object with `question` and `answer` per line; the number follows the
-    last `####`.
+    """Load JSON lines with `question` and `answer`, whose number follows the last `####`.
 
     Raises:
         ValueError: Lines have another form; the error lists them all.
@@ -94,11 +91,12 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem into its question and its premises by punctuation."""
+    """Split a problem by punctuation."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
     questions = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
     question = sentences.pop(questions[-1]) if questions else ""
     unclear = (
+        # A number or an "if" in the question is a premise that the sentences lack.
         not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
     )
     return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
@@ -113,18 +111,12 @@ def decompose(
 ) -> None:
     """Create a folder of tasks and documents with a model; a second run resumes.
 
-    Args:
-        problems: The problems to convert.
-        folder: Receives `tasks.jsonl` and `documents.jsonl`; tasks already in it are kept.
-        split: Splits a problem.
-        write: Writes a document for a premise.
-        leaks: Judges a document. A task is skipped if one of its documents still reveals too much
-            after three tries.
+    Tasks with a document that `leaks` rejects three times are skipped.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
     done = {task["id"] for task in existing}
-    # An interrupted run may have left documents of an unfinished task.
+    # An interrupted run may leave documents of an unfinished task.
     complete = {name for task in existing for name in task["documents"]}
     lines = (
         f"{line}\n"
@@ -152,6 +144,7 @@ def decompose(
             "premises": list(premises),
             "documents": [document["id"] for document in documents],
         }
+        # Documents first: a task in the file then has all its documents.
         _append(folder / "documents.jsonl", documents)
         _append(folder / "tasks.jsonl", [task])
 
@@ -167,9 +160,7 @@ def _independent(
 
 
 def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
-    """Write problems unchanged, with each premise as a document. Problems that need decomposition
-    are restricted to the static setting.
-    """
+    """Write problems unchanged, one document per premise; unclear ones become static."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []
@@ -203,12 +194,12 @@ def load_folder(
     Args:
         folder: Contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
             `documents.jsonl` (id, content, and metadata: timestamp, name, type).
-        fields: The folder's own names of these fields, such as
-            `{"documents": "document_ids"}`; None for its `fields.json`, if present.
+        fields: The folder's names of these fields, such as `{"documents": "document_ids"}`; None
+            for its `fields.json`.
 
     Raises:
-        ValueError: Fields are missing, ids are duplicate or dangling, or an answer is not a
-            number; the error lists all of them.
+        ValueError: Fields are missing, ids are duplicate or dangling, or an answer is not a number;
+            the error lists all of them.
     """
     if fields is None and (folder / "fields.json").exists():
         fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
@@ -292,6 +283,7 @@ def _records(
 
 
 def _lines(path: Path) -> list[str]:
+    # A first run has no files to resume from.
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [line for line in text.splitlines() if line.strip()]
 
@@ -311,7 +303,7 @@ def _refuse(path: Path, wrong: Sequence[str]) -> None:
 
 
 def decomposer(ask: Ask) -> Decomposer:
-    """Return a function that splits problems with a model."""
+    """Return a decomposer that asks a model."""
 
     def split(problem: str) -> tuple[str, Sequence[str]]:
         reply = ask(
@@ -323,6 +315,7 @@ def decomposer(ask: Ask) -> Decomposer:
         try:
             parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
             return str(parts["question"]), [str(premise) for premise in parts["premises"]]
+        # A model's reply may have any form; no premises means that the problem is skipped.
         except (ValueError, KeyError, TypeError):
             return problem, []
 
@@ -330,7 +323,7 @@ def decomposer(ask: Ask) -> Decomposer:
 
 
 def document_writer(ask: Ask) -> DocumentWriter:
-    """Return a function that writes documents with a model."""
+    """Return a document writer that asks a model."""
 
     def write(story: str, premise: str) -> str:
         return ask(
@@ -344,7 +337,7 @@ def document_writer(ask: Ask) -> DocumentWriter:
 
 
 def leak_judge(ask: Ask) -> LeakJudge:
-    """Return a function that judges documents with a model."""
+    """Return a leak judge that asks a model."""
 
     def leaks(document: str, premise: str, others: Sequence[str]) -> bool:
         listed = "\n".join(f"- {other}" for other in others)

@@ -15,9 +15,7 @@ _UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
-    """Parse the number of an answer: the text after the last `####`, if present, without `$`, `,`,
-    `%`, a unit and a final full stop. None if there is no number.
-    """
+    """Parse an answer's number, if any, after the last `####` and without `$`, `,`, `%` or unit."""
     answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     number = _NUMBER.match(answer)
     if number is None or not _UNIT.fullmatch(answer[number.end() :].strip()):

@@ -1,9 +1,8 @@
-"""Grade-school problems drawn without a model: a question and the premises of its answer, with
-exact whole numbers.
+"""Grade-school problems drawn without a model: a question and its premises, with whole numbers.
 
 A problem is a tree of quantities. Each premise is a numeric fact; structural facts define
-composites and contain no number. Numbers are drawn from the leaves up and always leave whole
-numbers in range for the quantities that depend on them, so no draw is rejected.
+composites. Numbers are drawn from the leaves up and leave whole numbers in range for the quantities
+that depend on them, so no draw is rejected.
 """
 
 from __future__ import annotations
@@ -29,17 +28,13 @@ from agentgym.envs.gsm_agent.vocabulary import (
 from agentgym.world.config import Choice, Config
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
-MOST_PREMISES = 128  # nine times the longest problem of the paper
+MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
-"""Distribution of the documents per task, as in table 3 of the paper: a rounded log-normal number
-between 1 and 14.
-"""
+"""Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
-# Dead ends are a matter of chance. A kind of question gets several drafts, or kinds that fail more
-# often would be rarer.
+# Dead ends are a matter of chance. With fewer drafts, kinds that fail more often would be rarer.
 _PLANS, _DRAFTS = 10, 20
-# # Premises per part that splitting a quantity requires; with fewer, the parts would have none
-# left.
+# Premises per part that splitting a quantity requires; or the parts get none.
 _ROOM = 40
 _CAST = (
     2,
@@ -49,15 +44,13 @@ _CAST = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a quantity, for the difference of two, or for an even share of one among
-    another.
-    """
+    """A question for a quantity, a difference, or an even share."""
 
     kind: str
     targets: tuple[Quantity, ...]
 
     def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """Compute the answer from facts; None if one is missing."""
+        """Compute the answer; None if a fact is missing."""
         values = [solve(facts, target) for target in self.targets]
         if None in values:
             return None
@@ -92,7 +85,7 @@ class Problem:
         return order
 
     def needs_several_searches(self) -> bool:
-        """Return whether a document names nobody whom the question names."""
+        """Return whether a document names nobody from the question."""
         named = {target.owner for target in self.question.targets}
         return any(
             named.isdisjoint(owner for fact in facts for owner in fact.owners)
@@ -105,10 +98,7 @@ class Draft:
     """A problem under construction.
 
     Attributes:
-        rng: The random source.
         cast: The people it may involve.
-        operators: The relations in use.
-        facts: The facts so far.
         largest: The maximum number of a quantity so far.
     """
 
@@ -121,7 +111,7 @@ class Draft:
     _numbers: set[int] = field(default_factory=set)
 
     def item(self) -> str:
-        """Draw an item that this problem does not use yet."""
+        """Draw an unused item."""
         while True:
             item = f"{self.rng.choice(MODIFIERS)} {self.rng.choice(NOUNS)}"
             if item not in self._items:
@@ -129,16 +119,18 @@ class Draft:
                 return item
 
     def number(self, low: int, high: int) -> int:
-        """Draw a number in [low, high] that this problem does not use yet, small ones more often.
+        """Draw an unused number in [low, high], small ones more often.
 
         Raises:
             _DeadEndError: No such number exists.
         """
         for _ in range(30):
+            # Log-uniform, which favours small numbers.
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
             if low <= number <= high and number not in self._numbers:
                 break
         else:
+            # Nearly all numbers are in use, so list the others.
             left = [number for number in range(low, high + 1) if number not in self._numbers]
             if not left:
                 raise _DeadEndError
@@ -160,9 +152,7 @@ class Draft:
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
-        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be
-        split.
-        """
+        """Draw a number of things from `budget` premises."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
         splits = [
@@ -196,9 +186,7 @@ class Draft:
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
-        """Draw a quantity as more, fewer, a multiple or a part of another, which gets the other
-        premises.
-        """
+        """Draw a quantity relative to another, which gets the other premises."""
         item = self.item()
         phrase = f"bill for the {item}" if target.money else item
         source = Quantity(self.other(target.owner), phrase)
@@ -214,7 +202,7 @@ class Draft:
         raise _DeadEndError
 
     def factor(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a factor for multiplying or dividing a value, if possible."""
+        """Draw a factor for multiplying or dividing, if possible."""
         factors = [
             n
             for n in (2, 3, 4)
@@ -228,12 +216,12 @@ class Draft:
         return number
 
     def step(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a number to add to or subtract from a value, if possible."""
+        """Draw a number to add or subtract, if possible."""
         limit = most - value if kind == "more" else value - 2
         return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
 
     def spare(self, low: int, high: int) -> int | None:
-        """Draw an unused number in [low, high], if there is one."""
+        """Draw an unused number in [low, high], if possible."""
         try:
             return self.number(low, high)
         except _DeadEndError:
@@ -247,7 +235,7 @@ class Draft:
         most: int,
         item: str = "",
     ) -> int:
-        """Draw a quantity as a product with a small number, or as a relation if no number is left."""
+        """Draw a product, or a relation if no number is left."""
         each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
         if each is None:
             return self.relate(target, budget, most)
@@ -256,7 +244,7 @@ class Draft:
         return self.put(Fact(target, "product", None, sources), values)
 
     def bill(self, target: Quantity, budget: int, most: int, item: str) -> int:
-        """Draw the dollars to pay for an item."""
+        """Draw the dollars for an item."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
         if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
@@ -265,9 +253,7 @@ class Draft:
         return self.product(target, (things, price), budget, most, item)
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
-        """Draw a question about dollars: a bill, a payment after a coupon, or the total of two
-        bills.
-        """
+        """Draw a question about one or two bills."""
         kinds = ["bill", *(kind for kind in ("minus", "sum") if kind in self.operators)]
         kind = self.rng.choice(kinds) if budget > 1 else "bill"
         item = self.item()
@@ -305,7 +291,7 @@ class Draft:
         return target
 
     def question(self, kind: str, budget: int, most: int) -> Question:
-        """Draw a question of a kind and the facts that determine its answer."""
+        """Draw a question and the facts that determine its answer."""
         owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
         if kind == "total":
             return Question(kind, (self.target(owner, budget, most, dollars),))
@@ -316,10 +302,12 @@ class Draft:
                 self.target(owner, part, most, dollars),
                 self.target(other, budget - part, most, dollars),
             ]
+            # Larger first: the answer must not be negative.
             targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
             return Question(kind, tuple(targets))
         target = self.target(owner, budget - 1, most, dollars=False)
         value = solve(self.facts, target) or 0
+        # Only divisors leave a whole share.
         shares = [
             n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers
         ]
@@ -363,14 +351,10 @@ class ProblemOptions(Config):
 def draw_problem(
     rng: Random, people: Sequence[str], options: ProblemOptions, several_searches: bool = True
 ) -> Problem:
-    """Draw a problem.
+    """Draw a problem for `people`.
 
-    Args:
-        rng: The random source.
-        people: The available names, at least three if it takes several searches.
-        options: The options of the problem.
-        several_searches: Whether a search for the question alone must not suffice: some document
-            then names nobody whom the question names. It has no effect on a single premise.
+    With `several_searches`, which takes at least three names, some document names nobody from the
+    question. This has no effect on a single premise.
 
     Raises:
         ValueError: No numbers fit these options.
@@ -380,7 +364,7 @@ def draw_problem(
     )
     kinds = ["total", "total", *(kind for kind in ("gap", "share") if kind in options.operators)]
     for _ in range(_PLANS):
-        # Both premises of a short gap or share are about people whom the question names.
+        # Both premises of a short gap or share concern people whom the question names.
         kind = rng.choice(kinds) if budget > 2 else "total"
         size = max(_CAST) if kind == "gap" else rng.choice(_CAST)
         cast = rng.sample(people, min(size, len(people)))
@@ -397,12 +381,12 @@ def draw_problem(
 
 
 def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions) -> Problem | None:
-    """Draw a problem; None for a dead end."""
     try:
         question = draft.question(kind, budget, options.max_answer)
     except _DeadEndError:
         return None
     answer = question.answer(draft.facts)
+    # A gap of 0 gives nothing to ask for.
     if not answer or answer < 0 or draft.largest > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)
@@ -434,7 +418,7 @@ _QUESTIONS = {
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
-    """Write the question in words; an empty `month` is omitted."""
+    """Write the question; an empty `month` is omitted."""
     first, last = question.targets[0], question.targets[-1]
     wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
     month = f" in {month}" if month else ""
@@ -442,7 +426,7 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """Parse a text of `write_question` and its month; None for any other text."""
+    """Parse a text of `write_question` and its month; None for other texts."""
     for kind, pattern in _question_patterns():
         if match := pattern.fullmatch(text):
             parts = match.groupdict()

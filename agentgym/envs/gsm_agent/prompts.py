@@ -1,5 +1,5 @@
-"""Prompts, and the tools that differ from `search` only in their descriptions (Zhu et al., sections
-4.1 and 4.3).
+"""Prompts, and tools that differ from `search` only in their descriptions (Zhu et al., sections 4.1
+and 4.3).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOOL_SETS: Mapping[str, Sequence[str]] = {
     "revisit": ("revisit",),
     "explore_revisit": ("explore", "revisit"),
 }
-"""Names of the tools added to `search` and `next_page`, by tool set."""
+"""Tools added to `search` and `next_page`, by tool set."""
 
 TOOL_NOTES = {
     "think": "Use think to write down what you have found and what is missing before you go on.",
@@ -43,7 +43,7 @@ EXAMPLE = (
 
 
 def rules(static: bool) -> str:
-    """Return the instructions that all prompts share."""
+    """Return the shared instructions."""
     task = (
         "You answer a question of grade-school arithmetic. The documents that tell what it depends "
         "on are given with it."
@@ -138,4 +138,3 @@ EXTRA_TOOLS: Mapping[str, type[WorldTool]] = {
     "explore": Explore,
     "revisit": Revisit,
 }
-"""The tools added to `search` and `next_page`, by name."""

@@ -1,6 +1,6 @@
 """Search over document contents: BM25 by default, or any function that embeds texts.
 
-Results are deterministic: equal scores are ordered by index, and so by document id.
+Equal scores are ordered by index, and so by document id.
 """
 
 from __future__ import annotations
@@ -20,25 +20,21 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # texts per embedding call, which bounds the memory of a large database
+_BATCH = 1024  # bounds the memory of a large database
 
 
 class Index(Protocol):
     """Search index over documents."""
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the indices of at most `count` documents that match a query, best first."""
+        """Return the indices of at most `count` matching documents, best first."""
 
     def save(self, folder: Path) -> None:
         """Write the index into a folder."""
 
 
 class Lexical:
-    """BM25 (library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers.
-
-    Args:
-        model: A `bm25s.BM25` with indexed documents.
-    """
+    """BM25 (bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -51,35 +47,33 @@ class Lexical:
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
             for text in texts
         ]
-        # Imported here because it loads scipy, and importing agentgym must stay fast.
+        # It loads scipy, and importing agentgym must stay fast.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(model)
 
     @classmethod
     def load(cls, folder: Path) -> Lexical:
-        """Open a saved index with memory-mapped arrays, which processes share."""
+        """Open a saved index, memory-mapped, so processes share it."""
         return cls(import_module("bm25s").BM25.load(str(folder), mmap=True))
 
     def save(self, folder: Path) -> None:
-        """Write the index into a folder."""
+        """Write the index."""
         self.model.save(str(folder), show_progress=False)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the indices of at most `count` documents that share a word with a query, best
-        first.
-        """
+        """Return at most `count` documents that share a word with a query."""
         vocabulary = self.model.vocab_dict
         ids = [vocabulary[word] for word in _TOKEN.findall(query.lower()) if word in vocabulary]
         return rank(self.model.get_scores_from_ids(ids), count, positive=True) if ids else ()
 
 
 class Dense:
-    """Cosine similarity of vectors.
+    """Cosine similarity.
 
     Args:
-        vectors: Unit vectors of the documents; float32, shape `(documents, dimensions)`.
-        embed: Function that embeds a query.
+        vectors: The documents' unit vectors; float32, shape `(documents, dimensions)`.
+        embed: Embeds a query.
     """
 
     def __init__(self, vectors: NDArray[np.float32], embed: Embed) -> None:
@@ -97,22 +91,22 @@ class Dense:
     @classmethod
     def load(cls, folder: Path, embed: Embed) -> Dense:
         """Open saved vectors, memory-mapped."""
+        # Memory-mapped, so processes share one copy.
         return cls(np.load(folder / "vectors.npy", mmap_mode="r"), embed)
 
     def save(self, folder: Path) -> None:
-        """Write the vectors into a folder."""
+        """Write the vectors."""
         np.save(folder / "vectors.npy", self.vectors)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the indices of the `count` documents nearest to a query."""
+        """Return the `count` nearest documents."""
         return rank(self.vectors @ unit(self.embed([query]))[0], count, positive=False)
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the indices of the `count` highest scores, ties by index; only scores above 0 if
-    `positive`.
-    """
+    """Return the indices of the `count` highest scores, ties by index; `positive` drops the others."""
     count = min(count, len(scores))
+    # Sorting only the best scores keeps a search linear in the documents.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
     order = np.lexsort((places, -scores[places]))[:count]
@@ -120,18 +114,15 @@ def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, 
 
 
 def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Scale vectors to length 1 and leave zero vectors unchanged."""
+    """Scale vectors to length 1; zero vectors stay."""
     array = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    # Zero vectors have no direction, and division by zero would give NaN.
     return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function.
-
-    Args:
-        name: `wordllama` for the vectors shipped with that package (extra `embed`, no
-            download), or `package.module:function`.
+    """Return the embedding function `package.module:function`, or `wordllama` (extra `embed`).
 
     Raises:
         ValueError: The function does not exist, or its package is not installed.
@@ -156,7 +147,7 @@ def _wordllama() -> Embed:
         raise ValueError(
             f"embed 'wordllama' needs its extra: {install_command('embed')}"
         ) from error
-    # The package folder has the layout of a cache; otherwise wordllama would download the files.
+    # The package folder has a cache's layout; without it, wordllama would download the files.
     model = package.WordLlama.load(
         cache_dir=Path(str(package.__file__)).parent, disable_download=True
     )

@@ -48,10 +48,10 @@ from agentgym.world.world import CallSet, SplitName, World
 
 PAGE = 5
 """Documents per page of results."""
-# # Measured turns of the scripted searcher per premise and in addition; and the most premises for a
-# horizon, because longer problems take long to read.
+# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
+# than the third number take long to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-# # Maximum query length, ten times a sentence; each word is looked up in all documents.
+# Ten times a sentence; each word is looked up in all documents.
 MAX_QUERY_CHARS = 2_000
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
@@ -113,12 +113,11 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
-    Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher
+    Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
     that knows only the results so far: the next query or page for each missing quantity, then the
-    answer. `label_calls` reports what a search turned out to be.
+    answer. `label_calls` reports the effect of each search.
 
     Attributes:
-        known: The knowledge from the results so far.
         log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
             and the label.
     """
@@ -144,7 +143,7 @@ class SearchWorld(World[SearchConfig]):
 
     @property
     def database(self) -> Database:
-        """The database of this configuration, shared by the worlds of the process."""
+        """The database, shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     @classmethod
@@ -154,11 +153,10 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the plan and reasoning hooks for data whose questions cannot be parsed: the next
-        query would have to come from the text of the missing documents.
-        """
+        """Return the hooks that need parsable questions, if the data has others."""
         if not config.data or config.setting == "static":
             return {}
+        # The next query would have to come from the text of the missing documents.
         task = _unreadable(config.database_options)
         why = (
             f"the question of the task {task!r} in {config.data!r} cannot be read without a model, "
@@ -166,8 +164,6 @@ class SearchWorld(World[SearchConfig]):
             "comes from the documents of the tasks, or setting='static'"
         )
         return dict.fromkeys(("subtask", "reasoning"), why) if task else {}
-
-    # The episode.
 
     def generate(self) -> None:
         """Select a task."""
@@ -183,6 +179,7 @@ class SearchWorld(World[SearchConfig]):
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = _knowledge_of(self.problem.question)
+        # The static setting shows all documents in the task.
         self._missing = set() if self.static else set(self.problem.documents)
         if isinstance(self.known, GoldKnowledge):
             self.known.solution = self.problem.answer
@@ -191,24 +188,24 @@ class SearchWorld(World[SearchConfig]):
             self.known.learn(self._documents())
 
     def _record_gold(self, known: GoldKnowledge) -> None:
-        """Record the shown documents of the task."""
         shown = [place for place in self.problem.documents if place not in self._missing]
         known.record(
             [self.database.documents.document(place).show() for place in shown], len(self._missing)
         )
 
     def instance_key(self) -> str:
-        """Return the problem, which includes its people and, if relevant, the month."""
+        """Return the problem, including its people and, if relevant, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people named in its documents, or the problem if there are none."""
+        """Return the people in its documents, else the problem."""
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people. A folder's people are
-        fixed, and `split_keys` selects among its tasks.
+        """Return the configuration whose database uses the split's people.
+
+        A folder's people are fixed; `split_keys` selects among its tasks.
         """
         if config.data:
             return config
@@ -223,7 +220,7 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def instance_count(cls, config: SearchConfig) -> float | None:
-        """Return the number of tasks in the database; unknown for a folder."""
+        """Return the number of tasks; unknown for a folder."""
         if config.data:
             return None
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
@@ -240,11 +237,11 @@ class SearchWorld(World[SearchConfig]):
         return "\n".join([rules(self.static), *notes, *style])
 
     def task(self) -> str:
-        """Return the question, the documents in the static setting, and the budget."""
+        """Return the question, the static setting's documents, and the budget."""
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question, and the documents in the static setting."""
+        """Return the question and the static setting's documents."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
             lines.append(f"Documents:\n\n{self._documents()}")
@@ -283,7 +280,7 @@ class SearchWorld(World[SearchConfig]):
         return self._page("next_page")
 
     def run_search(self, name: str, query: str) -> str:
-        """Run a search for a tool of that name."""
+        """Run a search for the named tool."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         if len(query) > MAX_QUERY_CHARS:
@@ -301,8 +298,10 @@ class SearchWorld(World[SearchConfig]):
         documents = [self.database.documents.document(place) for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
+        # A repeat takes precedence: it cannot show a new document.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
+        # Not in place: copies of the world share the set.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -313,6 +312,7 @@ class SearchWorld(World[SearchConfig]):
             "found": len(hits),
             "label": label,
         }
+        # A new list: copies of the world share the old one.
         self.log = [*self.log, entry]
         if isinstance(self.known, GoldKnowledge):
             self._record_gold(self.known)
@@ -323,13 +323,13 @@ class SearchWorld(World[SearchConfig]):
         return result
 
     def _learn(self, result: str) -> None:
-        """Take in a page of results, and count the turn once."""
+        # Several searches in one reply are one round.
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
 
     def answer(self, value: str) -> str:
-        """Submit an answer; one that comes too early gets a request to keep searching."""
+        """Submit an answer; an early one gets a request to keep searching."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
@@ -337,9 +337,7 @@ class SearchWorld(World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply without a call that contains `####`, or any reply without a call while
-        more searching is required.
-        """
+        """Accept a reply that contains `####`, or any while more searching is required."""
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
@@ -352,24 +350,21 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of premises for which the scripted searcher takes `steps` turns on
-        average (a page often shows several), at most 12. Longer episodes require more search turns.
-        """
+        """Return the premises for `steps` turns of the scripted searcher, at most 12."""
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
         sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
+        # Longer problems take long to read, so longer episodes require more search turns instead.
         return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the answer if it follows from the results so far, else the next search for each
-        missing quantity.
+        """Return the answer if it follows from the results, else the next search for each missing
+        quantity.
 
-        Only drawn questions can be parsed without a model. For any other, return the answer in the
-        data once all documents of the task have been shown, and before that each search that shows
-        a missing one; None in a world rebuilt from a chat.
+        For questions that cannot be parsed, these are all searches that show a missing document;
+        None in a world rebuilt from a chat.
         """
+        # Only drawn questions can be parsed without a model; others need the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:
@@ -380,29 +375,27 @@ class SearchWorld(World[SearchConfig]):
         if answer is None:
             return self.known.useful() if may_search and not self.static else ()
         if may_search and not self.static and self.rounds < self.min_rounds:
+            # Any search counts towards `min_rounds`.
             again = ToolCall("search", {"query": self.known.last or "documents"})
             return self._next_pages() or (again,)
         return (ToolCall("answer", {"value": answer}),)
 
     def _productive(self) -> ProductiveSearches:
-        """The searches that show a missing document of the task."""
         documents, index = self.database.documents, self.database.index
         cursor = self.known.cursor
         return ProductiveSearches(
             lambda query: index.best(query, PAGE) if query.strip() else (),
             self._results[PAGE * cursor : PAGE * (cursor + 1)],
             self._missing,
+            # A document's own text finds it.
             lambda place: documents.document(place).content[:MAX_QUERY_CHARS],
         )
 
     def _next_pages(self) -> tuple[ToolCall, ...]:
-        """The call for the next page of the last search, if there is one."""
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, the first search for each missing quantity, the last search, and an
-        answer (0 if unknown).
-        """
+        """Return the next page, a search for each missing quantity, the last search, and an answer."""
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
@@ -413,7 +406,7 @@ class SearchWorld(World[SearchConfig]):
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
-        """Return the known facts, the missing quantities, the queries, and the turns left."""
+        """Return the knowledge and the turns left."""
         return "\n".join(
             [
                 *self.known.lines(),
@@ -436,11 +429,11 @@ class SearchWorld(World[SearchConfig]):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label the calls of the next reply. A search is `productive` if it showed a document of
-        the task for the first time, `repeat` if the same page had been shown before, and otherwise
-        `barren`. An answer is `right`, `wrong` or `early`. Other tools are `neutral`.
+        """Label the calls of the next reply.
 
-        The labels do not decide whether a step is optimal; `optimal_calls` does.
+        A search is `productive` if it showed a document of the task for the first time, `repeat` if
+        the same page had been shown, else `barren`. An answer is `right`, `wrong` or `early`. Other
+        tools are `neutral`. `optimal_calls` alone decides whether a step is optimal.
         """
         start = len(self.log)
 
@@ -457,11 +450,9 @@ class SearchWorld(World[SearchConfig]):
 
         return labels
 
-    # Parsers of the texts above.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, the documents if present, and the budget."""
+        """Parse the question, documents if present, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
@@ -476,14 +467,13 @@ class SearchWorld(World[SearchConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in a page of results."""
+        """Add a page of results."""
         if call.name not in _SEARCHES:
             return
         head = _HEAD.match(result)
         if head is None:
             raise ValueError(f"this is no page of results: {result[:100]!r}")
-        # The page states its number, because a count of results would miss those removed by a
-        # context strategy.
+        # A context strategy may remove results, so the page number cannot be counted.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
 
@@ -511,8 +501,6 @@ class SearchWorld(World[SearchConfig]):
             return None
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
-    # Reports to the researcher.
-
     def report(self) -> Mapping[str, Any]:
         """Return the documents of the task and whether all were shown, the searches (`log`), and
         how the answer was submitted.
@@ -531,16 +519,12 @@ class SearchWorld(World[SearchConfig]):
 
 
 def _knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from the question alone, or from the document list if the question
-    cannot be parsed.
-    """
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 
 
-@lru_cache(maxsize=8)  # matches the number of databases kept per process
+@lru_cache(maxsize=8)  # the number of databases kept per process
 def _unreadable(options: DatabaseOptions) -> str:
-    """Return the id of the first task whose question cannot be parsed; empty if all can be."""
     tasks = get_database(options).tasks
     every = map(tasks.task, range(len(tasks)))
     return next(

@@ -82,7 +82,7 @@ TOPICS = (
     "Somebody wanted to know about the {phrase}.",
     "Notes on the {phrase} follow.",
 )
-"""Topics of a record, in words without numbers."""
+"""Topics of a record, without numbers."""
 DOCUMENT_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inventory sheet": (
         ("Inventory sheet, {town}, {month}", "{month}, {town}: stock on hand"),

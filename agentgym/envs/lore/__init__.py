@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.assemble.registry import register
 
 GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
-"""Operation counts over the paper's range (1 to 350, section 4.1), which it does not list."""
+"""Operation counts over the paper's range, 1 to 350 (section 4.1 does not list them)."""
 
 PAPER: Mapping[str, Any] = {
     "max_calls_per_turn": 16,
@@ -18,8 +18,8 @@ PAPER: Mapping[str, Any] = {
     "budget_factor": 2.0,
     "budget_slack": 10,
 }
-"""The paper's rules: any document can be read any number of times and several per reply. Under
-these rules an optimiser learns to guess ids.
+"""The paper's rules: unlimited rereads and several documents per reply. An optimiser then learns to
+guess ids.
 """
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"operations": 1},
@@ -30,7 +30,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": PAPER,
     **{f"n{count}": {"operations": count} for count in GRID},
 }
-"""Presets of each LORE world: sizes, and the operation counts of the benchmark."""
+"""Presets of each LORE world, with the benchmark's operation counts."""
 
 _WITHOUT_DISTRACTORS = {**PRESETS, "paper": {**PAPER, "distractor_documents": 0.0}}
 

@@ -65,17 +65,15 @@ class CodeConfig(LoreConfig):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound of the number of documents."""
+        """Upper bound."""
         return 1 + self.operations * (max(4, self.max_arity) + 1)
 
 
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it: of a conditional, the compared values and
-    the branch taken. An optimal policy reads only files that are certainly needed, and reads a
-    branch only once both compared values are known. Conclusions from the bounds of a value do not
-    count.
+    A file is needed if running the program asks for it. An optimal policy reads a branch only once
+    both compared values are known. Conclusions from the bounds of a value do not count.
     """
 
     Config = CodeConfig
@@ -116,10 +114,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """Return the question and the budget.
-
-        The program's name is irrelevant but makes the task texts differ.
-        """
+        """Return the question and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
@@ -128,11 +123,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return f"Find what main() in {ROOT} of the program '{name}' returns."
 
     def begin(self) -> Codebase:
-        """Return the knowledge of a reader of the task: there is a first file."""
+        """Return the initial knowledge: there is a first file."""
         return Codebase.begin()
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return Codebase.begin()
 
@@ -154,25 +149,19 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return write_source(program, root=node.uid == 0)
 
     def files(self) -> Mapping[str, str]:
-        """Return all files by name, as the agent would read them, importers first."""
+        """Return all files by name, importers first."""
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """Return the files that running the program asks for, importers first."""
+        """Return the files that a run asks for, importers first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """Count the fewest reading turns, with any number of files per turn, of an agent that reads
-        only certainly needed files.
-        """
+        """Count the turns of an agent that reads all needed files at once."""
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """Count the reading turns until the target is known, if each turn reads all certainly
-        needed files.
-
-        Uses the hidden graph. 0 once the target is known.
-        """
+        """Count the reading turns until the target is known, using the hidden graph."""
         return count_rounds(self.graph, self.known.read, self.known.values)
 
 
@@ -184,7 +173,6 @@ _COROUTINES = (
 
 
 def _opaque() -> Callable[[Random, int], str]:
-    """Return a function that gives files random names, longer ones for very many files."""
     names = set[str]()
 
     def name(rng: Random, before: int) -> str:
@@ -192,6 +180,7 @@ def _opaque() -> Callable[[Random, int], str]:
             return ROOT
         while True:
             file = f"m_{letters(rng, 4 + before // _NAMES_PER_LETTER).lower()}.py"
+            # Four letters collide now and then.
             if file not in names:
                 names.add(file)
                 return file
@@ -204,16 +193,7 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """Count the rounds until the root's value is known.
-
-    A conditional takes more than its depth, because its branch is requested only after the compared
-    values are known.
-
-    Args:
-        graph: A task grown top-down.
-        read: The documents already read.
-        known: Those of them whose values are known.
-    """
+    """Count the remaining rounds until the root's value is known."""
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
     # missing operands, and the nodes that wait for them
     pending, askers = dict[int, int](), dict[int, list[int]]()
@@ -224,6 +204,7 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
         if not running:
             rounds, running, later = rounds + 1, later, []
         uid = running.pop()
+        # A conditional requests its branch only after the compared values are known.
         missing = [operand for operand in _required(nodes, uid, settled) if operand not in settled]
         for operand in missing:
             if operand in askers:
@@ -242,10 +223,6 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
 
 
 def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
-    """Return the operands that a needed module has requested so far.
-
-    Of two branches only the one taken is needed, because no other module imports them.
-    """
     rule = nodes[uid].content
     if not isinstance(rule, Rule):
         return ()

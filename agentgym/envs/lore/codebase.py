@@ -1,6 +1,4 @@
-"""Knowledge from reading modules: their programs, the resulting values, and the modules that
-running them asks for.
-"""
+"""Knowledge from reading modules: programs, their values, and the modules that a run asks for."""
 
 from __future__ import annotations
 
@@ -40,14 +38,11 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 @dataclass
 class Codebase(ReadDocuments):
-    """The modules read, as programs and the values that follow from them.
+    """The modules read, as programs and values by file.
 
     Attributes:
-        programs: The programs of modules, by file.
-        values: The known return values of modules, by file.
         imported: The imported files that have not been read.
-        shared: The files imported by a redirect; several modules may import them, while every other
-            file has one importer.
+        shared: The files imported by a redirect, which may have several importers.
         ahead: The files read before anything imported them.
     """
 
@@ -60,7 +55,7 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def begin(cls) -> Self:
-        """Return the knowledge from the task alone."""
+        """Return the initial knowledge."""
         return cls(order={ROOT: None}, imported={ROOT: None})
 
     def learn(self, file: str, text: str) -> list[str]:
@@ -86,14 +81,12 @@ class Codebase(ReadDocuments):
         return leads
 
     def _add(self, file: str, program: Program) -> None:
-        """Add a program; compute its value and those that waited for it. Each waits for one value
-        at a time.
-        """
         self.programs[file] = program
         computable = [file]
         while computable:
             name = computable.pop()
             if missing := self._missing(name):
+                # Wait for one value at a time, which makes the work linear.
                 self._waiting.setdefault(missing[0], []).append(name)
             else:
                 self.values[name] = self.programs[name].evaluate(self.values)
@@ -102,7 +95,6 @@ class Codebase(ReadDocuments):
             self.answer = str(self.values[ROOT])
 
     def _missing(self, file: str) -> list[str]:
-        """Return the unknown files whose values running a module asks for."""
         required = self.programs[file].required_operands(self.values)
         return [operand for operand in required if operand not in self.values]
 
@@ -115,7 +107,7 @@ class Codebase(ReadDocuments):
         return file in self.imported
 
     def useful(self) -> Sequence[str]:
-        """Return the files that running the first one certainly asks for."""
+        """Return the files that a run certainly asks for."""
         useful, stack, seen = [], [ROOT], {ROOT}
         while stack:
             file = stack.pop()
@@ -128,18 +120,14 @@ class Codebase(ReadDocuments):
         return _by_name(useful)
 
     def _branch(self, file: str) -> str | None:
-        """Return the branch that a conditional takes, if known."""
         if self.programs[file].operator != "conditional":
             return None
         _, _, *branch = self.programs[file].required_operands(self.values)
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and those whose values, may still be requested.
-
-        These are the dependencies of the first file and of the files that may still be imported.
-        The first file is always among the programs.
-        """
+        """Return the files whose programs, and the files whose values, a run may still request."""
+        # Files that are still to be read may import shared files and files read ahead.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
             file = stack.pop()
@@ -152,11 +140,12 @@ class Codebase(ReadDocuments):
                 programs.append(file)
                 program = self.programs[file]
                 known = self._branch(file) is not None
+                # Until a branch is known, either may be needed.
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 
     def lines(self, full: bool) -> list[str]:
-        """Return the still useful programs and values, and the files that can be read."""
+        """Return the useful programs and values, and the readable files."""
         programs, values = self._in_use()
         head = f"is {self.answer}" if full else "follows from the values below"
         lines = [
@@ -178,7 +167,7 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Rebuild the knowledge from the text."""
+        """Rebuild the knowledge."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls()
         programs = [line.split(" = ", 1) for line in match["programs"].splitlines()]
@@ -186,6 +175,7 @@ class Codebase(ReadDocuments):
         known.values = {f"{name}.py": int(value) for name, value in values}
         recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
+        # The last files read come last, as in the original order.
         for file in (*(file for file in files if file not in recent), *recent):
             known.record(file, read=True)
         for file in split_list(match["unread"]):
@@ -198,7 +188,7 @@ class Codebase(ReadDocuments):
         return known
 
     def describe(self, file: str, full: bool) -> str:
-        """Describe reading a file, or first working out which one a conditional asks for."""
+        """Describe reading a file, or working out a conditional's branch first."""
         for asker in () if full else self._in_use()[0]:
             if self._branch(asker) == file:
                 return (

@@ -42,7 +42,6 @@ class LoreConfig(TurnBudget):
             (`full`).
     """
 
-    # The domain's operators, by difficulty.
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]]
 
     operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)] = 3

@@ -48,7 +48,7 @@ class DocumentConfig(LoreConfig):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound of the number of documents."""
+        """Upper bound."""
         return ceil((1 + self.distractor_documents) * super().most_documents) + self.operations + 1
 
 
@@ -99,24 +99,21 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         )
 
     def restate(self) -> str:
-        """Return the target; the state contains the documents to read."""
+        """Return the target; the state contains the rest."""
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
         return f"Find the value of v0.{doubt}"
 
     def begin(self) -> Records:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         return self.records.begin("v0", map(self._entry, self.graph.start))
 
     def _entry(self, uid: int, form: str = "{}") -> str:
-        """Return a document's id as lists show it: with the variable of a document of values if
-        others may be irrelevant.
-        """
         node = self.graph.nodes[uid]
         named = self.config.distractor_documents and node.kind == "value"
         return form.format(node.file) + (f" (v{node.number})" if named else "")
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         match = expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
 
@@ -130,7 +127,6 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return write_values(self.style(node), ((node.number, node.content), *node.fields))
 
     def _expression(self, node: Node) -> str:
-        """Return a rule's expression over the variables of its operands."""
         names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
         return BY_NAME[node.content.operator].write(node.content.drawn, names)
 
@@ -145,5 +141,4 @@ _FUNCTIONS = (
 
 
 def _field(rng: Random) -> Value:
-    """Draw the value of an irrelevant variable: a text in one of three cases."""
     return text(rng) if below(rng, 3) == 0 else number(rng)

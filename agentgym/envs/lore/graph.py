@@ -1,13 +1,8 @@
-"""Dependency graphs, grown from the target outward in either direction (TaskWeaver, section 3 and
-algorithm 1).
+"""Dependency graphs, grown from the target outward (TaskWeaver, section 3 and algorithm 1).
 
-A node is a document. An operator expands a leaf, and its operands become the leaf's children; now
-and then many leaves are gathered behind a new one, which deepens the graph. Bottom-up, children
-lead to their parent: the operator computes the parent's id. Top-down, children determine their
-parent's value: the operator computes it.
-
-Nothing here depends on a wording: a domain provides operators and draws its texts from the finished
-graph.
+A node is a document. An operator expands a leaf into operands; now and then a new node gathers many
+leaves, which deepens the graph. Bottom-up, the operator computes the parent's id from its children;
+top-down, the parent's value. A domain provides the operators and writes the texts.
 """
 
 from __future__ import annotations
@@ -25,14 +20,13 @@ Item = TypeVar("Item")
 
 
 def below(rng: Random, limit: int) -> int:
-    """Draw a number in [0, limit), five times faster than `Random.randrange`, for limits far below
-    2**53.
-    """
+    """Draw from [0, limit); limits must be far below 2**53."""
+    # Five times faster than `Random.randrange`, and unbiased enough far below 2**53.
     return int(rng.random() * limit)
 
 
 def among(rng: Random, low: int, high: int) -> int:
-    """Draw a number in [low, high]."""
+    """Draw from [low, high]."""
     return low + int(rng.random() * (high - low + 1))
 
 
@@ -43,7 +37,7 @@ def shuffled(rng: Random, items: Iterable[Item]) -> list[Item]:
 
 
 def deal(rng: Random, items: list[Any], count: int) -> None:
-    """Move a random choice of `count` items to the front, in random order."""
+    """Move `count` random items to the front, in random order."""
     random, size = rng.random, len(items)
     for place in range(count):
         other = place + int(random() * (size - place))
@@ -55,16 +49,13 @@ class Operator:
     """A kind of rule.
 
     Attributes:
-        name: Its name in the option `weights`.
-        operand: The type of its operands: `number` or `text`.
-        least: The minimum number of operands.
-        most: The maximum number of operands.
-        child: Draws the value of an operand (bottom-up).
-        draw: Draws the rule's parameters for a number of operands: signs, constants, a program.
-        execute: Computes the result from the parameters and the operands' values.
-        write: Formats the rule for a document, from the parameters and the operands' names.
-        needs: Returns the operands, by index, that a lazy evaluation asks for, from the parameters
-            and values; all of them without it.
+        operand: `number` or `text`.
+        least: The minimum number of operands; `most` is the maximum.
+        child: Draws an operand's value (bottom-up).
+        draw: Draws the parameters (signs, constants, a program) for a number of operands.
+        execute: Computes the result from parameters and operand values.
+        write: Formats the rule from parameters and operand names.
+        needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
     """
 
     name: str
@@ -80,7 +71,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A document's rule: the operator's name, its parameters, and the uids of its operands."""
+    """A document's rule: operator name, parameters, and the operands' uids."""
 
     operator: str
     drawn: Any
@@ -92,16 +83,13 @@ class Node:
     """A document; immutable once its graph is grown.
 
     Attributes:
-        uid: Its index in order of creation. A parent is older than its children.
+        uid: The index in creation order. Parents are older than their children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
         depth: The edges of the longest chain from it to the root.
-        number: The number of a value's variable, or of the prefix of the id that a rule computes.
-        content: A value, a `Rule`, or the uids that an index lists.
-        fields: Irrelevant variables in the document, with values.
-        file: The id of the document.
-        children: The uids of its dependencies.
-        needed: Whether the target depends on it.
-        note: The domain's decision about it at creation.
+        number: The number in the variable, or in the prefix of a rule.
+        content: A value, a `Rule`, or the uids in an index.
+        fields: Irrelevant variables, with values.
+        note: The domain's decision at creation.
     """
 
     uid: int
@@ -118,17 +106,13 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A finished task; copies are the same object, because it never changes.
+    """An immutable task, which copies share.
 
     Attributes:
-        nodes: The documents by uid; the root is the first.
-        start: The uids of the documents named in the task.
-        answer: The answer to the task.
-        top_down: Whether reading starts at the root.
-        consolidations: How often leaves were gathered.
-        height: The edges of the longest chain of dependencies, from the root to a leaf.
+        nodes: The documents by uid, root first.
+        start: The uids named in the task.
+        height: The edges of the longest chain from the root to a leaf.
         needed: The number of documents that the target depends on.
-        uids: The uid of each document by id.
     """
 
     nodes: Sequence[Node]
@@ -141,7 +125,7 @@ class Graph:
     uids: Mapping[str, int]
 
     def node(self, file: str) -> Node | None:
-        """Return the document with an id, if there is one."""
+        """Return the document with this id, if any."""
         uid = self.uids.get(file)
         return None if uid is None else self.nodes[uid]
 
@@ -164,8 +148,7 @@ class Shape:
         operations: The number of expanded leaves (the paper's N).
         theta: Leaves are gathered only if there are more than this many.
         p: The probability of gathering them after an expansion.
-        least: The minimum number of operands of a rule, as far as its operator allows.
-        most: The maximum number of operands of a rule, as far as its operator allows.
+        least: The minimum number of operands; `most` is the maximum.
     """
 
     operations: int
@@ -192,22 +175,24 @@ class Grower(ABC):
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
         weights = weights or {operator.name: 1.0 for operator in operators}
+        # Cumulative, for the bisection in `run`.
         self._weights = list(accumulate(weights.get(operator.name, 0.0) for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
+        # The operator's limits take precedence over the options.
         return min(max(operator.least, self.shape.least), most), most
 
     @abstractmethod
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
-        """Turn a leaf into an inner node, and return its children."""
+        """Turn a leaf into an inner node and return its children."""
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Put randomly ordered leaves behind a new one."""
+        """Put leaves, in random order, behind a new one."""
 
     def run(self, root: Node) -> list[Node]:
-        """Expand and gather leaves, and return the remaining ones in order."""
+        """Expand and gather leaves; return the remaining ones in order."""
         leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
@@ -216,6 +201,7 @@ class Grower(ABC):
                 parent, self.operators[index], operands=among(rng, *self._arities[index])
             )
             if len(leaves) > shape.theta and rng.random() < shape.p:
+                # Gathering a single leaf would only lengthen the chain.
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]
@@ -231,7 +217,7 @@ class Grower(ABC):
         return node
 
     def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
-        """Return the graph, once all ids are assigned."""
+        """Return the graph once all ids are assigned."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,
@@ -246,16 +232,12 @@ class Grower(ABC):
 
 
 def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Check that ids differ and that each document is a leaf or depends on younger ones, so that
-    everything follows by induction from the leaves.
-
-    Args:
-        graph: The graph.
-        leaves: The uids of the documents without dependencies.
+    """Check that ids differ and that all documents but `leaves` (uids) depend on younger ones.
 
     Raises:
-        AssertionError: A check fails, which is an error of the generator or an operator.
+        AssertionError: The generator or an operator is wrong.
     """
+    # The rest follows by induction from the leaves.
     ensure(len(graph.uids) == len(graph.nodes), "ids differ")
     ensure(
         leaves == {node.uid for node in graph.nodes if not node.children},
@@ -268,7 +250,7 @@ def check_order(graph: Graph, leaves: set[int]) -> None:
 
 
 def ensure(holds: bool, what: str) -> None:
-    """Raise `AssertionError` unless a guarantee of the generator holds."""
+    """Raise `AssertionError` unless the generator's guarantee holds."""
     if not holds:
         raise AssertionError(
             f"a grown graph broke a guarantee: {what}; this is an error of the generator or of an "

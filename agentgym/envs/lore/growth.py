@@ -1,6 +1,5 @@
-"""Growth of graphs in either direction (TaskWeaver, section 3). Bottom-up, children lead to their
-parent, so reading starts at the leaves; top-down, children determine their parent's value, so
-reading starts at the root.
+"""Growth of graphs (TaskWeaver, section 3). Reading starts at the leaves of a bottom-up graph and
+at the root of a top-down graph.
 """
 
 from __future__ import annotations
@@ -25,22 +24,21 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Without i, l and o, which look like other letters or digits, and without x, because X stands for
-# an unknown part; changing the case keeps this property.
+# Without i, l and o, which resemble other characters, and without x, because X marks an unknown
+# part. Swapping the case keeps this property.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
-# Geometric counts are cut off here, because a single document could otherwise fill an agent's
-# context.
+# Geometric counts are cut off here: one document could otherwise fill a context window.
 MOST_IRRELEVANT = 8
 
-# Draw letter pairs: ids dominate the draws, and one number then yields two letters.
+# Letter pairs halve the draws, and ids dominate them.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 _PREFIX = re.compile(r"v([0-9]+)%")
 _FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
 
 
 def letters(rng: Random, count: int) -> str:
-    """Draw a text of `count` letters."""
+    """Draw `count` letters."""
     text = _PAIRS[int(rng.random() * len(_PAIRS))]
     while len(text) < count:
         text += _PAIRS[int(rng.random() * len(_PAIRS))]
@@ -49,13 +47,13 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """A bottom-up domain's decisions about new documents.
+    """A bottom-up domain's draws.
 
     Attributes:
-        value: Draws the value of an operand, and a note for its node.
+        value: Draws an operand's value and a note for its node.
         field: Draws the value of an irrelevant variable.
-        field_rate: The mean number of irrelevant variables in a document of values.
-        document_rate: The mean number of irrelevant documents per relevant one in a list.
+        field_rate: The mean number of irrelevant variables per document.
+        document_rate: The mean number of irrelevant documents per relevant one.
     """
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
@@ -65,10 +63,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grower whose children lead to their parent.
-
-    One counter numbers variables and prefixes, so no number is used twice.
-    """
+    """Grower whose children lead to their parent."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -82,6 +77,7 @@ class _BottomUp(Grower):
             leaf.file = self._file(self._letters(1, 4))
         if self.sampler.document_rate:
             self._renumber()
+        # Eight letters: the answer cannot be guessed.
         root.content = self._letters(8, 8)
         graph = self.finished(leaves, root.content, top_down=False)
         _check(graph, self._numbers)
@@ -109,19 +105,18 @@ class _BottomUp(Grower):
         return hub
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
-        """Add irrelevant documents to those of a list, in random order."""
         rate = self.sampler.document_rate
-        if not rate:  # no draw, so that a domain's options do not shift each other
+        if not rate:  # no draw: unused options must not change others
             return listed
+        # Random rounding keeps the mean at `rate`.
         count = int(rate * len(listed) + self.rng.random())
         values = [(self.sampler.field(self.rng), None) for _ in range(count)]
         depth = min([node.depth for node in listed])
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        """Reassign the numbers of all variables except the root's, because irrelevant documents
-        were drawn last.
-        """
+        # Irrelevant documents were drawn last and would have the largest numbers. The root stays
+        # v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -134,15 +129,12 @@ class _BottomUp(Grower):
     def _values(
         self, values: list[tuple[Value, Any]], depth: int, needed: bool = True
     ) -> list[Node]:
-        """Add documents of values.
-
-        With irrelevant variables, the order of the numbers does not reveal the relevant ones.
-        """
         rng = self.rng
         extra = self._counts(self.sampler.field_rate, len(values))
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
+        # The first numbers would otherwise be the relevant ones. The root stays v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
@@ -158,10 +150,9 @@ class _BottomUp(Grower):
         return new
 
     def _counts(self, mean: float, size: int) -> list[int]:
-        """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # No draw for none, so that a domain's options do not shift each other.
+        # No draw: an unused option must not change others.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -182,26 +173,14 @@ def grow_bottom_up(
     sampler: DocumentSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph in which documents lead to others: reading starts at the leaves, and the answer
-    is at the root.
+    """Grow a graph whose answer is at the root and whose reading starts at the leaves.
 
-    Each expansion creates a document per operand and one for the rule; any of them may be expanded
-    in turn. The root's variable is v0 and its value has eight letters.
-
-    Args:
-        rng: The only source of randomness.
-        shape: The size and depth of the growth.
-        operators: The possible computations.
-        sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all equal if None.
+    `weights` gives each operator's frequency; None means equal.
     """
     return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _check(graph: Graph, numbers: int) -> None:
-    """Check that ids differ and are well-formed, that no number is used twice, and that all ids
-    follow by induction from the leaves.
-    """
     used = [node.number for node in graph.nodes if node.kind == "value"]
     used += [number for node in graph.nodes for number, _ in node.fields]
     files = "".join([f"{file}\n" for file in graph.uids])
@@ -216,14 +195,12 @@ def _check(graph: Graph, numbers: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """A top-down domain's decisions about new documents.
+    """A top-down domain's draws.
 
     Attributes:
-        name: Returns the id of a document, given the number of earlier ones; 0 is the root. Ids
-            must differ.
+        name: Returns a unique document id, given the number of earlier ones.
         constant: Draws the value of a leaf.
-        redirect: The one-operand rule of gathered leaves, over the document that they are gathered
-            behind.
+        redirect: The one-operand rule of gathered leaves.
     """
 
     name: Callable[[Random, int], str]
@@ -232,10 +209,7 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grower whose children determine their parent's value.
-
-    No evaluation may call a shared document twice, which would take exponential time.
-    """
+    """Grower whose children determine their parent's value."""
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
         super().__init__(*args)
@@ -279,24 +253,16 @@ def grow_top_down(
     sampler: ModuleSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph whose documents have values by their rules: reading starts at the root, and
-    constants are at the leaves.
+    """Grow a graph whose constants are at the leaves and whose reading starts at the root.
 
-    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for.
-
-    Args:
-        rng: The only source of randomness.
-        shape: The size and depth of the growth.
-        operators: The possible computations.
-        sampler: The domain's decisions about new documents.
-        weights: The frequency of each operator, by name, with any sum; all equal if None.
+    `Node.needed` marks the documents that a lazy evaluation asks for.
     """
     return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
-    """Compute the values of all nodes by uid, each once, children first."""
     values: list[Any] = [None] * len(nodes)
+    # Each node once: repeated calls of shared documents would take exponential time.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):
@@ -308,13 +274,10 @@ def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[
 def _mark_needed(
     nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
 ) -> None:
-    """Mark the nodes that a lazy evaluation of the root asks for.
-
-    Parents are older, so one pass suffices.
-    """
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
+        # Parents are older, so one pass suffices.
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             operands = [values[uid] for uid in rule.operands]

@@ -36,16 +36,16 @@ from agentgym.world.config import Share
 
 # More objects could hardly be counted one by one.
 MOST_COUNTED = 12
-# Changes of a picture labelled neutral: enough to undo a shear; further ones are redundant.
+# Enough changes to undo a shear; further ones are redundant.
 NEUTRAL_CHANGES = 3
-# Maximum changes of a picture until its document is read again: each costs sharpness.
+# Each change costs sharpness, until the document is read again.
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
 _OTHERS = (
     6,
     18,
-)  # other objects in hard tasks, up to three times as many as are counted
+)  # up to three times as many as are counted
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
 _COUNT = "v{} is how many {} the picture shows."
@@ -75,10 +75,10 @@ _READ = re.compile(
 
 @dataclass
 class PictureRecords(Records):
-    """Records that take counts and expressions from the descriptions of pictures."""
+    """Records that also read the descriptions of pictures."""
 
     def facts(self, text: str) -> Facts:
-        """Read the facts of a document, with or without a picture."""
+        """Read a document, with or without a picture."""
         if match := _READ.fullmatch(text):
             return Facts(rule=(match[1], match[2]))
         if match := _COUNTED.fullmatch(text):
@@ -115,7 +115,7 @@ class MultimodalWorld(DocumentWorld):
     expressions read.
 
     Hints and scripted policies use a picture's description (`Image.alt`), which models do not
-    receive. The turn budget covers the reads, and one change of each distorted picture.
+    receive. The turn budget covers the reads, and one change per distorted picture.
     """
 
     Config = MultimodalConfig
@@ -124,7 +124,7 @@ class MultimodalWorld(DocumentWorld):
 
     @classmethod
     def requirements(cls, config: MultimodalConfig) -> Mapping[str, str]:
-        """Require the extra for pictures, if they are drawn."""
+        """Require the picture extra, if pictures are drawn."""
         alternative = "let MultimodalWorld describe the pictures in words with render='scene'"
         return {"images": alternative} if config.render == "image" else {}
 
@@ -135,7 +135,7 @@ class MultimodalWorld(DocumentWorld):
         super().generate()
 
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph bottom-up, and choose the documents with pictures."""
+        """Draw the graph and choose the documents with pictures."""
         config = self.config
         sampler = DocumentSampler(
             self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
@@ -157,19 +157,18 @@ class MultimodalWorld(DocumentWorld):
         return self._number(rng, value) if isinstance(value, int) else (value, None)
 
     def _number(self, rng: Random, value: int) -> tuple[int, str | None]:
-        """Return the number, or draw one to count instead."""
         if rng.random() < self.config.counted:
             return among(rng, 1, MOST_COUNTED), _PICTURED
         return value, None
 
     def turns(self) -> int:
-        """Count the reading turns, plus one for each rotated or stretched picture."""
+        """Count the reads, plus one turn for each rotated or stretched picture."""
         hard = self.config.difficulty == "hard"
         distorted = sum(hard and n.kind == "rule" and n.note is not None for n in self.graph.nodes)
         return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a document is shown again; one with a changed picture always is."""
+        """Report whether a document can be read again."""
         return file in self._views or super().may_reread(file)
 
     def rules(self) -> str:
@@ -197,10 +196,8 @@ class MultimodalWorld(DocumentWorld):
             "task: you succeed if the value is exactly right."
         )
 
-    # Documents.
-
     def show(self, node: Node) -> str | Content:
-        """Return the document as text, with its picture if it has one."""
+        """Return the document's text and picture."""
         if node.note is None:
             return super().show(node)
         hard = self.config.difficulty == "hard"
@@ -228,7 +225,6 @@ class MultimodalWorld(DocumentWorld):
         return Content(text, (Image(png, alt),))
 
     def _draw(self, node: Node) -> bytes:
-        """Draw the picture of a document; empty if pictures are described in words."""
         if self.config.render == "scene":
             return b""
         if node.kind == "rule":
@@ -240,17 +236,15 @@ class MultimodalWorld(DocumentWorld):
         return (draw_distortion(self.style(node)),) if distorted else ()
 
     def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
-        """Draw the kind to count in a scene, and all its objects in random order."""
         style = self.style(node)
         target = list(COLOURS)[below(style, len(COLOURS))], SHAPES[below(style, len(SHAPES))]
         kinds = [target] * node.content
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
+        # The first objects are all of the counted kind.
         style.shuffle(objects)
         return target, objects
-
-    # Tools.
 
     @tool
     def read_document(self, file_id: str) -> str | Content:
@@ -260,6 +254,7 @@ class MultimodalWorld(DocumentWorld):
             file_id: The id of the document, exactly as it was given or computed.
         """
         content = super().read_document(file_id)
+        # A read shows the original picture again.
         self._views.pop(file_id, None)
         return content
 
@@ -302,7 +297,6 @@ class MultimodalWorld(DocumentWorld):
         return self._change(doc_id, ImageEdit("stretch", width_factor, height_factor))
 
     def _change(self, file: str, edit: ImageEdit) -> str | Content:
-        """Change the picture of a document once more."""
         node = self.graph.node(file)
         if node is None or node.note is None or file not in self.known.read:
             raise ToolError(
@@ -326,9 +320,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Return the labels of all LORE worlds, with `redundant` also for further changes of a
-        picture already changed three times.
-        """
+        """Return the labels of all LORE worlds; a fourth change is also `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
@@ -344,5 +336,4 @@ class MultimodalWorld(DocumentWorld):
 
 
 def _irrelevant(rng: Random) -> Value:
-    """Draw the value of an irrelevant variable, distributed like an operand."""
     return STANDARD[below(rng, len(STANDARD))].child(rng)

@@ -1,7 +1,6 @@
 """The operators of the bottom-up domains: numbers and texts, and their form in documents.
 
-`evaluate` reads the expressions of all operators. A new operator is another `Operator` in
-`STANDARD` or `HARD`; a new function is another entry in its table.
+A new operator is an `Operator` in `STANDARD` or `HARD`; a new function is a table entry.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ EDITS: Mapping[str, Callable[[str], str]] = {
     "last": lambda text: text[-1:],
     "twice": lambda text: text * 2,
 }
-"""Functions of a text; none returns an empty text, because an id needs a suffix."""
+"""Functions of a text. None returns an empty text, because an id needs a suffix."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, **EDITS}
 
@@ -41,7 +40,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(rng: Random) -> int:
-    """Draw a numeric operand with at most two digits, as a model reads them."""
+    """Draw an operand of at most two digits."""
     return below(rng, 100)
 
 
@@ -51,7 +50,7 @@ def factor(rng: Random) -> int:
 
 
 def text(rng: Random) -> str:
-    """Draw a text operand of one to three letters."""
+    """Draw one to three letters."""
     return letters(rng, among(rng, 1, 3))
 
 
@@ -60,7 +59,7 @@ def _nothing(rng: Random, operands: int) -> None:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    """Draw a plus, then signs with at least one minus; otherwise it would be an addition."""
+    # All plus would be an addition.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -73,7 +72,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    """Draw an edit or none for each operand, but at least one; otherwise it would be a `join`."""
+    # No edit at all would be a `join`.
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
@@ -93,7 +92,6 @@ def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _function(name: str, function: Callable[..., int]) -> Operator:
-    """Return an operator that calls a function of all its operands."""
     return Operator(
         name,
         "number",
@@ -177,18 +175,18 @@ HARD = (
     ),
     Operator("edit", "text", 2, 10, text, _edits, _edited, _calls),
 )
-"""These and harder ones; the paper calls the domain extendable and leaves them open."""
+"""These and harder ones; the paper calls the domain extendable."""
 
 BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """Return the distinct variables of an expression, in order."""
+    """Return the distinct variables in order."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 
 def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
-    """Compute the value of an expression written by an operator.
+    """Compute an expression.
 
     Raises:
         ValueError: The text is not an expression, or a value is missing or has the wrong type.

@@ -1,7 +1,7 @@
 """Pictures of objects to count and expressions to read, and their changes (TaskWeaver, section 3
 and appendix B.2).
 
-Pillow, an extra, is imported when the first picture is drawn. Equal arguments give equal bytes.
+Pillow, an extra, is imported with the first picture. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
 """Flat object colours, at least 100 apart from each other and from white in RGB."""
 SHAPES = ("circle", "square", "triangle", "diamond")
 RADII = (11, 17)
-"""Smallest and largest object radius in pixels: 30 of the largest fit without touching."""
+"""Object radii in pixels; 30 of the largest fit without touching."""
 GAP = 5
-"""Minimum white pixels between the bounding squares of objects and to the border, so that objects
-stay separate when a model scales the picture down.
+"""Minimum white pixels between objects (bounding squares) and to the border, so objects stay
+separate when a model scales the picture down.
 """
 
 SMALLEST, LARGEST = 16, 2048
-"""Shortest and longest side of a changed picture in pixels: smaller is unreadable, and larger would
-let the agent exhaust memory.
+"""Side limits of a changed picture in pixels: smaller is unreadable, larger could exhaust memory.
 """
 
 _FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, twice the size of the finished picture
@@ -56,10 +55,8 @@ class ImageEdit(NamedTuple):
 
     Attributes:
         kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height,
-            `shear` the upper part to the right (left if x < 0) by x of the height, or mirror:
-            `horizontal` (left to right) or `vertical`.
-        x: A number.
-        y: Another number.
+            `shear` the upper part right by x of the height (left if x < 0), or mirror `horizontal`
+            (left to right) or `vertical`.
     """
 
     kind: str
@@ -69,7 +66,7 @@ class ImageEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SceneObject:
-    """Object in a scene, with its centre and radius in pixels."""
+    """Object in a scene; centre and radius in pixels."""
 
     colour: str
     shape: str
@@ -82,7 +79,7 @@ class SceneObject:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
-    """Place objects with these colours and shapes in a scene without contact or clipping."""
+    """Place objects of these colours and shapes without contact or clipping."""
     objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:
@@ -98,7 +95,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds that are not the target: half share its colour or shape, the rest neither."""
+    """Draw kinds other than the target; half share its colour or shape."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -111,7 +108,7 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
 
 
 def draw_scene(objects: Sequence[SceneObject]) -> bytes:
-    """Draw a scene as PNG, each object in one exact colour, without smoothed edges."""
+    """Draw a scene as PNG in exact colours, without smoothed edges."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
@@ -132,12 +129,7 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
 
 
 def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> bytes:
-    """Draw an expression of sums and differences as PNG, black on white, up to four operands per
-    line.
-
-    It is distorted at twice its size and then halved, so that distorted expressions are as sharp as
-    others. Characters are placed one by one, because font libraries set texts differently.
-    """
+    """Draw sums and differences as PNG, black on white, up to four operands per line."""
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
     font = ImageFont.load_default(_FONT)
@@ -147,6 +139,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
     places = []
     for row, line in enumerate(lines):
         x: float = _MARGIN
+        # Characters are placed one by one, because font libraries set texts differently.
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
@@ -157,14 +150,12 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         draw.text((round(x), y), char, fill=0, font=font)
     for edit in distortion:
         picture = _apply(picture, edit)
+    # Halved only now, so distorted expressions are as sharp as others.
     return _png(picture.reduce(2))
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Draw a change that makes an expression harder to read.
-
-    The three tools can undo each change, a shear by rotating, stretching and rotating again.
-    """
+    """Draw a change that makes an expression harder to read but that the tools can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))
@@ -194,7 +185,7 @@ def describe(edit: ImageEdit) -> str:
 
 
 def change(png: bytes, edit: ImageEdit) -> bytes:
-    """Change a picture. Rotations by multiples of 90 degrees and mirroring lose nothing.
+    """Change a picture; mirroring and rotations by multiples of 90 degrees lose nothing.
 
     Raises:
         ValueError: A side would be shorter than 16 pixels or longer than 2048.

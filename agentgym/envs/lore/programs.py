@@ -1,8 +1,7 @@
 """Programs of the code domain: a module's computation from other modules (TaskWeaver, section 3).
 
-A program is written as an expression in the state and as a Python module in a document (TaskWeaver,
-appendix B.3); both are written and read here. Each module has a function `main` without arguments.
-Modules import one another; only the first can be run.
+The state shows a program as an expression, a document as a Python module with a function `main()`
+(appendix B.3). Only the first module can be run.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from agentgym.envs.lore.graph import Operator, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, number
 
 Worker = tuple[tuple[int, str], ...]
-"""A coroutine: its statements, each with its preceding sleep in ticks of 0.1 s. Integers, because
-sums of floats might change the order.
+"""Statements of a coroutine, each with its preceding sleep in ticks of 0.1 s; sums of floats might
+change the order.
 """
 
-# Names of coroutines; each takes one operand, and the last operand of the module is the initial
-# value of the shared variable.
+# Each coroutine takes one operand; the module's last one initialises the shared variable.
 WORKERS = ("first", "second", "third")
 
 _LOAD = "seen = shared"
@@ -63,9 +61,8 @@ class Program:
     """Computation of a module's return value.
 
     Attributes:
-        operator: The name of an operator, or `constant`.
-        drawn: The operator's parameters, or the value of a constant.
-        operands: The files of the modules that it uses, in order.
+        drawn: The operator's parameters, or the constant.
+        operands: The files it uses, in order.
     """
 
     operator: str
@@ -73,9 +70,7 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run asks for, given the known values: of a conditional the two
-        compared ones, and the branch once both are known.
-        """
+        """Return the operands that a run asks for: a conditional's branch only once it is known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -92,10 +87,9 @@ class Program:
 
 
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
-    """Return the statements of concurrent coroutines in order of execution: the tick, the worker,
-    and the statement.
+    """Return the statements in execution order as (tick, worker, statement).
 
-    Only sleep takes time, and no two wake up in the same tick, so the order is certain.
+    No two workers wake in the same tick, so the order is certain.
     """
     return sorted(
         (tick, place, statement)
@@ -112,13 +106,10 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw workers with distinct wake-up ticks until every operand matters; an overwritten update
-    would not.
-    """
+    """Draw workers with distinct wake-up ticks until every operand affects the result."""
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so an operand's effect is the result with 1 for it
-        # and 0 for the others.
+        # The result is linear, so an operand's effect is the result for 1 there and 0 elsewhere.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
             for place in range(operands)
@@ -127,9 +118,8 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw a set of ticks and distribute them among workers."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    # Twice as many ticks as statements, so that gaps differ.
+    # Twice as many ticks as statements vary the gaps.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
@@ -168,7 +158,7 @@ def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
 
 
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
-    """Read the workers from alternating durations and statements."""
+    """Parse alternating durations and statements."""
     return tuple(
         tuple(
             (int(whole) * 10 + int(tenth), statement)
@@ -219,16 +209,17 @@ _CONDITIONAL = Operator(
     ),
     _taken,
 )
+# Two or three workers, and the shared variable.
 _ASYNC = Operator("async", "number", 3, 4, number, _draw_workers, _run_workers, _write_workers)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
-"""Integer arithmetic and conditional statements, as the paper names them; the forms are ours."""
+"""Integer arithmetic and conditional statements, as in the paper; their form is not the paper's."""
 
 HARD = (*STANDARD, _ASYNC)
 """The standard operators, and coroutines that share a global variable."""
 
 WEIGHTS = {"arithmetic": 1.0, "scale": 1.0, "conditional": 1.0, "async": 0.5}
-"""Default frequencies of the operators; coroutines have the longest texts, so they are rarer."""
+"""Default frequencies; coroutines have the longest texts, so they are rarer."""
 
 WRAP = Operator(
     "wrap",
@@ -240,9 +231,7 @@ WRAP = Operator(
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
 )
-"""Redirect of a gathered module; the factor is coprime to 100, so that different remainders stay
-different.
-"""
+"""Redirect of a gathered module; the factor is coprime to 100, which keeps remainders distinct."""
 
 PLAIN = Operator(
     "plain",
@@ -254,8 +243,8 @@ PLAIN = Operator(
     lambda _, values: values[0],
     lambda _, names: names[0],
 )
-"""Redirect as in the paper: the value of the module behind it. Equal values then cancel, so about
-half of all answers would be 0.
+"""The paper's redirect: the value behind it. Equal values cancel, so half of all answers would be
+0.
 """
 
 REDIRECTS = {"wrap": WRAP, "plain": PLAIN}
@@ -268,7 +257,7 @@ def module(file: str) -> str:
 
 
 def write_expression(program: Program, call: str = "{}()") -> str:
-    """Write a program on one line; `call` formats the value of a module."""
+    """Write a program on one line; `call` formats a module's value."""
     if program.operator == "constant":
         return str(program.drawn)
     return PROGRAMS[program.operator].write(
@@ -277,7 +266,7 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """Read a text of `write_expression`.
+    """Parse `write_expression`.
 
     Raises:
         ValueError: The text has another form.
@@ -291,7 +280,7 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    """Guess the operator and its parameters; the reader verifies the guess by writing it."""
+    """Guess operator and parameters; the reader verifies a guess by writing it."""
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
@@ -314,7 +303,7 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_source(program: Program, root: bool = False) -> str:
-    """Write a module that computes a program; the root prints its value when run."""
+    """Write a program's module; the root prints its value when run."""
     is_async = program.operator == "async"
     names = [*(["asyncio"] if is_async else []), *map(module, program.operands)]
     imports = "".join(f"import {name}\n" for name in names)
@@ -331,17 +320,13 @@ def _body(program: Program) -> str:
             f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
         )
     if program.operator == "async":
-        # The arguments are computed before the loop runs, because an operand may run a loop and
-        # loops do not nest.
+        # Arguments first: an operand may run a loop, and loops do not nest.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _MAIN_CALL)}\n"
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    """Write the shared variable, one coroutine per worker, and one that runs them all.
-
-    The last one sets the variable, so that a second call returns the same.
-    """
+    # `run` sets it again, so every call gives the same.
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
         lines = "".join(
@@ -357,7 +342,7 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
     )
 
 
-@functools.lru_cache(4096)  # scripted policies read the same files again at every step
+@functools.lru_cache(4096)  # scripted policies reparse the same files at every step
 def read_source(text: str) -> Program:
     """Read the program of a module.
 
@@ -371,7 +356,6 @@ def read_source(text: str) -> Program:
 
 
 def _guess(text: str) -> Program | None:
-    """Guess a text's program; the reader verifies the guess by writing it."""
     head, _, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
     if run := _RUN.fullmatch(body):
         operands = tuple(f"{call.removesuffix('()')}.py" for call in run[1].split(", "))

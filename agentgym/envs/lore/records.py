@@ -1,7 +1,6 @@
-"""Documents of the bottom-up domains as texts, and the knowledge from reading them.
+"""Documents of the bottom-up domains, written and parsed, and the knowledge from reading them.
 
-The wording is ours; the forms follow the paper's examples (TaskWeaver, appendix B.1). Each sentence
-is both written and read here.
+The wording is new; the forms follow TaskWeaver, appendix B.1.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _STATE = re.compile(
 
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
-    """Write a document with the values of variables, in random order and wording."""
+    """Write variables and values in random order and wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
         for number, value in shuffled(style, values)
@@ -67,23 +66,19 @@ def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
-    """Write a document with the rule for an id; `operand` is the type of the variables: `number` or
-    `text`.
-    """
+    """Write the rule for an id; `operand` is `number` or `text`."""
     rule = _NUMBER_RULE if operand == "number" else _TEXT_RULE
     return _OPEN.format(prefix) + rule.format(expression)
 
 
 def write_index(entries: Iterable[str]) -> str:
-    """Write a document that lists ids in quotes, each optionally followed by a variable."""
+    """Write a list of quoted ids, each optionally followed by a variable."""
     return _INDEX.format(", ".join(entries))
 
 
 @dataclass
 class Facts:
-    """Content of a document: values by variable, the prefix and expression of a rule, and ids with
-    their variables, if named.
-    """
+    """Content of a document: values, a rule's prefix and expression, ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -91,10 +86,10 @@ class Facts:
 
 
 def read_document(text: str) -> Facts:
-    """Read a document.
+    """Parse a document.
 
     Raises:
-        ValueError: The text is not such a document.
+        ValueError: The text is not a document.
     """
     if match := _RULE.fullmatch(text):
         return Facts(rule=(match[1], match[2] or match[3]))
@@ -115,9 +110,7 @@ def _prefix(file: str) -> str:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    """Sort by the number of the prefix, largest first: dependencies have larger ones, so everything
-    can be read in this order.
-    """
+    # Dependencies have larger numbers, so documents can be read in this order.
     return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
 
 
@@ -126,11 +119,9 @@ class Records(ReadDocuments):
     """Values, open rules and ids from the documents read.
 
     Attributes:
-        target: The variable that the task asks for.
-        values: The values of variables, without those of applied rules.
-        rules: The expressions of rules whose document has not been read, by prefix.
-        ready: The unread listed or computed ids, with the variable of a document of values if a
-            list named it.
+        values: The values of variables, without the inputs of applied rules.
+        rules: The expressions of unread rules, by prefix.
+        ready: The unread listed or computed ids, with the variable that a list named.
         doubtful: The unread ids of documents of values that no rule has asked for yet.
         ahead: The ids read before anything referred to them.
     """
@@ -145,24 +136,18 @@ class Records(ReadDocuments):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str]) -> Self:
-        """Return the knowledge from the task alone, whose entries are ids, optionally followed by a
-        variable in brackets.
-        """
+        """Return the initial knowledge; an entry is an id, optionally with a variable."""
         known = cls(target=target)
         for file, variable in _ENTRY.findall("\n".join(start)):
             known._follow(file, variable)
         return known
 
     def facts(self, text: str) -> Facts:
-        """Read a document; domains with other documents read them here.
-
-        Raises:
-            ValueError: The text is not a document.
-        """
+        """Parse a document; domains with other documents override this."""
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Read a document, and compute the ids that can be computed now."""
+        """Read a document and compute the ids that follow."""
         facts = self.facts(text)
         if file in self.read:
             return []
@@ -183,6 +168,7 @@ class Records(ReadDocuments):
             self._add_rule(*facts.rule)
         for listed, variable in facts.files:
             self._follow(listed, variable)
+        # The new ids are the last in the dictionary.
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:
@@ -191,27 +177,26 @@ class Records(ReadDocuments):
         for file, variable in [*self.doubtful.items()]:
             if variable in self._waiting:
                 self.ready[file] = self.doubtful.pop(file)
+        # The document behind the rule was read already, so nothing remains to compute.
         if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
             del self.ahead[early]
             self._finish(prefix)
         self._compute(prefix)
 
     def _compute(self, prefix: str) -> None:
-        """Add the id that a rule leads to, once all its values are known."""
         expression = self.rules.get(prefix)
         if expression and all(variable in self.values for variable in variables(expression)):
             self._follow(f"{prefix}%{evaluate(expression, self.values)}")
 
     def _follow(self, file: str, variable: str = "") -> None:
-        """Add a known id; it is doubtful if no rule has asked for its variable."""
         self.ahead.pop(file, None)
         if file not in self.read:
+            # A list names the variable only if some of its documents may be irrelevant.
             certain = variable in ("", self.target) or variable in self._waiting
             (self.ready if certain else self.doubtful)[file] = variable
             self.order[file] = None
 
     def _finish(self, prefix: str) -> None:
-        """Drop a rule whose document was read, and values that no other rule needs."""
         for variable in variables(self.rules.pop(prefix, "")):
             self._waiting.pop(variable, None)
             self.values.pop(variable, None)
@@ -225,20 +210,18 @@ class Records(ReadDocuments):
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """Return the certainly needed ids. There is always one while the target is unknown, unless
-        a document was lost on the way.
-        """
+        """Return the certainly needed ids."""
         return _late_first(self.ready)
 
     def lines(self, full: bool) -> list[str]:
-        """Write the target, the still useful values and rules, and the unread ids."""
+        """Write the target, the useful values and rules, and the unread ids."""
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
             "Rules": "; ".join(
                 f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)
             ),
-            # Computed ids are results that the agent must find itself.
+            # The agent must compute these ids itself.
             "Unread documents": ", ".join(
                 file for file in _late_first(self.ready) if full or _prefix(file) not in self.rules
             ),
@@ -259,7 +242,7 @@ class Records(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Rebuild the knowledge from the text."""
+        """Rebuild the knowledge."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls(target=start.target)
         known.answer = match["answer"]
@@ -279,7 +262,7 @@ class Records(ReadDocuments):
         return known
 
     def describe(self, file: str, full: bool) -> str:
-        """Read a known id, or compute it first."""
+        """Read an id, or compute it first."""
         prefix = _prefix(file)
         if full or prefix not in self.rules:
             return f"Read document '{file}'."

@@ -1,8 +1,5 @@
 """Base of the LORE worlds: read documents until the target is known, then answer (TaskWeaver,
 sections 3 and 4).
-
-A domain provides the growth of its graph, the texts of its documents, and the knowledge from
-reading them.
 """
 
 from __future__ import annotations
@@ -27,10 +24,10 @@ from agentgym.world.world import CallSet, World
 
 # Tasks that set a configuration's budget; one task in nine is larger and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
-# Approximate operations of all these tasks, so that large ones cost no more than a few resets.
+# Approximate operations of all these tasks: sampling costs no more than a few resets.
 _SAMPLED = 4_000
 LOST_AFTER = 20
-"""Turns after which an unfollowed lead counts as lost: the agent passed it over in each."""
+"""Turns after which an unfollowed lead counts as lost."""
 
 
 _TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
@@ -39,17 +36,14 @@ _SUBMIT = "Submit the answer."
 _LOST = "No turn is left to find the answer out."
 
 
-# Reading turns by class and configuration, whose weights have no hash.
+# Keyed by class and configuration text, because `weights` has no hash.
 _most_turns: dict[tuple[type[Any], str], int] = {}
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
 
 def document_text(content: str | Content) -> str:
-    """Return a document's text with the description of each picture on a separate line.
-
-    Scripted policies read the same text.
-    """
+    """Return a document's text with each picture's description on a separate line."""
     if isinstance(content, str):
         return content
     return "\n".join([content.text, *(image.alt for image in content.images)])
@@ -58,20 +52,17 @@ def document_text(content: str | Content) -> str:
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    Optimal reads are those of documents that the target certainly depends on, given what was read.
-    Each of them must be read exactly once, in any order, so each is on a shortest way of reading
-    one document per turn. Once the target is known, only the right answer is optimal.
+    Optimal reads are the unread documents that the target certainly depends on. Each must be read
+    exactly once, in any order, so each is on a shortest path of one document per turn.
 
     Attributes:
-        known: The knowledge from the documents read.
-        graph: The whole task; a world read from a chat has none.
+        graph: The whole task; None in a world read from a chat.
     """
 
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    # The default mean number of needed documents: three operands, a rule, and a share of the
-    # documents that gather leaves.
+    # Mean needed documents: three operands, a rule, and a share of the gathering documents.
     documents_per_operation: ClassVar[float] = 4.25
     known: ReadDocuments
     graph: Graph
@@ -96,7 +87,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def begin(self) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         raise NotImplementedError
 
     def show(self, node: Node) -> str | Content:
@@ -104,35 +95,32 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def style(self, node: Node) -> Random:
-        """Return a generator for a document's wording, identical for the same document of the same
-        task.
-        """
+        """Return a generator for a document's wording."""
+        # Rereads must show the same text.
         return Random(self._salt << 32 | node.uid)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a read document is shown again."""
+        """Report whether a document can be read again."""
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns in which all needed documents can be read, any number per turn."""
+        """Count the fewest turns for all needed documents, any number per turn."""
         return self.graph.height + 1
 
-    # The episode.
-
     def turns(self) -> int:
-        """Count the reading turns of an optimal policy that plays according to `budget_by`."""
+        """Count the reading turns of an optimal policy under `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
+        # Depth and the calls per reply both bound the rounds.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the reading turns that the budget allows: those of the largest of several tasks of
-        the configuration, so that the budget reveals nothing about the current one.
-        """
+        """Return the budget's reading turns: the most of several tasks of this configuration."""
         key = type(self), repr(self.config)
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
             turns = []
+            # Fixed seeds: the budget must not depend on the episode.
             for seed in range(samples):
                 self.graph = self.grow(Random(seed))
                 turns.append(self.turns())
@@ -143,10 +131,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Draw the graph, and set the budget."""
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
+        # The budget covers the sampled tasks only.
         while self.turns() > most:
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
+        # The turn in which each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
         self._round = (0, self.rounds_left())
         self.max_turns = self.config.budget(most + 1)
@@ -161,6 +151,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         node = self.graph.node(file_id)
         again = file_id in self.known.read
         derivable = again or self.known.follows(file_id)
+        # One error for both cases: a guess must not reveal whether an id exists.
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
@@ -191,14 +182,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Compare a value with the answer: texts without surrounding quotes and a full stop,
-        numbers as numbers.
-        """
+        """Compare a value with the answer, as a text or as a number."""
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
             text = text[1:-1].strip()
         answer = self.graph.answer
         if isinstance(answer, int):
+            # Python refuses to parse much longer numbers.
             return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
         return text == answer
 
@@ -208,17 +198,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many operations as give, on average, one needed document for each turn but one."""
+        """Return the operations whose documents take, on average, all turns except the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
-    # Knowledge.
-
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right answer if it is known, else the useful reads.
-
-        On the last turn only an answer can succeed.
-        """
+        """Return the right answer if known, else the useful reads."""
         if self.done or self.turns_left < 1:
             return ()
         if self.known.answer is not None:
@@ -227,10 +212,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of each known unread document (and, if allowed, of each last-read one), and
-        an answer (`unknown` if it is not known). Older documents could be reread too, but the state
-        does not name them.
-        """
+        """Return a read of each unread (if allowed, also each last-read) document, and an answer."""
+        # Older documents could be reread too, but the state does not name them.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 
@@ -241,9 +224,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a read of each document in the order in which the ids became known, and an answer:
-        `most_documents + 1` calls. Unknown documents, and those that are no longer legal, have an
-        empty id.
+        """Return a read of each document, in the order of known ids, and an answer.
+
+        These are `most_documents + 1` calls; unknown and illegal documents have an empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -251,13 +234,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each document, in the order of the catalog, and the remaining
+        """Return the knowledge of each document in the order of the catalog, and the remaining
         turns.
 
         Returns:
             float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents:
-            whether the id is known, whether reading it is useful (1, else 0). Then whether the
-            answer is known, and the remaining turns as a share of the useful maximum.
+            known, useful (1, else 0). Then whether the answer is known, and the turns as a share of
+            the useful maximum.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -268,10 +251,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label the next reply's successful calls: `optimal`; `redundant`, a document already read;
-        `speculative`, one that is not certainly needed; `lucky`, one that nothing has mentioned, or
-        the right answer before it could be known; `wrong`, another answer; `neutral`, any other
-        tool.
+        """Label the next reply's successful calls.
+
+        `optimal`; `redundant`, a reread; `speculative`, a read that is not certainly needed;
+        `lucky`, a document that nothing has mentioned, or the right answer before it could be
+        known; `wrong`, another answer; `neutral`, any other tool.
         """
         useful = frozenset(
             call.arguments["file_id"]
@@ -303,7 +287,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return labels
 
     def state(self) -> str:
-        """Return the still useful knowledge, and the remaining turns."""
+        """Return the useful knowledge and the remaining turns."""
         return "\n".join(
             [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
         )
@@ -314,12 +298,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Describe the document to read, or ask for the answer."""
+        """Describe the document, or ask for the answer."""
         if call.name == "submit":
             return _SUBMIT
         return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
-
-    # Reading the texts of the hooks above.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -331,7 +313,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return world
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the knowledge of a reader of the task."""
+        """Return the initial knowledge."""
         raise NotImplementedError
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -340,36 +322,28 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.known.learn(call.arguments["file_id"], result)
 
     def read_state(self, state: str) -> None:
-        """Read the knowledge and the turns from the text."""
+        """Read the knowledge and the turns."""
         lines, _, last = state.rpartition("\n")
         turns = expect(_TURNS.fullmatch(last), f"a state of {type(self).__name__}", state)
         self.known = self.known.from_lines(self.known, lines)
         self.set_turns_left(int(turns[1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the document, if any, and the kind of step."""
+        """Read the kind of step and its document."""
         if subtask == _SUBMIT:
             return self._answer() if self.known.answer is not None else None
         file = self.known.resolve(subtask)
         return ToolCall("read_document", {"file_id": file}) if file else None
 
-    # Reports for the researcher.
-
     def rounds_left(self) -> int:
-        """Count the reading turns until the target is known, if each reads all known ids: the
-        longest open chain.
-
-        Uses the hidden graph. 0 once the target was read.
-        """
+        """Count the reading turns until the target is known, if each turn reads all known ids."""
         unread = map(self.graph.node, self.known.unread())
         chains = [node.depth + 1 for node in unread if node and node.needed]
         return 0 if self.known.answer is not None else max(chains, default=0)
 
     def _close_round(self) -> None:
-        """Count, on the first read of a turn, whether the previous reading turn brought the target
-        a round nearer.
-        """
         turn, before = self._round
+        # Several reads in one turn are one round.
         if turn == self.turn:
             return
         left = self.rounds_left()

@@ -27,7 +27,7 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells, on which a cheapest path still takes only seconds to find
+_MAX_SIZE = 2_000  # four million cells; a cheapest path takes seconds to find
 # Cells drawn on each side of the agent: 31 columns fit into a terminal of 80.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -102,14 +102,8 @@ class GridConfig(LuminaConfig):
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
-    Every turn except `done` uses one move of the budget, even if it fails, and entering a hole uses
-    the penalty as well. The turn budget is one above the moves, for `done`, and shrinks with each
-    penalty.
-
-    Attributes:
-        position: The agent's position, as (row, column).
-        goal: The goal, as (row, column).
-        holes: The cells with holes.
+    Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
+    uses the penalty. The turn budget is one above the moves and shrinks with each penalty.
     """
 
     Config = GridConfig
@@ -126,12 +120,15 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
+        # Draw from one cell fewer; indices from the start on shift by one, which keeps the start
+        # free.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
             divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
         ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
+        # `done` takes a turn but no move.
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:
@@ -164,7 +161,7 @@ class GridWorld(World[GridConfig]):
         return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
 
     def restate(self) -> str:
-        """Return the board and the goal; the state contains the position and the remaining moves."""
+        """Return the board and the goal; the state contains the rest."""
         return self.config.frame(self._board(), _PAPER_REMINDER)
 
     def _board(self, start: str = "") -> str:
@@ -175,7 +172,7 @@ class GridWorld(World[GridConfig]):
         )
 
     def board(self) -> str:
-        """Draw the cells around the agent: `A` is the agent, `G` the goal, `O` a hole."""
+        """Draw the cells around the agent `A`, with the goal `G` and holes `O`."""
         top, left = (max(0, min(at - _SIGHT, self.size - 2 * _SIGHT - 1)) for at in self.position)
         rows, columns = (
             range(first, min(self.size, first + 2 * _SIGHT + 1)) for first in (top, left)
@@ -185,6 +182,7 @@ class GridWorld(World[GridConfig]):
             f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
             for row in rows
         ]
+        # Last digits keep the columns narrow.
         header = "     " + " ".join(str(column % 10) for column in columns)
         return "\n".join([header, *lines])
 
@@ -238,16 +236,12 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Place start and goal `steps - 1` apart on a board about twice as wide as needed, at most
-        2000.
-        """
+        """Place start and goal `steps - 1` apart."""
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first steps of all cheapest paths, or `done`; empty if the remaining moves do
-        not suffice.
-        """
+        """Return the first steps of all cheapest paths, or `done`, if enough moves remain."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
@@ -273,9 +267,9 @@ class GridWorld(World[GridConfig]):
 
         Returns:
             float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two row-major maps centred on
-            the agent: holes (1, else 0, and -1 off the board) and the goal (1, else 0). Then the
-            rows and columns to the goal as shares of `size`, and the remaining turns as a share of
-            the useful maximum.
+            the agent: holes (1, else 0; -1 off the board) and the goal (1, else 0). Then the rows
+            and columns to the goal as shares of `size`, and the turns as a share of the useful
+            maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -300,12 +294,12 @@ class GridWorld(World[GridConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next cell of a cheapest path; the agent must work out the direction."""
+        """Return the next cell of a cheapest path, without the direction."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the cell that a step enters."""
+        """Name the next cell."""
         return (
             "You are at the goal: finish."
             if call == _DONE
@@ -330,7 +324,7 @@ class GridWorld(World[GridConfig]):
             self._move(call.name)
 
     def read_state(self, state: str) -> None:
-        """Read position and moves from the text."""
+        """Read position and moves."""
         self.position = _read_cells(state)[0]
         self.set_turns_left(int(_NUMBER.findall(state)[-1]) + 1)
 
@@ -344,11 +338,9 @@ class GridWorld(World[GridConfig]):
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
-    """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
+    """Return the moves of a cheapest path from every cell (row-major) to the goal, in O(size**2).
 
-    Dijkstra's algorithm backwards from the goal with one bucket per cost; a step costs what its
-    target cell costs. O(size**2). An array takes an eighth of a list's memory, which also speeds up
-    the reset cache.
+    Dijkstra's algorithm backwards from the goal with one bucket per cost.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
@@ -356,10 +348,12 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
+            # Buckets are emptied in order of cost, so the first visit is the cheapest.
             if costs[cell] < 0:
                 costs[cell] = cost
                 buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
         cost += 1
+    # An array takes an eighth of a list's memory, which also speeds up the reset cache.
     return array("i", costs)
 
 
@@ -375,6 +369,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     if distance is None:
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
+    # These bounds keep both ends on the board.
     rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))

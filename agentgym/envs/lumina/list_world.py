@@ -92,18 +92,13 @@ class ListWorld(World[ListConfig]):
 
     After an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
     The agent never sees the list again: it must track how the indices shift.
-
-    Attributes:
-        items: The current list.
-        target: The target list.
-        locked: The number of leading elements that may no longer be popped.
     """
 
     Config = ListConfig
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw a list and remove random elements to get the target, so every instance is solvable."""
+        """Draw a list and remove random elements to get the target."""
         config, rng = self.config, self.rng
         if config.duplicates:
             items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
@@ -126,9 +121,7 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """Return the number of lists times the number of targets, if different removals give
-        different targets.
-        """
+        """Return the number of pairs of lists, if all removals give different targets."""
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -145,7 +138,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
 
     def board(self) -> str:
-        """Draw the list from the lock on, above the target; `|` precedes what may be popped."""
+        """Draw the list from the lock `|` on, above the target."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -195,11 +188,7 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pops after which the target is still reachable, or `done`.
-
-        A pop at i qualifies if the list agrees with the target before i and the rest of the target
-        is a subsequence of the elements after i.
-        """
+        """Return the pops after which the target is still reachable, or `done`."""
         if self.done or self.turns_left < len(self.items) - len(self.target) + 1:
             return ()
         done = self.items == self.target
@@ -207,11 +196,12 @@ class ListWorld(World[ListConfig]):
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
+        # A pop at i is optimal if the list agrees with the target before i and the rest of the
+        # target is a subsequence of the elements after i.
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Match the target from the right end: `missing` of its elements are not matched in
-        # items[position:] yet.
+        # Match from the right: `missing` target elements are not yet matched in items[position:].
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -221,7 +211,7 @@ class ListWorld(World[ListConfig]):
         return range(first, last + 1)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return every pop that is not locked, and `done`."""
+        """Return every unlocked pop, and `done`."""
         return (*CallSet("pop", "id", range(self.locked, len(self.items))), _DONE)
 
     def action_catalog(self) -> Sequence[ToolCall]:
@@ -233,10 +223,9 @@ class ListWorld(World[ListConfig]):
 
         Returns:
             float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the initial indices: the
-            values of the current list and of the target as shares of the largest value (-1 beyond
-            their ends), whether they are equal (1, else 0), whether the index is locked (1, else
-            0), whether it is in the current list (1, else 0). Then the remaining turns as a share
-            of `removals + 1`, the useful maximum.
+            values of the list and of the target as shares of the largest value (-1 beyond their
+            ends), then equal, locked and present (1, else 0). Then the turns as a share of
+            `removals + 1`.
         """
         length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
@@ -249,7 +238,7 @@ class ListWorld(World[ListConfig]):
         return np.append(rows, np.float32(min(self.turns_left / max_turns, 1)))
 
     def state(self) -> str:
-        """Return the current list with indices, the target, the lock and the remaining turns."""
+        """Return the indexed list, the target, the lock and the remaining turns."""
         items = ", ".join(f"{k}: {value}" for k, value in enumerate(self.items)) or "empty"
         return (
             f"Current list (index: value): {items}\nTarget list: {self.target}\n"
@@ -257,16 +246,16 @@ class ListWorld(World[ListConfig]):
         )
 
     def restate(self) -> str:
-        """Return the goal; the state contains both lists and the remaining turns."""
+        """Return the goal; the state contains the rest."""
         return self.config.frame(_RESTATED, _PAPER_REMINDER)
 
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
 
-        The index refers to the current list if the state is visible, otherwise to the initial list,
-        where it is unique even among duplicates.
+        Its index refers to the visible state, else to the initial list, where it is unique.
         """
         calls = self.optimal_calls()
+        # The last optimal pop removes the first element that does not fit.
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
@@ -294,6 +283,7 @@ class ListWorld(World[ListConfig]):
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""
         world, task = cls(ListConfig(), 0), without_frame(task)
+        # A restated task has no lists; the state contains them.
         if task.startswith(_RESTATED):
             world._start([], [])
             return world
@@ -310,7 +300,7 @@ class ListWorld(World[ListConfig]):
             self.pop(call.arguments["id"])
 
     def read_state(self, state: str) -> None:
-        """Read the current list, the lock and the turns from the text."""
+        """Read the list, the lock and the turns."""
         match = expect(_STATE.search(state), "a state of ListWorld", state)
         self._start(
             list(map(int, _NUMBERS.findall(match["items"])))[1::2],
@@ -334,9 +324,5 @@ class ListWorld(World[ListConfig]):
 
 
 def _highest_value(config: ListConfig) -> int:
-    """Return the largest possible value.
-
-    With duplicates there are few values, so that most repeat; otherwise three times as many as
-    items.
-    """
+    # With duplicates there are few values, so most of them repeat.
     return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)

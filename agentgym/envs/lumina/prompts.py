@@ -1,9 +1,8 @@
-"""Prompts in the structure of LUMINA's appendix A: a role, the rules, a request to reason, and a
-task between separators that ends with a reminder.
+"""Prompts in the structure of LUMINA's appendix A: role, rules, a request to reason, and a task
+between separators that ends with a reminder.
 
-The structure follows the paper; the wording is new. The task contains the budget, because the
-budget ends the episode. The tools and the form of calls follow the rules, as in every world
-(`dialect="python"` is the paper's form).
+The wording is new. The task states the budget, because the budget ends the episode. Tools and call
+format follow the rules, as in every world (`dialect="python"` is the paper's format).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class LuminaConfig(TurnBudget):
     prompts: Literal["own", "paper"] = "own"
 
     def frame(self, task: str, reminder: str) -> str:
-        """Return a task framed for its message."""
+        """Return the framed task."""
         return f"{_NEW_TASK}{task}\n\n{reminder}" if self.prompts == "paper" else task
 
 
 def without_frame(text: str) -> str:
-    """Return the task inside a text of `LuminaConfig.frame`."""
+    """Return the task inside a frame."""
     task = text.removeprefix(_NEW_TASK)
     return text if task == text else task.rpartition("\n\n")[0]

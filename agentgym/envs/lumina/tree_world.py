@@ -26,7 +26,7 @@ _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million distinct values
 _VALUES = 1_000_000  # ten times the largest tree, because all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # 8e9 ids, so that unseen ones cannot be guessed
+_ID_LENGTH = 7  # 8e9 ids: unseen ones cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -90,15 +90,13 @@ class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
     Values are unrelated to the tree's shape, ids cannot be guessed, and an unseen id gets the
-    answer of a nonexistent one. The tree is uniform among those of its size in which each node has
-    `arity` slots for children. Unexplored subtrees are therefore exchangeable, and every unexplored
-    node is an equally good choice (LUMINA's optimal set). The stated budget is proportional to the
-    number of unexplored nodes, wherever the target is. An agent that infers the tree's size from it
-    could give up earlier; the optimal set ignores such inference.
+    answer of a nonexistent one. The tree is uniform among the trees of its size whose nodes have
+    `arity` slots for children, so every unexplored node is an equally good choice (LUMINA's optimal
+    set). An agent that infers the tree's size from the budget could give up earlier; the optimal
+    set ignores such inference.
 
     Attributes:
-        target: The value to find.
-        known: The values of the visible nodes by id, in the order in which they were shown.
+        known: The values of the visible nodes by id, in order of appearance.
         children: Ids of the children by id; for a world read from a chat, only of explored nodes.
     """
 
@@ -107,7 +105,7 @@ class TreeWorld(World[TreeConfig]):
     horizon_unit = "nodes of the tree, the turns of the slowest search"
 
     def generate(self) -> None:
-        """Draw the tree, ids, values, the target and the initially visible nodes."""
+        """Draw the tree, the target and the initially visible nodes."""
         config, rng = self.config, self.rng
         shape = uniform_tree(config.nodes, config.arity, rng)
         ids = _draw_ids(config.nodes, rng)
@@ -119,6 +117,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
+        # The last value belongs to no node.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
@@ -127,19 +126,17 @@ class TreeWorld(World[TreeConfig]):
         self.max_turns = config.budget(self._longest_search())
 
     def instance_key(self) -> str:
-        """Return a digest of the tree, its values and the target."""
+        """Return a digest of the tree and the target."""
         return digest([self.children, self._values, self.target])
 
     @classmethod
     def instance_count(cls, config: TreeConfig) -> float:
-        """Return the number of target values, of which each tree has one."""
+        """Return the number of target values; each tree has one."""
         return _VALUES
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, where `unreachable` is right; ids cannot be
-        guessed.
-        """
+        """Return the share of trees without the target, where `unreachable` is right."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:
@@ -162,17 +159,11 @@ class TreeWorld(World[TreeConfig]):
                 self._show(child, self._values[child])
 
     def _longest_search(self) -> int:
-        """Count the turns of a search without repetition and with the worst luck for a tree of this
-        size, including the answer.
-
-        The count does not depend on where the target is or whether it exists, so the budget reveals
-        nothing. A target that is already visible takes one turn.
-        """
         if self.target in self._by_value:
             return 1
+        # Independent of the target, so the budget reveals nothing.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
-        # A target that must exist is at the latest in the last node, which then need not be
-        # explored.
+        # A target that must exist is at the latest in the last node, which needs no exploration.
         return unexplored + self._may_be_absent
 
     def rules(self) -> str:
@@ -180,13 +171,13 @@ class TreeWorld(World[TreeConfig]):
         return _PAPER_RULES if self.config.prompts == "paper" else _RULES
 
     def task(self) -> str:
-        """Return the target, the visible part of the tree, and the budget."""
+        """Return the target, the visible tree and the budget."""
         return self.config.frame(
             f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}", _PAPER_REMINDER
         )
 
     def restate(self) -> str:
-        """Return the target; the state contains the visible part of the tree."""
+        """Return the target; the state contains the visible tree."""
         return self.config.frame(self._goal(), _PAPER_REMINDER)
 
     def _goal(self) -> str:
@@ -240,21 +231,18 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many nodes as turns: a search that finds a leaf late explores nearly all of
-        them.
-        """
+        """Return as many nodes as turns."""
+        # A search that finds a leaf late explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if it is known, else an exploration of every unexplored node.
-
-        On the last turn only a report can succeed.
-        """
+        """Return the right report if known, else an exploration of every unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
             return (ToolCall("found", {"id": self._by_value[self.target]}),)
+        # On the last turn only a report can succeed.
         if self._frontier and self.turns_left > 1:
             return CallSet("get_children", "id", self._frontier)
         return (_UNREACHABLE,) if self._may_be_absent else ()
@@ -268,33 +256,33 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return an exploration and a report of each node in the order of appearance, and
-        `unreachable`: `2 * nodes + 1` calls. Unseen nodes have empty ids.
+        """Return an exploration and a report of each node in order of appearance, and
+        `unreachable`.
+
+        These are `2 * nodes + 1` calls; unseen nodes have empty ids.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each node, in the order of the catalog, and the remaining turns.
-
-        Edges are omitted, because they carry no information about the target.
+        """Return the knowledge of each node in the order of the catalog, and the remaining turns.
 
         Returns:
-            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order of
-            appearance: whether the node is known, whether its children are unexplored, whether it
-            has the target value (1, else 0). Then whether the target may be missing, and the
-            remaining turns as a share of `nodes + 1`, the useful maximum.
+            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes: known,
+            unexplored, has the target value (1, else 0). Then whether the target may be missing,
+            and the turns as a share of `nodes + 1`.
         """
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
         for slot, (node, value) in enumerate(self.known.items()):
+            # Edges are omitted, because they carry no information about the target.
             rows[:, slot] = 1, node in self._frontier, value == self.target
         ends = self._may_be_absent, min(self.turns_left / (nodes + 1), 1)
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def board(self) -> str:
-        """Draw the visible nodes with indented children; `?` marks unexplored ones."""
+        """Draw the visible nodes, indented; `?` marks unexplored ones."""
         inner = {
             child
             for node in self.known
@@ -312,9 +300,7 @@ class TreeWorld(World[TreeConfig]):
         return "\n".join(lines)
 
     def state(self) -> str:
-        """Return every visible node with its children, in the form of the task, and the remaining
-        turns.
-        """
+        """Return the visible nodes with their children, and the remaining turns."""
         return (
             f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
         )
@@ -330,7 +316,7 @@ class TreeWorld(World[TreeConfig]):
         return self.subtask_for(call, with_state)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the node to explore or report."""
+        """Name the node."""
         if call.name == "found":
             return f"Report {call.arguments['id']} as the node with the target value."
         if call.name == "get_children":
@@ -361,7 +347,7 @@ class TreeWorld(World[TreeConfig]):
             del self._frontier[node]
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add the children that a call revealed."""
+        """Add the revealed children."""
         if call.name == "get_children" and (node := call.arguments["id"]) in self.known:
             children = json.loads(result)
             self.children[node] = [child["id"] for child in children]
@@ -369,13 +355,13 @@ class TreeWorld(World[TreeConfig]):
             self._expand(node)
 
     def read_state(self, state: str) -> None:
-        """Read the known nodes and the turns from the text."""
+        """Read the known nodes and the turns."""
         self._start(self.target, self._may_be_absent)
         self._read_nodes(state)
         self.set_turns_left(int(_BUDGET.findall(state)[-1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the node, if any, and the kind of step."""
+        """Read the kind of step and its node."""
         if "unreachable" in subtask:
             return _UNREACHABLE
         if report := re.fullmatch(r"Report ([a-z]+) as .*", subtask):
@@ -385,20 +371,13 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a uniform tree in which each node has `arity` slots for children.
-
-    The occupied slots are a uniform choice of `nodes - 1` among all. By the cycle lemma, exactly
-    one rotation of the resulting child counts is the depth-first sequence of a tree (Dershowitz and
-    Zaks 1980), so all trees are equally likely. O(arity * nodes).
-
-    Returns:
-        The children of each node; node 0 is the root.
-    """
+    """Draw a uniform tree in O(arity * nodes); return each node's children, root first."""
+    # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
+    # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
     counts = np.bincount(slots // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
-    # The partial sums end at -1; rotated to start after their first minimum, they stay above -1
-    # until the last step.
+    # The partial sums end at -1; after this rotation they reach it only at the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
     parents: list[int] = []  # one entry per child not placed yet
@@ -412,6 +391,7 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
 def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
     ids: dict[str, None] = {}
     while len(ids) < count:
+        # Redraw only the ids that collided.
         letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
         ids |= dict.fromkeys(map("".join, letters))
     return list(ids)
