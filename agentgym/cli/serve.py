@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from agentgym.training.integrations.mcp import ServedEpisode
 
 
+MaxSessions = Annotated[
+    int,
+    typer.Option(
+        min=1, max=10_000, help="Maximum concurrent sessions per episode or stack, with --http."
+    ),
+]
+IdleSeconds = Annotated[
+    float,
+    typer.Option(min=1.0, help="Idle seconds after which a session is closed, with --http."),
+]
+
+
 def serve(
     targets: Annotated[
         list[str],
@@ -57,16 +69,8 @@ def serve(
             "hides it from the process list.",
         ),
     ] = "",
-    max_sessions: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10_000, help="Maximum concurrent sessions per episode, with --http."
-        ),
-    ] = 64,
-    idle_seconds: Annotated[
-        float,
-        typer.Option(min=1.0, help="Idle seconds after which a session is closed, with --http."),
-    ] = 1_800.0,
+    max_sessions: MaxSessions = 64,
+    idle_seconds: IdleSeconds = 1_800.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
     options: Annotated[
         list[str],
@@ -84,21 +88,15 @@ def serve(
     ] = "",
     agent: Annotated[str, typer.Option(help="The agent's name in the report, with --out.")] = "",
 ) -> None:
-    """Serve a world or office servers over MCP, or worlds for OpenEnv clients.
-
-    With --out, the agent's episodes are recorded as a run.
-    """
+    """Serve a world or office servers over MCP, or worlds for OpenEnv; --out records the episodes."""
     with exit_on_user_error():
         if openenv:
-            if stdio or out or sizes or agent or seed or episodes != 1:
+            if any((stdio, out, sizes, agent, seed, episodes != 1)):
                 raise ValueError("--openenv requires --http, and its clients choose the episodes")
             _serve_openenv(targets, http, parse_options(options), max_sessions, idle_seconds, token)
             return
         if len(targets) > 1:
-            raise ValueError(
-                f"several targets require --openenv, got {', '.join(targets)}; join office servers "
-                "with +"
-            )
+            raise ValueError(f"several targets require --openenv, got {', '.join(targets)}")
         (target,) = targets
         if stdio == bool(http):
             raise ValueError("serve requires --stdio or --http 127.0.0.1:PORT")

@@ -431,7 +431,7 @@ BAD = [
     ),
     (
         ["rollout", "ListWorld", "--engine", "asyncio", "--out", "a/t.jsonl"],
-        "the asyncio engine needs a policy with `async def areply",
+        "the asyncio engine needs an async policy, or one with `async def areply(chat)`",
     ),
     (
         ["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"],

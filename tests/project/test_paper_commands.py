@@ -18,7 +18,7 @@ from agentgym.oracles import OraclePolicy
 def make_policy(env_id):
     return OraclePolicy(env_id)
 """
-# Sizes for every command of a preset; the last occurrence of an option counts.
+# Sizes for every command of a preset, which replace its own.
 SMALLEST = {
     "": "--horizons 4",
     "lumina": "--horizons 4 --world ListWorld",
@@ -42,15 +42,19 @@ def shrink(command: str) -> list[str]:
     words = shlex.split(
         re.sub(r"--policy (\w+=)?\S+", r"--policy \1my.module:make_policy", command)
     )[1:]
-    kind = words[0]
+    kind, smallest = words[0], list[str]()
     if kind == "ablate":
         preset = words[words.index("--preset") + 1] if "--preset" in words else ""
-        words += [*SMALLEST[preset].split(), "--episodes", "1", "--workers", "1"]
+        smallest = f"{SMALLEST[preset]} --episodes 1 --workers 1".split()
     elif kind == "rollout":
-        words += ["--episodes", "1"]
+        smallest = ["--episodes", "1"]
     elif kind == "longbench":
-        words += ["--settings", "kf-c", "--lengths", "32k", "--samples", "1"]
-    return words
+        smallest = "--settings kf-c --lengths 32k --samples 1".split()
+    for name in smallest[::2]:
+        if name in words:
+            place = words.index(name)
+            del words[place : place + 2]
+    return [*words, *smallest]
 
 
 @pytest.mark.rotation(command=ON_PAGES)

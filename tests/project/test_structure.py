@@ -59,7 +59,7 @@ MAY = {
     "wrappers": CORE | {"sandboxes"},
     "oracles": CORE | {"wrappers"},
     "training": {"training.papers"},  # the papers register themselves
-    "training.extras": set(),
+    "training.extras": {"text"},
     "training.rollout": CORE | {"oracles", "wrappers", "training.extras"},
     "training.evaluation": STUDIES,
     "training.rl": STUDIES,

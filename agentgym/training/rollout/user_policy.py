@@ -15,6 +15,7 @@ from agentgym.play.policy import Policy, PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.event_loop import run
 from agentgym.training.rollout.faults import PolicyFault, describe
+from agentgym.world.world import MissingHook
 
 CONCURRENCY = 128
 """Episodes of an async policy that a study plays at once, unless its `concurrency` is set."""
@@ -214,6 +215,8 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
+        except MissingHook:  # the world's fault, and every later request would fail too
+            raise
         except PolicyError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a user's policy may raise anything, which costs its episode alone
@@ -234,6 +237,8 @@ class UserPolicy:
                 if self._takes_one:
                     return None
             return self._read_all(result, len(requests))
+        except MissingHook:
+            raise
         except PolicyFault as fault:
             return [fault] * len(requests)
         except Exception as error:  # noqa: BLE001 - a user's policy may raise anything, which costs its episode alone

@@ -147,12 +147,13 @@ def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]
 
 
 def _bigquery(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add comments, or insert the rows with two statements of a script."""
+    """Add comments, or insert the rows with a query."""
     query = arguments["query"]
     head, _, values = query.partition(" VALUES ")
     rows = values[1:-1].split("), (")
     if draw.random() < 0.5 and len(rows) > 1:
-        query = f"{head} VALUES ({rows[0]}); {head} VALUES ({'), ('.join(rows[1:])})"
+        selects = [f"SELECT {row}" for row in rows]
+        query = f"{head} {' UNION ALL '.join(selects)}"
     return [ToolCall("bigquery_run_query", {"query": f"/* own form */ {query} -- end"})]
 
 

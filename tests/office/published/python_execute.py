@@ -30,7 +30,7 @@ CALLS = [
     Call(
         "python_execute",
         {"code": "import time\ntime.sleep(9)", "timeout": 1},
-        r"[^\n=]+\n=== EXECUTION TIMEOUT ===\n[^\n]*\b1 seconds\n[^\n]*\b1\.000 seconds",
+        r"[^\n=]+\n=== EXECUTION TIMEOUT ===\n[^\n]*\b1 seconds\n[^\n]*\b1\.000 seconds\nThe workspace is unchanged\.",
     ),
 ]
 DIFFERENCES = {

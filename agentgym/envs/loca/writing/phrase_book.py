@@ -164,9 +164,14 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
+def _has_nested_slot(text: str) -> bool:
+    """Report whether alternatives contain a slot."""
+    return any("{" in part.partition("]")[0] for part in text.split("[")[1:])
+
+
 def _split(text: str) -> Iterator[tuple[str, ...] | str]:
     """Yield the parts of a phrase: tuples of alternatives, and slot names."""
-    if _BRACKETS.search(_PIECE.sub("", text)) or re.search(r"\[[^\]]*[{}]", text):
+    if _BRACKETS.search(_PIECE.sub("", text)) or _has_nested_slot(text):
         raise ValueError(
             f"the phrase {text!r} has an open bracket, or a slot inside alternatives; close the "
             "bracket, or write one phrase for each alternative"
