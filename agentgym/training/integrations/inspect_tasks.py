@@ -7,6 +7,9 @@ trajectory, which `agentgym compare` and `score` read.
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
 
+# The library is not in the environment of the type checker.
+# mypy: disable-error-code="import-not-found,untyped-decorator"
+
 from __future__ import annotations
 
 import asyncio

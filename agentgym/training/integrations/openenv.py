@@ -10,6 +10,9 @@ Example:
     >>> chat, info = env.reset(seed=7)
 """
 
+# The library is not in the environment of the type checker.
+# mypy: disable-error-code="import-not-found,misc,no-any-return"
+
 from __future__ import annotations
 
 import hmac
@@ -213,9 +216,10 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         if self._env is None:
             raise ValueError("this session has no episode; call reset before step")
         if action.stop:
-            chat, reward, terminated, truncated, info = tool_env(self._env).truncate("stopped")
+            outcome: tuple[Any, ...] = tool_env(self._env).truncate("stopped")
         else:
-            chat, reward, terminated, truncated, info = self._env.step(action.text)
+            outcome = self._env.step(action.text)
+        chat, reward, terminated, truncated, info = outcome
         self._state.step_count += 1
         observation = self._sent.observe(chat)
         observation.reward, observation.done = float(reward), terminated or truncated

@@ -69,12 +69,13 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 f"got {dict(self.apply_chat_template_kwargs)}"
             )
         self.env_id = env_id
-        self.options: Any = (
+        plain: Any = (
             OmegaConf.to_container(options)
             if isinstance(options, DictConfig)
             else dict(options or {})
         )
-        refuse_images("verl", make(env_id, **self.options))
+        self.options = plain
+        refuse_images("verl", make(env_id, **plain))
         self.renderer = Renderer(self.tokenizer)
 
     async def run(
