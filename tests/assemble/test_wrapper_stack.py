@@ -206,7 +206,7 @@ def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
         json.loads(line) for line in (tmp_path / "runs" / "results.jsonl").read_text().splitlines()
     ]
     assert [row["context"] for row in rows].count("shouting:shout") == 2
-    again = command("score", str(tmp_path / "runs"), cwd=tmp_path)
+    again = command("--import", "shouting", "score", str(tmp_path / "runs"), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     line = "ablate --world shouting:GuessWorld --oracles none --context shout --horizons 3"
     loaded = command(*line.split(), cwd=tmp_path)

@@ -174,11 +174,10 @@ def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
     )
     assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
     assert "solved 2 of 2; 1 failed and are not counted" in shown.stdout
-    stopped = command(
+    other = command(
         "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
     )
-    assert stopped.returncode == 1
-    assert stopped.stderr == "error: no server\n", "nothing was saved"
+    assert "solved 2 of 2; 1 failed and are not counted" in other.stdout, other.stderr
 
 
 BREAKING = """

@@ -56,7 +56,7 @@ def test_oracle_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     success = {arm: rate.value for (arm,), rate in summarize(results, ("arm",), "success").items()}
     assert success["P"] == success["SP"] == 1.0 > success[""], "it plans badly, and a plan helps"
     assert success["S"] == success[""]
-    assert "| P | 100.0 [" in capsys.readouterr().out
+    assert "| P | 4 | 100.0 [" in capsys.readouterr().out
     assert (tmp_path / "interventions.png").stat().st_size > 10_000
 
 
