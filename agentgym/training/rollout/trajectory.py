@@ -1,4 +1,4 @@
-"""Trajectories: chats, replies and rewards of an episode, stored as one JSON line.
+"""Trajectories: an episode's chats, replies and rewards as one JSON line.
 
 Evaluation, figures and training read only trajectories.
 """
@@ -32,14 +32,7 @@ from agentgym.training.rollout.storage import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of the policy.
-
-    Attributes:
-        chat: The chat shown to the policy.
-        reply: The policy's reply.
-        reward: The step's reward.
-        info: The env's info, JSON-able.
-    """
+    """One decision of the policy, with the chat that it saw and the JSON-able info that followed."""
 
     chat: Chat
     reply: Reply
@@ -49,10 +42,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode.
-
-    In a team episode each step is one agent's reply to its own chat, and `Step.info["agent"]` names
-    the agent.
+    """One episode. In a team, `Step.info["agent"]` names the agent that took the step.
 
     Attributes:
         spec: Spec of the env and its wrappers, as JSON text of
@@ -63,10 +53,9 @@ class Trajectory:
         terminated: Whether the world ended the episode.
         truncated: Whether a limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode says nothing about the policy: a dead or hanging worker, an
+        failure: Why the episode is no evidence about the policy: a dead or hung worker, an
             unresponsive endpoint, or an env that reports the episode as invalid
-            (`StepInfo.invalid`: a scorer error, a host limit). Failed episodes are neither scored
-            nor trained on.
+            (`StepInfo.invalid`). Failed episodes are neither scored nor trained on.
     """
 
     spec: str
@@ -80,14 +69,14 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Return the sum of the rewards; for a team, its score."""
+        """Sum of the rewards; for a team, its score."""
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
         """Return each step's reward for the agent that took it.
 
-        A team's score comes with the last step, whoever took it. Here each agent's share, as stated
-        in the team's report, comes with that agent's last step.
+        A team's score comes with the last step, whoever took it. Here each agent's share, from the
+        team's report, comes with that agent's last step.
         """
         rewards = [step.reward for step in self.steps]
         detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
@@ -99,7 +88,7 @@ class Trajectory:
         return tuple(rewards)
 
     def reward_of(self, agent: str) -> float:
-        """Return the sum of an agent's rewards; without a team, the agent's name is empty."""
+        """Return the sum of an agent's rewards; the agent is empty without a team."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
@@ -108,12 +97,10 @@ class Trajectory:
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Split the steps wherever a prompt does not start with the previous prompt and reply, as
-        after a context edit.
+        """Split the steps wherever a prompt does not extend the previous prompt and reply.
 
-        Each segment is one training row: its last prompt and reply, of which the segment's replies
-        are the sampled part. Every step is in exactly one segment. In a team each agent's steps are
-        split separately.
+        Each segment is one training row: its last prompt and reply, with the segment's replies as
+        the sampled part. In a team each agent's steps are split separately.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),
@@ -121,7 +108,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices in order; without a team, all are under an empty name."""
+        """Return each agent's step indices; without a team, all are under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -139,9 +126,7 @@ class Trajectory:
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
-        """Return each step as deltas to the agent's previous step, and the last chat as a delta to
-        the last step.
-        """
+        """Return each step, and the last chat, as deltas to the agent's previous step."""
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
         for step in self.steps:
@@ -233,7 +218,7 @@ class TrajectoryLog:
 
     @property
     def settings(self) -> Path:
-        """Return the path of the file in which `agentgym rollout` stores the run's settings."""
+        """Path of the file in which `agentgym rollout` stores the run's settings."""
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
@@ -251,16 +236,11 @@ class TrajectoryLog:
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
     ) -> Iterator[Trajectory]:
-        """Yield the trajectories of an env with these labels.
-
-        Args:
-            spec: The env's spec as JSON text.
-            labels: All labels of the trajectories.
-            alone: The log must not contain anything else, as with `agentgym rollout`.
+        """Yield the trajectories of an env with exactly these labels.
 
         Raises:
-            OtherRunError: The log contains another env with these labels, or anything else although
-                it must not.
+            OtherRunError: The log contains another env with these labels or, with `alone`, anything
+                else.
         """
         data = json.loads(spec)
         alone = alone or self.settings.exists()
@@ -289,7 +269,6 @@ class TrajectoryLog:
 
         Raises:
             RunLockedError: The log has another writer.
-            OSError: The file cannot be written.
         """
         with self._lock:
             cut_torn_line(self.path)
@@ -297,11 +276,10 @@ class TrajectoryLog:
             yield self
 
     def append(self, *lines: str) -> None:
-        """Append the lines of trajectories (`Trajectory.to_json`).
+        """Append lines of `Trajectory.to_json`; on an error the file is unchanged.
 
         Raises:
             RunLockedError: The log has another writer.
-            OSError: The lines cannot be written; the file is unchanged.
         """
         with self._lock, self._turn:
             data = (line.encode("utf-8") + b"\n" for line in lines)
@@ -315,7 +293,6 @@ class TrajectoryLog:
 
 
 def _continues(step: Step, chat: Chat) -> bool:
-    """Return whether a chat starts with a step's chat and its verbatim reply."""
     length = len(step.chat.messages)
     reply = chat.messages[length] if length < len(chat.messages) else None
     return (
