@@ -1,4 +1,4 @@
-"""Chats as requests to the Anthropic Messages API, and its answers as replies."""
+"""Conversion of chats to Anthropic Messages requests, and of answers to replies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ _EMPTY = "(empty)"
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return a request's `system`, `messages` and, if the chat has tools, `tools`.
-
-    Args:
-        chat: The chat; its leading system messages become `system`.
-        kept: The replies with thinking.
-    """
+    """Return `system` (the leading system messages), `messages` and, if there are tools, `tools`."""
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0].role == "system":
@@ -78,7 +73,7 @@ def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
 
 
 def _reply_blocks(message: Message, kept: KeptReplies) -> Iterator[Item]:
-    """Yield the blocks of a reply. A reply without a readable call is sent verbatim."""
+    """Yield a reply's blocks; a reply without a readable call is sent verbatim."""
     if found := kept.find(message):
         yield from found
         return
@@ -113,15 +108,10 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply, and keep its thinking; any malformed one raises an error in
-    `MALFORMED`.
+    """Convert an answer to a reply and keep its thinking; raise an error in `MALFORMED` if
+    malformed.
 
     A truncated call is omitted, because its arguments are incomplete.
-
-    Args:
-        answer: The parsed message.
-        dialect: The dialect of native calls.
-        kept: The replies with thinking.
     """
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
@@ -150,7 +140,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage. The API counts cached prompt tokens separately."""
+    """Return an answer's usage; the API counts cached prompt tokens separately."""
     return read_usage(
         answer.get("usage"),
         ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],

@@ -1,4 +1,4 @@
-"""Chats as requests to the Chat Completions API, and its answers as replies."""
+"""Conversion of chats to Chat Completions requests, and of answers to replies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentgym.training.rollout.endpoints.answers import (
 )
 from agentgym.training.rollout.token_usage import EndpointUsage
 
+# Nats by which bfloat16 rounding may raise a log-probability above 0.
 ROUNDING = 0.01
-"""Nats by which a log-probability may exceed 0 because of rounding in bfloat16."""
 
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
@@ -37,12 +37,9 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
-    """Convert an answer to a reply; any malformed one raises an error in `MALFORMED`.
+    """Convert an answer to a reply; raise an error in `MALFORMED` if malformed.
 
-    Args:
-        answer: The parsed chat completion.
-        dialect: The dialect of native calls.
-        logprobs: Read the log-probabilities and require them.
+    With `logprobs`, the log-probabilities are required.
     """
     choice = answer["choices"][0]
     # Gateways report failed upstream servers with status 200.
@@ -79,12 +76,7 @@ def to_usage(answer: Any) -> EndpointUsage:
 
 
 def _logprobs(choice: Mapping[str, Any], said: bool) -> tuple[float, ...]:
-    """Return the log-probabilities of an answer's tokens.
-
-    Args:
-        choice: The choice in the answer.
-        said: Whether it has text; servers return none for a call.
-    """
+    """Return the log-probabilities; without text (`said`), servers return none."""
     tokens = (choice.get("logprobs") or {}).get("content")
     if not tokens and not said:
         return ()

@@ -1,4 +1,4 @@
-"""Factories of policies for `--policy`, configured by environment variables and options."""
+"""Policy factories for `--policy`, configured by environment variables and options."""
 
 from __future__ import annotations
 
@@ -29,11 +29,7 @@ class FromEnvironment(Generic[PolicyConfigT]):
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[PolicyConfigT]:
-        """Return a policy for any world.
-
-        Args:
-            env_id: The world, for errors.
-            **options: The fields of the config.
+        """Return a policy for any world; `options` are the config's fields.
 
         Raises:
             ValueError: The model is missing, or an option is invalid.

@@ -1,7 +1,7 @@
-"""The common parts of all engines, and the engine that runs in the collector's thread.
+"""Base classes of engines, and the engine that runs in the collector's thread.
 
 An engine opens slots. A slot plays one episode at a time with a `Player` and answers into a
-mailbox, so the collector can wait for any slot and give up on one without the others.
+mailbox, so the collector can wait for any slot and give up on any one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.user_policy import UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+# A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec.
 EnvLike = str | EnvSpec | MakeEnv
-"""A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
+# Seconds for closing slots before they are killed: enough for a running tool call.
 GRACE = 5.0
-"""Seconds for closing slots before they are killed: enough for a running tool call."""
+# Additional seconds for opening a slot: importing a deep-learning library takes some.
 OPENING = 60.0
-"""Additional seconds for opening a slot: importing a deep-learning library takes some."""
+# Start time of work that has not started.
 NEVER = float("inf")
-"""The start time of something that has not started."""
 # Garbage collection threshold for any number of slots. Python's 700 would scan recorded steps so
 # often that it takes a third of the step time at 1,000 slots.
 YOUNG = 50_000
@@ -50,9 +50,9 @@ class Failure:
     Attributes:
         cause: The error in one line.
         error: The policy's error, if it could not reply; replaying the episode would not help.
-        fatal: Whether every later episode would fail too, so that the run stops.
-        lost: Whether the episode only lost its worker, which ended for the sake of another one; the
-            slot itself stays usable.
+        fatal: Whether every later episode would fail too, so the run stops.
+        lost: Whether the episode only lost its worker, which was ended because of another one; the
+            slot stays usable.
     """
 
     cause: str
@@ -61,26 +61,26 @@ class Failure:
     lost: bool = False
 
 
+# Result of a reset or a step, or a failure.
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""The result of a reset or a step, or a failure."""
 
 
 class Slot(ABC):
-    """A place that plays episodes one after another and answers into a mailbox.
+    """Place that plays one episode after another and answers into a mailbox.
 
     Attributes:
         number: The slot's index in the collector.
         began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
-            for its turn is not hung. In the future if the work starts with something slow, such as
-            a new process.
-        dead: Whether it was given up, so that its answers no longer count.
+            for its turn is not hung. In the future if the work starts slowly, as with a new
+            process.
+        dead: Whether the slot was given up, so its answers no longer count.
     """
 
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Use this policy from now on; slots that never get one need not override this."""
+        """Use this policy from now on; override if slots receive policies."""
         raise NotImplementedError
 
     @abstractmethod
@@ -89,11 +89,11 @@ class Slot(ABC):
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or the reply of the slot's own policy; the answer goes into the mailbox."""
+        """Play a reply, or with None the slot's own policy; the answer goes into the mailbox."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop whatever is running, without waiting."""
+        """Stop running work without waiting."""
 
 
 class Answers:
@@ -110,12 +110,12 @@ class Answers:
             self._arrived.set()
 
     def wake(self) -> None:
-        """Wake the waiting reader, if there is one."""
+        """Wake the waiting reader, if any."""
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, waiting for one if there are none; empty after a timeout or a
-        wake-up, which may arrive late.
+        """Wait for answers and return all; empty after a timeout or a wake-up, which may arrive
+        late.
         """
         if not self._answers:
             self._arrived.wait(timeout)
@@ -127,8 +127,7 @@ class Engine:
     """Way to run episodes. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
-            raised.
+        isolates: Whether a slot's error affects only its episode; otherwise it is raised.
         replicates: Whether slots call the policy by default.
     """
 
@@ -177,7 +176,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """Everything in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
+    """Engine in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
 
     isolates = False
 

@@ -1,4 +1,4 @@
-"""Running episodes in their slots: started, recorded, timed, retried."""
+"""Start, record, time and retry episodes in slots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Counts:
         broken: Episodes reported as failures.
         cancelled: Episodes that were running or not yet yielded when the collection stopped.
         retried: Restarts of failed episodes.
-        recovered: Restored episodes, whose shared worker had to be ended for another's sake.
+        recovered: Episodes restored after their shared worker was ended because of another one.
         late: Ignored answers of slots that had been given up.
     """
 
@@ -57,8 +57,6 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A starting or running episode in a slot, and its position among the seeds."""
-
     place: int
     seed: int
     number: int  # in the order of start
@@ -71,16 +69,15 @@ class _Run:
 
 
 class Dispatcher:
-    """The slots of a collector and their episodes.
+    """Slots of a collector and their episodes.
 
     Attributes:
-        counts: The outcomes of the episodes.
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
         pending: The number of slots with open requests.
         room: The maximum number of running episodes.
         restarts: Whether an episode that lost its worker restarts instead of being replayed,
-            because the worker's policy kept its state.
+            because the worker's policy had state.
     """
 
     def __init__(
@@ -112,7 +109,7 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """From now on, give slots this policy (unless None) and trajectories these labels."""
+        """Give slots this policy (unless None) and trajectories these labels from now on."""
         self._policy, self._labels = policy, labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
         for slot in self._idle if policy is not None else ():
@@ -143,9 +140,7 @@ class Dispatcher:
     def advancing(
         self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
     ) -> Iterator[None]:
-        """Play replies while another thread records answers. The dispatcher must not be used
-        otherwise until then.
-        """
+        """Play replies while another thread records answers; use nothing else meanwhile."""
         ended = threading.Event()
         errors: list[Exception] = []
 
@@ -168,8 +163,9 @@ class Dispatcher:
             raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
-        """Take the first ready slots, each with the others of its seed, whose chats share a prefix.
-        They come in seed order, so that a policy's random choices do not depend on which slots are
+        """Take the first ready slots, each with all slots of its seed, whose chats share a prefix.
+
+        Slots come in seed order, so a policy's random choices do not depend on which slots are
         open.
         """
         alike: dict[int, list[Slot]] = {}
@@ -180,7 +176,7 @@ class Dispatcher:
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
     def requests(self, slots: Sequence[Slot]) -> list[PolicyRequest]:
-        """Return the waiting chats of slots, with their episodes."""
+        """Return the slots' waiting chats with their episodes."""
         runs = [self._runs[slot] for slot in slots]
         return [
             PolicyRequest(each.recording.chat, each.seed, each.id, not each.recording.steps)
@@ -189,7 +185,7 @@ class Dispatcher:
         ]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
-        """Play a reply in each slot (None for its own policy's); end the episodes without one."""
+        """Play a reply in each slot (None asks its own policy); end the episodes without one."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
             if isinstance(reply, PolicyError):
@@ -203,7 +199,7 @@ class Dispatcher:
 
     @property
     def under_way(self) -> int:
-        """Return the number of running episodes."""
+        """Number of running episodes."""
         return len(self._runs)
 
     def give_up_all(self) -> None:
@@ -256,8 +252,7 @@ class Dispatcher:
     def _hung(self) -> Iterator[Slot]:
         """Yield the slots that have worked too long on a request.
 
-        Deadlines are checked when they are due. An answered request's deadline is dropped; if work
-        started later than requested, the deadline moves.
+        Deadlines are checked when they are due, and move if work started after the request.
         """
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
@@ -298,7 +293,7 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _restore(self, slot: Slot, run: _Run) -> None:
-        """Replay an episode, whose worker is gone, in another worker up to the lost step."""
+        """Replay an episode in another worker up to the lost step."""
         if self.restarts:
             run.recording = None
         run.replayed = None if run.recording is None else 0
@@ -322,7 +317,7 @@ class Dispatcher:
         self._step(slot, run.reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
-        """Restart a slot's episode in a new slot of the same number, or give it up."""
+        """Restart a slot's episode in a new slot with the same number, or give it up."""
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.error is not None or failure.fatal:
@@ -339,7 +334,7 @@ class Dispatcher:
         self.counts.broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # Twice over, because all slots may fail together for a temporary cause.
+        # Twice the slots, because all may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"

@@ -30,22 +30,21 @@ from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
+# Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
+# kB.
 THREADS = 512
-"""Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
-kB.
-"""
+# Threads that start without probing the interpreter.
 FEW_THREADS = 4
-"""Threads that start without probing the interpreter."""
+# Seconds per probe of the interpreter; negligible next to a tool that merits a thread.
 PROBE = 0.003
-"""Seconds that a probe of the interpreter takes; negligible beside a tool that merits a thread."""
 
 
 class ThreadPool:
-    """Pool of threads that start on demand: a few at once, more while slots wait and the
-    interpreter is idle because all threads wait for tools.
+    """Pool that starts threads on demand: a few at once, more while slots wait and all threads wait
+    for tools.
 
-    More threads in a busy interpreter would only compete for it. Threads are daemons: a hanging
-    one cannot be ended and must not block interpreter exit.
+    More threads in a busy interpreter would only compete for it. Threads are daemons, because a
+    hung one cannot be ended and must not block interpreter exit.
 
     Args:
         limit: Maximum number of threads, excluding those that hang.
@@ -121,8 +120,8 @@ class ThreadPool:
     def _work_for(self, slot: ThreadSlot) -> bool:
         """Do a slot's work in this thread; return False if the slot was abandoned meanwhile.
 
-        No lock is taken. A thread that waits for a lock gets it while another thread runs, which
-        then waits at its next step in turn, so threads would switch several times a step.
+        No lock is taken: a thread waiting for one would make the others wait in turn, so threads
+        would switch several times a step.
         """
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
@@ -197,11 +196,10 @@ class ThreadSlot(Slot):
 class Threads(Engine):
     """Engine that steps envs in threads, for tools that wait on a disk, a network or a process.
 
-    Threads that hang are abandoned.
+    Hung threads are abandoned.
 
     Args:
-        threads: Maximum number of threads, hence of tools that can wait at once. Threads start on
-            demand.
+        threads: Maximum number of threads, hence of tools that can wait at once.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
@@ -218,9 +216,7 @@ class Threads(Engine):
 
 
 class Asyncio(Threads):
-    """Engine that awaits replies in one event loop and steps envs in threads; for endpoints.
-
-    The policy is async, or has `async def areply(chat)`.
+    """Engine that awaits an async policy's replies in one event loop and steps envs in threads.
 
     Args:
         threads: Maximum number of threads, as in `Threads`.
@@ -246,11 +242,7 @@ class Asyncio(Threads):
             self._posted.popleft().await_reply()
 
     def share(self, policy: UserPolicy) -> Any:
-        """Return the policy.
-
-        Raises:
-            ValueError: The policy is not async.
-        """
+        """Return the policy, or raise `ValueError` if it is not async."""
         if not policy.awaitable:
             raise ValueError(
                 "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "

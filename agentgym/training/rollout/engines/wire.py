@@ -14,10 +14,10 @@ from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.faults import describe
 
 SentChat = tuple[int, ChatDelta]
+# A reply of the worker's own policy, and the outcome of its step.
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
-"""A reply of the worker's own policy, and the outcome of its step."""
+# Whether a request succeeded, with the answer or the failure.
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, with the answer or the failure."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -29,17 +29,17 @@ _encode = msgspec.msgpack.Encoder().encode
 # msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
 # arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-# Eight bytes, because a policy's weights may exceed 4 GiB.
+# Length prefix: eight bytes, because a policy's weights may exceed 4 GiB.
 _HEAD = 8
-# About two hundred answers per read.
+# Read size in bytes, about two hundred answers.
 _READ = 1 << 16
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Encode the answer to a request.
+    """Encode the answer to a request, or the error if it cannot be pickled.
 
     MessagePack takes a fifth of the time of pickle, which looks up every class; other values are
-    pickled. An answer that cannot be pickled is replaced with the error.
+    pickled.
     """
     succeeded, content = answer
     if succeeded and method in _FORMS:
@@ -67,8 +67,8 @@ def decode_answer(data: bytes) -> FarAnswer:
 class Frames:
     """One end of a stream of frames.
 
-    Each read takes everything available, because every read releases the interpreter lock and must
-    then wait for it.
+    Each read takes all available bytes, because every read releases the interpreter lock and must
+    wait for it again.
     """
 
     def __init__(self, stream: socket) -> None:
