@@ -27,7 +27,7 @@ class TokenPolicy:
         temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
         seed: Seed of the sampling.
-        vocabulary: Number of ids of the model, if known; samples with other ids are rejected.
+        vocabulary: The model's number of ids, if known; samples with other ids are rejected.
     """
 
     def __init__(
@@ -86,7 +86,6 @@ class TokenPolicy:
     def _read(
         self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
     ) -> Reply | PolicyError:
-        """Convert a sample to a reply, or return the error."""
         if isinstance(sample, PolicyError):
             return sample
         if fault := find_fault(sample, options, self.vocabulary):
@@ -106,9 +105,6 @@ class LocalPolicy(TokenPolicy):
         batch_size: Maximum number of prompts per forward pass.
         template: Variables of the chat template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the template.
-
-    Attributes:
-        renderer: Converts chats to token ids.
     """
 
     def __init__(
@@ -137,7 +133,7 @@ class LocalPolicy(TokenPolicy):
 
 
 def count_ids(model: PreTrainedModel) -> int:
-    """Return the number of a model's ids; its tokenizer may define fewer."""
+    """Return a model's number of ids; its tokenizer may define fewer."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 

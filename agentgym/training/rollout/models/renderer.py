@@ -33,7 +33,7 @@ _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4
 
 
 class ChatTemplate:
-    """Chat template of a tokenizer, adapted to the roles that it accepts.
+    """A tokenizer's chat template, adapted to the roles that it accepts.
 
     If a template rejects or drops a role, messages are converted: tool results become user
     messages, the system message joins the first user message, and adjacent messages of one role are
@@ -90,12 +90,8 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        """Render messages as text.
-
-        Args:
-            messages: Messages of a chat; replies are rendered verbatim.
-            tools: The available tools.
-            prompt: Open the assistant's turn at the end.
+        """Render messages as text, with replies verbatim; `prompt` opens the assistant's turn at
+        the end.
         """
         if not (self.takes_tool and self.takes_neighbours):
             messages = as_text(messages).messages
@@ -109,9 +105,7 @@ class ChatTemplate:
         return text is not None and all(message.text in text for message in messages)
 
     def _try(self, messages: Sequence[Message]) -> str | None:
-        """Render messages; return None if the template rejects a role, for which templates raise
-        various errors.
-        """
+        """Render messages; return None if the template rejects a role, with whatever error."""
         with suppress(TemplateError, LookupError, TypeError, ValueError):
             return self._apply(messages)
         return None
@@ -144,9 +138,9 @@ def _system_as_user(messages: Sequence[Message]) -> list[Message]:
 class Renderer:
     """Converts chats to token ids, reusing the ids of earlier prompts and replies.
 
-    Assistant messages are rendered verbatim. If a template edits history, by stripping earlier
-    thinking for example, the prompt no longer starts with the previous one. It is then tokenised in
-    full, and training starts a new row there.
+    Assistant messages are rendered verbatim. If a template edits history, for example by stripping
+    earlier thinking, the prompt no longer extends the previous one. It is then tokenised in full
+    and starts a new training row.
 
     Args:
         tokenizer: A tokenizer with a chat template.
@@ -154,11 +148,6 @@ class Renderer:
             `generation_config`.
         options: Variables of the template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the template.
-
-    Attributes:
-        template: The chat template.
-        stops: All stop ids.
-        pad: The padding id.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.
@@ -216,7 +205,7 @@ class Renderer:
         )
 
     def remember(self, chat: Chat, reply: Reply) -> None:
-        """Store the ids of a prompt and its reply for the prompt that continues them."""
+        """Store the ids of a prompt and its reply for the prompt that extends them."""
         key = _digest(self._text(chat, len(chat.messages)) + reply.text)
         self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
         self._cache.move_to_end(key)
@@ -233,7 +222,7 @@ class Renderer:
         """Return the prompt of a chat's first messages.
 
         Each prompt is needed three times: for its ids, when its reply is stored, and when the chat
-        continues. It is rendered once and in full, because a template may render earlier messages
+        continues. It is rendered once, and in full, because a template may render earlier messages
         differently once later ones follow.
         """
         if not isinstance(chat.messages, Messages):

@@ -1,6 +1,4 @@
-"""Sampler over a transformers model in this process, with a key-value cache that persists between
-turns.
-"""
+"""Sampler over a transformers model, with a key-value cache that persists between turns."""
 
 from __future__ import annotations
 
@@ -21,25 +19,21 @@ from transformers.cache_utils import DynamicLayer
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 
+# Keys and values of each layer, of shape (heads, tokens, width).
 States = Sequence[tuple[torch.Tensor, torch.Tensor]]
-"""Keys and values of each layer, of shape (heads, tokens, width)."""
 # Minimum shared prefix in tokens that is worth a separate forward pass.
 _SHORTEST = 16
+# Prompts per forward pass: more hardly raise CPU throughput, and key-value states take memory.
 BATCH = 32
-"""Default prompts per forward pass. Larger batches hardly raise CPU throughput, and this bounds the
-memory of key-value states.
-"""
 
 
 class TransformersSampler:
     """Sampler over a causal language model of transformers in this process.
 
-    A prompt is computed from where it differs from earlier ones, and a prefix shared by several
-    prompts is computed once. Sampling uses evaluation mode and a cache, whatever state training has
-    left the model in (dropout, gradient checkpointing), and restores that state. The global random
-    generators are not touched.
-
-    For models with sliding windows or recurrent states, prompts are computed in full.
+    Only the part of a prompt that differs from earlier prompts is computed, and a prefix shared by
+    several prompts is computed once; with sliding windows or recurrent states, the whole prompt is.
+    Sampling uses evaluation mode and restores the state that training left the model in. The global
+    random generators are not touched.
 
     Args:
         model: The model, on the device where it runs.
@@ -88,7 +82,7 @@ class TransformersSampler:
 
     @property
     def version(self) -> int:
-        """Return the version of the weights, which increases when they change."""
+        """Version of the weights, which increases when they change."""
         weights = _fingerprint(self.model)
         if weights != self._weights:
             self._weights = weights
@@ -211,7 +205,7 @@ class TransformersSampler:
 
 @contextmanager
 def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and each of its modules back into its own afterwards."""
+    """Put a model into evaluation mode, and restore each module's mode afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -222,7 +216,7 @@ def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> DynamicCache:
-    """Return the first states of each match as one batch, padded on the left."""
+    """Return each match's leading states as one batch, padded on the left."""
     example = next(prefix for prefix, _ in matches if prefix is not None)
     cache = DynamicCache()
     for number, pair in enumerate(example.states):
@@ -238,7 +232,7 @@ def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> Dy
 
 
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
-    """Return a value that changes when the weights do: PyTorch counts the writes to each tensor."""
+    """Return a value that changes with the weights: PyTorch counts the writes to each tensor."""
     parameters = list(model.parameters())
     return (
         sum(p._version for p in parameters if not p.is_inference()),
@@ -248,7 +242,7 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
 
 
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:
-    """Return whether a model can compute logits for selected positions only."""
+    """Report whether a model can compute logits for selected positions only."""
     base = getattr(model, "get_base_model", lambda: model)()
     return "logits_to_keep" in inspect.signature(base.forward).parameters
 
@@ -273,9 +267,8 @@ class Prefix:
     """Cached states of a token sequence.
 
     Attributes:
-        ids: The sequence.
-        states: Its keys and values.
-        shared: Whether it is a prefix of several prompts.
+        states: Keys and values.
+        shared: Whether several prompts start with the sequence.
         size: Bytes of the states.
     """
 
@@ -286,7 +279,7 @@ class Prefix:
 
 
 class PrefixCache:
-    """Cache of sequences with their states, with least-recently-used eviction.
+    """Least-recently-used cache of sequences with their states.
 
     Args:
         limit: Maximum bytes of states; 0 disables the cache.
@@ -342,12 +335,7 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 def shared_runs(
     prompts: Sequence[tuple[int, ...]], known: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield shared prefixes of several prompts that are worth computing once.
-
-    Args:
-        prompts: The prompts.
-        known: Number of cached tokens of each prompt.
-    """
+    """Yield prefixes shared by several prompts, of which `known` tokens are cached, if long enough."""
     new = sorted(
         (prompt, length)
         for prompt, length in zip(prompts, known, strict=True)

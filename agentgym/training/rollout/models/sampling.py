@@ -1,6 +1,4 @@
-"""Model options, and the interface between training and samplers: token ids in; ids,
-log-probabilities and weight version out.
-"""
+"""Model options, and the interface between training and samplers."""
 
 from __future__ import annotations
 
@@ -89,7 +87,7 @@ class Sampler(Protocol):
 
     @property
     def version(self) -> int:
-        """Return the version of the weights, which increases when they change."""
+        """Version of the weights, which increases when they change."""
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
@@ -104,11 +102,7 @@ class Sampler(Protocol):
 
 
 class RequestSeeds:
-    """Distinct, reproducible seeds for requests to a backend.
-
-    Args:
-        seed: The base seed.
-    """
+    """Distinct, reproducible seeds for requests to a backend."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed, self._count = seed, 0
@@ -125,11 +119,6 @@ def find_fault(
     """Return why a sample cannot be trained on, or None.
 
     Every sample is checked before it is played, so malformed ones never reach training.
-
-    Args:
-        sample: The backend's sample.
-        options: The request's options.
-        vocabulary: Number of ids of the model; None if unknown.
     """
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
