@@ -1,6 +1,4 @@
-"""The player of a training run: the model, a copy of it, or an external sampler, in groups of
-episodes of one instance.
-"""
+"""Player of a training run: the model, a copy of it, or an external sampler."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from agentgym.training.rollout.models.local_policy import count_ids
 
 
 class Actor:
-    """Plays with the weights of the model in training.
+    """Plays groups of episodes with the weights of the model in training.
 
     Args:
         model: The model.
@@ -46,7 +44,7 @@ class Actor:
     ) -> None:
         self.model, self.tokenizer, self.renderer = model, tokenizer, renderer
         self.source, self.config, self.sampler = source, config, sampler
-        # Weights that are being trained cannot sample.
+        # Copy the weights, because training changes them during sampling.
         self._copy = copy.deepcopy(model) if config.ahead and sampler is None else model
         if config.branch:
             source.branches = Branches()
@@ -67,22 +65,15 @@ class Actor:
         )
 
     def _sampler(self) -> Sampler:
-        """Return the sampler. The model itself keeps no cache between batches, because training
-        needs the memory.
+        """Return the sampler; the model keeps no cache between batches, because training needs the
+        memory.
         """
         return self.sampler or TransformersSampler(
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
-        """Play a group of episodes for each seed.
-
-        Args:
-            policy: The policy.
-            seeds: The instances.
-            size: Episodes per instance.
-            step: The training step they belong to.
-        """
+        """Play `size` episodes for each seed, as part of a training step."""
         with autocast(self.model.device, self.config.precision):
             branches = self.source.branches
             if branches is None:

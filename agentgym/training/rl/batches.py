@@ -1,6 +1,4 @@
-"""Rows as tensors, the training signal of each sampled token, and the model's output for their
-tokens.
-"""
+"""Rows as tensors, the training signal of each sampled token, and the model's output for them."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ class Batch:
     rows an edited context produced; `place` is its inverse.
 
     Attributes:
-        ids: Token ids.
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
         logprobs: Log-probabilities of the sampled tokens under the sampling policy, in nats; 0
@@ -37,12 +34,7 @@ class Batch:
     logprobs: torch.Tensor
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
-        """Return some of the rows, without padding that none of them needs.
-
-        Args:
-            rows: Their indices.
-            device: The device of the tensors; None keeps the current one.
-        """
+        """Return some of the rows without superfluous padding, on `device` if given."""
         longest = int(self.attended[rows].sum(1).max())
         return replace(
             self,
@@ -68,10 +60,6 @@ class Batch:
 def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
     """Return rows as tensors.
 
-    Args:
-        items: The rows.
-        pad: The padding id.
-
     Raises:
         ValueError: A row has no log-probabilities.
     """
@@ -96,12 +84,12 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows for training.
+    """Rows for training, with one value per sampled token.
 
     Attributes:
-        shares: The share of each sampled token in the objective; they sum to 1.
-        advantages: The advantage of each sampled token.
-        replies: The index of the reply that each sampled token belongs to.
+        shares: The token's share in the objective; shares sum to 1.
+        advantages: The token's advantage.
+        replies: The index of the token's reply.
     """
 
     shares: torch.Tensor
@@ -147,11 +135,7 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return the number of sampled tokens of each step.
-
-    Raises:
-        ValueError: A step has none.
-    """
+    """Return the number of sampled tokens of each step, or raise `ValueError` if a step has none."""
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     if 0 in lengths:
         raise ValueError(
@@ -162,13 +146,10 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return the share of one of the equal parts of each episode, so that all parts of all episodes
-    sum to 1; with `constant`, to the mean episode length divided by `most`.
+    """Return each episode's share per part (such as a token); all parts of all episodes sum to 1.
 
-    Args:
-        lengths: The number of parts (such as tokens) of each episode.
-        weight: `episode` to weigh all episodes equally; otherwise all parts are equal.
-        most: The divisor of lengths for `constant`.
+    With `episode`, all episodes have equal shares; otherwise all parts have. With `constant`, the
+    sum is the mean episode length divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -182,15 +163,11 @@ def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> to
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return experience of an older policy, corrected to the current one. Each advantage is
-    multiplied by the ratio of its token's current probability to its probability when sampled, at
-    most `cap` (truncated importance sampling: Espeholt et al. 2018, section 4.1), and clipping is
-    relative to the current probabilities.
+    """Return an older policy's experience, corrected to the current one.
 
-    Args:
-        data: The experience.
-        logprobs: The log-probabilities of the sampled tokens under the current policy.
-        cap: The maximum ratio.
+    Each advantage is multiplied by the ratio of its token's current probability to its probability
+    when sampled, at most `cap` (truncated importance sampling: Espeholt et al. 2018, section 4.1).
+    Clipping then refers to the current `logprobs`.
     """
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
@@ -199,12 +176,13 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 at tokens that were not
-    sampled or have no predecessor.
+    """Model output for a batch, as tensors of shape (rows, tokens), in nats.
+
+    Values are 0 for tokens that were not sampled or have no predecessor.
 
     Attributes:
-        logprobs: The log-probability of each sampled token given its predecessors, in nats.
-        entropies: The entropy of each token's distribution, in nats.
+        logprobs: The log-probability of each sampled token given its predecessors.
+        entropies: The entropy of each token's distribution.
     """
 
     logprobs: torch.Tensor
@@ -232,7 +210,7 @@ def predict(
         entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
     """
     sampled_mask = data.sampled[:, 1:]
-    # Logits are large (a vocabulary-sized row per position), so they are computed only where a
+    # Logits are large (a vocabulary-sized row per position), so compute them only where a
     # sampled token follows.
     places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
     with autocast(data.ids.device, precision):
@@ -263,14 +241,12 @@ def logprobs_of(
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return the autocast context of a precision; the weights keep their type."""
+    """Return a precision's autocast context; the weights keep their type."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Enable gradient checkpointing with the method of the installed transformers release, and put
-    the model into training mode, which checkpointing requires.
-    """
+    """Enable gradient checkpointing, and training mode, which checkpointing requires."""
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
     model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept

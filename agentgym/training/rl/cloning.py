@@ -1,4 +1,4 @@
-"""Behaviour cloning: a model learns to write the replies of a scripted policy."""
+"""Behaviour cloning: a model learns a scripted policy's replies."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Trainer that maximises the likelihood of a teacher's replies, on fresh instances at every
-    step.
+    """Trainer that maximises the likelihood of a teacher's replies, on new instances at every step.
 
     Args:
         teacher: The policy to clone; it needs no tokens.
@@ -58,12 +57,7 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """Policy whose replies carry the tokens that a model would have had to sample.
-
-    Args:
-        policy: Writes the texts.
-        renderer: The renderer of the model in training.
-    """
+    """Policy whose replies carry the tokens that a model would have had to sample."""
 
     def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
         self.policy, self.renderer = adapt(policy), renderer

@@ -1,4 +1,4 @@
-"""Curricula: select the tasks of a training step from the run's progress and success."""
+"""Curricula that select the tasks of a training step from the run's progress and success."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Curriculum:
     """Selects the env of each training step. Subclasses implement `env`."""
 
     def env(self, progress: float) -> EnvSpec:
-        """Return the env of a step; `progress` is the completed share of all steps."""
+        """Return a step's env; `progress` is the completed share of all steps."""
         raise NotImplementedError
 
     def record(self, success: float) -> None:
-        """Record the share of solved episodes of the step."""
+        """Record the step's share of solved episodes."""
 
     def state(self) -> dict[str, Any]:
         """Return the state that future choices depend on, as plain data."""
@@ -36,9 +36,6 @@ class HorizonCurriculum(Curriculum):
     Args:
         stages: The envs of each stage, short tasks first.
         threshold: The share of solved episodes in a step that starts the next stage.
-
-    Attributes:
-        stage: The index of the current stage.
     """
 
     def __init__(self, stages: Sequence[Sequence[EnvSpec]], threshold: float = 0.8) -> None:
@@ -54,7 +51,7 @@ class HorizonCurriculum(Curriculum):
 
     @override
     def record(self, success: float) -> None:
-        """Move to the next stage if this one is solved often enough."""
+        """Move to the next stage at the threshold."""
         if success >= self.threshold and self.stage + 1 < len(self._envs):
             self.stage += 1
 
@@ -68,8 +65,9 @@ class HorizonCurriculum(Curriculum):
 
 
 class HintCurriculum(Curriculum):
-    """Removes hints: the share of episodes with hints falls linearly from 1 at the start to 0 at
-    `until`. All episodes of an instance have them, or none.
+    """Removes hints: their share falls linearly from 1 at the start to 0 at `until`.
+
+    All of an instance's episodes have hints, or none.
 
     Args:
         hinted: The envs with hints.
@@ -77,8 +75,8 @@ class HintCurriculum(Curriculum):
         until: The share of steps after which there are no hints.
     """
 
+    # Resolution of the share of hints, because a mixture has one spec per part.
     parts = 100
-    """The share of hints is rounded to this many parts, because a mixture has one spec per part."""
 
     def __init__(
         self, hinted: Sequence[EnvSpec], bare: Sequence[EnvSpec], until: float = 0.5
@@ -90,7 +88,7 @@ class HintCurriculum(Curriculum):
     def env(self, progress: float) -> EnvSpec:
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
-        # Seeds count up, so the two kinds alternate evenly instead of forming two blocks.
+        # Seeds are consecutive, so the two kinds alternate evenly instead of forming two blocks.
         kinds = [
             (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
         ]

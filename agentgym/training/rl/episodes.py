@@ -1,6 +1,4 @@
-"""The episodes of a training run: played on reserved seeds, from their start or from the middle of
-others, with the figures for its log.
-"""
+"""Episodes of a training run, played on reserved seeds, from the start or from a branch point."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import Collector, EnvLike, Trajectory
 from agentgym.training.rollout.engines.base import MakeEnv, factory_of
 
+# First training seed; evaluation uses the seeds from 0.
 TRAIN_SEED = 10_000_000
-"""First training seed; evaluation uses the seeds from 0."""
 
 
 _Env = gymnasium.Env[Any, Any]
@@ -33,7 +31,6 @@ class EpisodeBatch:
     """Completed episodes.
 
     Attributes:
-        episodes: The episodes played to their end.
         figures: The figures of each round of play.
         lost: Seeds and causes of failures.
     """
@@ -83,14 +80,14 @@ class BranchPoint:
 
 @dataclass
 class Branches:
-    """Points in past episodes, one per seed, and whether new episodes start from them. Each step of
-    an episode is equally likely. Drawing one without knowing the number of steps takes about
-    log(steps) copies.
+    """Points in past episodes, one per seed, and whether new episodes start from them.
+
+    Each step of an episode is equally likely. Drawing one without knowing the number of steps takes
+    about log(steps) copies.
 
     Attributes:
         points: The point of each seed.
-        open: True while episodes start from the points; otherwise they start at the beginning and
-            points are drawn from them.
+        open: True while episodes start from the points; otherwise points are drawn from episodes.
     """
 
     points: dict[int, BranchPoint] = field(default_factory=dict)
@@ -102,19 +99,15 @@ class Branches:
         return lambda: _BranchingEnv(make_env(), self)
 
     def cut(self, trajectory: Trajectory) -> Trajectory:
-        """Return an episode from its seed's point on, in the form of a branched episode: the first
-        prompt contains everything before it.
+        """Return an episode from its seed's point on, like a branched one.
+
+        Its first prompt contains everything before the point.
         """
         return replace(trajectory, steps=trajectory.steps[self.points[trajectory.seed].step :])
 
 
 class _BranchingEnv(gymnasium.Env[Any, Any]):
-    """Env that draws points of its episodes, or starts from them.
-
-    Args:
-        env: The inner env.
-        branches: The points.
-    """
+    """Env that draws points of its episodes, or starts from them."""
 
     def __init__(self, env: _Env, branches: Branches) -> None:
         self._begun, self._env, self._branches = env, env, branches
@@ -123,13 +116,11 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
 
     @property
     def unwrapped(self) -> _Env:
-        """Return the innermost env."""
         return self._env.unwrapped
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, or continue from its seed's point."""
         self._env, self._step = self._begun, 0
         self._seed = 0 if seed is None else seed
         point = self._branches.points.get(self._seed) if self._branches.open else None
@@ -143,7 +134,6 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         return chat, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply."""
         chat, reward, terminated, truncated, info = self._env.step(action)
         self._step += 1
         may_branch = not (self._branches.open or terminated or truncated)
@@ -154,7 +144,6 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         return chat, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Close the env."""
         self._env.close()
         self._begun.close()
 
@@ -189,12 +178,7 @@ class EpisodeSource:
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play episodes. Failures are omitted, counted and listed.
-
-        Args:
-            policy: The policy.
-            seeds: Each is played once.
-            step: The training step they belong to.
+        """Play one episode per seed for a training step. Failures are omitted, counted and listed.
 
         Raises:
             RuntimeError: All episodes failed.

@@ -123,8 +123,8 @@ class FineTuneConfig(TaskConfig):
             )
 
     def _check_sampler(self) -> None:
-        """Raise `ValueError` if the sampler does not exist or an option is invalid, as far as known
-        without starting it.
+        """Raise `ValueError` if the sampler is unknown or an option is invalid, without starting
+        it.
         """
         name, options = self.sampler, self.sampler_options
         if name == ITSELF and options:
@@ -148,7 +148,7 @@ class FineTuneConfig(TaskConfig):
         return self.specs(cells, split="train", labels=self.label_reward > 0)
 
     def make_curriculum(self) -> Curriculum | None:
-        """Return the curriculum of GRPO."""
+        """Return GRPO's curriculum."""
         cells = self.cells()
         if self.curriculum == "horizons":
             return HorizonCurriculum(
@@ -161,14 +161,10 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler; None for the model itself.
+        """Return the GRPO sampler for the untrained model's folder; None for the model itself.
 
-        Args:
-            model: The folder of the untrained model.
-            handover: The path for passing the training weights.
-
-        Raises:
-            MissingExtraError: A package is missing.
+        Training weights pass through the path `handover`. `MissingExtraError` is raised if a
+        package is missing.
         """
         if self.sampler == ITSELF:
             return None
@@ -186,7 +182,7 @@ class FineTuneConfig(TaskConfig):
         return ServerSampler(server, handover, self.seed)
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
-        """Return the evaluation of a policy."""
+        """Return a policy's evaluation."""
         return Ablation(
             worlds=(self.world,),
             arms=self.arms if self.eval_arms is None else self.eval_arms,

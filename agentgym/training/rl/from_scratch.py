@@ -1,5 +1,5 @@
-"""Train from scratch: a small transformer clones an imperfect teacher, and reinforcement learning
-corrects its errors.
+"""Training from scratch: a small transformer clones an imperfect teacher, and RL corrects its
+errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
-# Demonstrations for building the tokenizer. Their seeds end where the training seeds start.
+# Demonstrations for the tokenizer. Their seeds end where the training seeds start.
 _TEXTS = 300
 # Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8
@@ -83,7 +83,7 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run in a folder. Restarted in the same folder, it resumes from its last checkpoint.
+    """One run in a folder. Restarted there, it resumes from its last checkpoint.
 
     Args:
         config: The options.
@@ -94,7 +94,6 @@ class Learning(PhasedRun[LearnConfig]):
         ValueError: The folder contains another run.
         DamagedFileError: Its settings or its curve are unreadable.
         RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
 
     settings = "train.json"

@@ -1,6 +1,4 @@
-"""Training runs in phases, and their learning curve: success on held-out episodes in a growing
-file.
-"""
+"""Training runs in phases, and their learning curve: success on held-out episodes."""
 
 from __future__ import annotations
 
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from agentgym.training.rl.trainer import Trainer
 
 CURVE = "curve.jsonl"
+# In the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
-"""Subjects of a point in the order of a run: random legal play, the teacher, or the model in one of
-its phases.
-"""
 
 _BANDS = {
     "cloning": ("cloning", "#EEEEEE"),
@@ -70,13 +66,10 @@ class Point:
 
 
 class Curve:
-    """The points of a run.
+    """Points of a run, in order of addition.
 
     Args:
         path: A JSONL file with one point per line; it need not exist.
-
-    Attributes:
-        points: The points in the order of addition.
 
     Raises:
         DamagedFileError: A line before the last is unreadable.
@@ -102,30 +95,27 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop everything after a step of a phase, and an unfinished line; a resumed run produces
-        them again.
+        """Drop everything after a step of a phase, and an unfinished line; a resumed run repeats
+        them.
         """
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
 
     def last(self, phase: str) -> Point | None:
-        """Return the newest point of a phase."""
+        """Return a phase's newest point."""
         return next((point for point in reversed(self.points) if point.phase == phase), None)
 
 
+# Called with a phase, its step and its number of steps.
 OnProgress = Callable[[str, int, int], None]
-"""Called with a phase, its step and its number of steps."""
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
 
 class PhasedRun(Generic[ConfigT]):
-    """Run in a folder that trains a model in phases and evaluates each into one learning curve. A
-    subclass names its settings and implements `_run`.
+    """Run in a folder that trains a model in phases, evaluated into one learning curve.
 
-    Args:
-        config: The options.
-        out: The folder.
+    A subclass names its settings and implements `_run`.
 
     Attributes:
         curve: The learning curve.
@@ -136,7 +126,6 @@ class PhasedRun(Generic[ConfigT]):
         ValueError: The folder contains another run.
         DamagedFileError: Its settings or its curve are unreadable.
         RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
 
     settings: ClassVar[str]
@@ -158,20 +147,14 @@ class PhasedRun(Generic[ConfigT]):
         return read_settings(out / cls.settings, _plain(cls.config_type()))
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Train to the end and save the model. Other processes cannot write to the folder
-        meanwhile.
+        """Train to the end, save the model and return the learning curve.
 
-        Args:
-            on_progress: Called with the phase, its step and its number of steps.
-
-        Returns:
-            The learning curve.
+        Other processes cannot write to the folder meanwhile.
 
         Raises:
             RunLockedError: Another process writes to the folder.
             DamagedFileError: A checkpoint or a log is unreadable.
             ValueError: The teacher solves no task, or an extra is missing.
-            OSError: The folder cannot be written.
         """
         with RunLock(self.out):
             self._run(on_progress)
@@ -190,12 +173,8 @@ class PhasedRun(Generic[ConfigT]):
     ) -> None:
         """Train, adding a point to the curve at each checkpoint.
 
-        Args:
-            phase: The phase.
-            trainer: Its trainer.
-            each: Episodes per step.
-            success: Evaluates the model; returns a point's figures from `Point.greedy` on.
-            on_progress: Called with the phase, its step and its number of steps.
+        `each` is the number of episodes per step; `success` returns a point's figures from
+        `Point.greedy` on.
         """
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
@@ -222,9 +201,7 @@ def _plain(config: TaskConfig) -> dict[str, Any]:
 
 
 def learning_figure(points: Sequence[Point]) -> Figure:
-    """Plot success on held-out episodes against CPU seconds of training, with phases, teacher and
-    chance.
-    """
+    """Plot success on held-out episodes against CPU seconds of training."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")

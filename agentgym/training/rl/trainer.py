@@ -1,6 +1,4 @@
-"""Common part of all trainers: the loop (collect, loss, update, log), exactly resumable
-checkpoints, and evaluation.
-"""
+"""Base class of trainers: the loop (collect, loss, update, log), checkpoints and evaluation."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
 class Trainer(Generic[ConfigT]):
-    """Trains a model on episodes. A subclass implements `updates`, and `extras` if it has more than
-    a model.
+    """Trains a model on episodes. Subclasses implement `updates`, and `extras` for further modules.
 
     Args:
         model: A causal language model, trained on its device. If it has adapters (PEFT), only they
@@ -57,8 +54,8 @@ class Trainer(Generic[ConfigT]):
         step: Completed steps.
 
     Raises:
-        ValueError: The checkpoint belongs to another kind of run, or the trained weights are too
-            coarse for training.
+        ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
+            16 bits.
     """
 
     def __init__(
@@ -91,19 +88,17 @@ class Trainer(Generic[ConfigT]):
             self.load(load_checkpoint(out / CHECKPOINT))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Collect episodes, then yield the losses of each update: one per micro-batch, which sum to
-        the loss of the update.
+        """Collect episodes, then yield each update's losses: one per micro-batch, whose sum is the
+        loss.
         """
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return the run's other modules by name. They are saved with the model, and trained if
-        they require gradients.
-        """
+        """Return further modules by name, which are saved, and trained if they require gradients."""
         return {}
 
     def draw_seed(self, step: int) -> int:
-        """Return the random seed of a step."""
+        """Return a step's random seed."""
         return self.config.seed * 10**9 + step
 
     def record(self, played: EpisodeBatch) -> None:
@@ -115,14 +110,12 @@ class Trainer(Generic[ConfigT]):
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end. Other processes cannot write to the folder meanwhile.
+        """Train to the end; other processes cannot write to the folder meanwhile.
 
-        Args:
-            on_progress: Called with the step and its metrics.
+        `on_progress` receives each step and its metrics.
 
         Raises:
             RunLockedError: Another process writes to the folder.
-            OSError: The folder cannot be written.
         """
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
@@ -191,11 +184,7 @@ class Trainer(Generic[ConfigT]):
             self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
-        """Write a checkpoint atomically: one interrupted by a kill does not replace the last.
-
-        Raises:
-            OSError: It cannot be written; the last one stays.
-        """
+        """Write a checkpoint atomically; on an error the last one stays."""
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
@@ -218,9 +207,7 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
-    """Refuse 16-bit weights: most AdamW steps are smaller than the gap between adjacent numbers and
-    would be lost to rounding.
-    """
+    """Refuse 16-bit weights, in which rounding would lose most AdamW steps."""
     for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
         raise ValueError(
             f"the trained weights are {dtype}, and most updates would round to nothing; "
@@ -230,8 +217,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in a checkpoint, on the CPU. Each tensor is later copied to its device,
-    whichever it was saved on.
+    """Return a checkpoint's state, on the CPU, whichever device it was saved on.
 
     Raises:
         DamagedFileError: It is unreadable or incomplete.
@@ -240,7 +226,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # torch reports a torn archive as RuntimeError; anything else may raise any of the others.
+    # torch reports a truncated archive as RuntimeError; other damage may raise any of the others.
     except (
         AttributeError,
         EOFError,
@@ -255,8 +241,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects the figures of one step: the mean or the maximum of the values recorded under a
-    name.
+    """Collects one step's figures: the mean or the maximum of the values recorded under a name.
 
     Per-token values are weighted per token, so the figures do not depend on the division into
     batches.
@@ -295,13 +280,12 @@ def _append(
 
 
 class MetricsLog:
-    """Writes the figures of each step to `metrics.jsonl`, one JSON object per line, and to
-    TensorBoard.
+    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to TensorBoard.
 
     Args:
         out: The folder; None writes nothing.
-        step: The step to resume from. Later lines, left by a killed run, are removed because they
-            will be repeated.
+        step: The step to resume from. Later lines of a killed run are removed, because the steps
+            are repeated.
         tensorboard: Also write TensorBoard events to the folder `tensorboard`.
 
     Raises:
@@ -334,12 +318,9 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write the figures of a step.
+        """Write a step's figures, and the seeds of failed episodes with their causes.
 
-        Args:
-            step: The step.
-            metrics: Its figures.
-            lost: Seeds of failed episodes with their causes; TensorBoard shows only their number.
+        TensorBoard shows only the number of failures.
         """
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]

@@ -17,15 +17,14 @@ from agentgym.training.rollout import ENGINES, PolicyConfig
 from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 
+# Upper bound of steps, rows and similar options, which catches typing errors.
 MOST = 10**9
-"""Upper bound of steps, rows and similar options, which catches typing errors."""
+# Episodes of one step, or groups of them; all are in memory at once.
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
-"""Episodes of one step, or groups of them; all are in memory at once."""
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
-"""The weight of a loss term."""
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
+# Their envs live in this process.
 IN_PROCESS = ("lockstep", "threads", "asyncio")
-"""Engines whose envs live in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +81,10 @@ class TaskConfig(Config):
         ]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
-        """Return the specs of envs that end an episode at an unreadable reply, because it would
-        otherwise fill up with errors.
+        """Return the specs of envs that end an episode at an unreadable reply.
 
-        Args:
-            cells: Pairs of arm and context.
-            **more: Further keyword arguments of the world.
+        It would otherwise fill up with errors. `cells` are pairs of arm and context, `more` further
+        keyword arguments of the world.
         """
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
