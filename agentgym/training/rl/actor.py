@@ -22,16 +22,7 @@ from agentgym.training.rollout.models.local_policy import count_ids
 
 
 class Actor:
-    """Plays groups of episodes with the weights of the model in training.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        renderer: Converts chats to token ids.
-        source: Plays the episodes.
-        config: The options.
-        sampler: Samples in place of the model.
-    """
+    """Plays groups of episodes with the weights of the model in training."""
 
     def __init__(
         self,
@@ -65,9 +56,7 @@ class Actor:
         )
 
     def _sampler(self) -> Sampler:
-        """Return the sampler; the model keeps no cache between batches, because training needs the
-        memory.
-        """
+        """Return the sampler; the model keeps no cache, because training needs the memory."""
         return self.sampler or TransformersSampler(
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )

@@ -24,8 +24,7 @@ class Batch:
     Attributes:
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
-        logprobs: Log-probabilities of the sampled tokens under the sampling policy, in nats; 0
-            elsewhere.
+        logprobs: In nats, under the sampling policy; 0 elsewhere.
     """
 
     ids: torch.Tensor
@@ -114,14 +113,9 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return episodes as rows for training.
+    """Return episodes as rows for training, with the advantages of all sampled tokens in order.
 
-    Args:
-        trajectories: The episodes.
-        advantages: The advantages of all sampled tokens, in order.
-        weight: As in `GRPOConfig`.
-        pad: The padding id.
-        max_new_tokens: The maximum reply length in tokens, for the weight `constant`.
+    The weight `constant` divides by `max_new_tokens`.
     """
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
@@ -135,7 +129,7 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return the number of sampled tokens of each step, or raise `ValueError` if a step has none."""
+    """Return each step's number of sampled tokens, or raise `ValueError` if a step has none."""
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     if 0 in lengths:
         raise ValueError(
@@ -178,11 +172,8 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 class Prediction:
     """Model output for a batch, as tensors of shape (rows, tokens), in nats.
 
-    Values are 0 for tokens that were not sampled or have no predecessor.
-
-    Attributes:
-        logprobs: The log-probability of each sampled token given its predecessors.
-        entropies: The entropy of each token's distribution.
+    Values are 0 for tokens that were not sampled or have no predecessor. The log-probabilities and
+    entropies are conditional on the predecessors.
     """
 
     logprobs: torch.Tensor
@@ -197,17 +188,10 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch.
+    """Run a model on a batch on the model's device.
 
     The softmax covers only the positions of sampled tokens, in float32 regardless of the model's
-    precision.
-
-    Args:
-        model: A causal language model.
-        data: The batch, on the model's device.
-        temperature: The sampling temperature.
-        precision: `fp32` for the model's own, or `bf16` for autocast.
-        entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
+    precision (`bf16` for autocast). Entropies with a gradient take more memory.
     """
     sampled_mask = data.sampled[:, 1:]
     # Logits are large (a vocabulary-sized row per position), so compute them only where a

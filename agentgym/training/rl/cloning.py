@@ -32,10 +32,7 @@ class CloningConfig(TrainerConfig):
 class Cloning(Trainer[CloningConfig]):
     """Trainer that maximises the likelihood of a teacher's replies, on new instances at every step.
 
-    Args:
-        teacher: The policy to clone; it needs no tokens.
-        *args: As in `Trainer`.
-        **kwargs: As in `Trainer`.
+    The teacher needs no tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:

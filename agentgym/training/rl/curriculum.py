@@ -31,12 +31,7 @@ class Curriculum:
 
 
 class HorizonCurriculum(Curriculum):
-    """Moves on to longer tasks once the current ones are solved often enough.
-
-    Args:
-        stages: The envs of each stage, short tasks first.
-        threshold: The share of solved episodes in a step that starts the next stage.
-    """
+    """Moves on to longer tasks once the share of solved episodes in a step reaches a threshold."""
 
     def __init__(self, stages: Sequence[Sequence[EnvSpec]], threshold: float = 0.8) -> None:
         check_float("threshold", threshold, 0.0, 1.0)
@@ -67,12 +62,7 @@ class HorizonCurriculum(Curriculum):
 class HintCurriculum(Curriculum):
     """Removes hints: their share falls linearly from 1 at the start to 0 at `until`.
 
-    All of an instance's episodes have hints, or none.
-
-    Args:
-        hinted: The envs with hints.
-        bare: The envs without.
-        until: The share of steps after which there are no hints.
+    `until` is a share of all steps. All of an instance's episodes have hints, or none.
     """
 
     # Resolution of the share of hints, because a mixture has one spec per part.

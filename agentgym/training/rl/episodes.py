@@ -80,14 +80,10 @@ class BranchPoint:
 
 @dataclass
 class Branches:
-    """Points in past episodes, one per seed, and whether new episodes start from them.
+    """Points in past episodes, one per seed, and whether new episodes start from them (`open`).
 
     Each step of an episode is equally likely. Drawing one without knowing the number of steps takes
     about log(steps) copies.
-
-    Attributes:
-        points: The point of each seed.
-        open: True while episodes start from the points; otherwise points are drawn from episodes.
     """
 
     points: dict[int, BranchPoint] = field(default_factory=dict)
@@ -151,11 +147,6 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
 class EpisodeSource:
     """Plays the episodes of a run.
 
-    Args:
-        env: An id, a spec, or a function that makes an env with a spec.
-        config: The options of the run.
-        curriculum: Selects the env of each step in place of `env`.
-
     Attributes:
         next_seed: The seed of the next instance.
         branches: The branch points, if the options request them.
@@ -204,7 +195,7 @@ class EpisodeSource:
 
     @property
     def _goes_on(self) -> bool:
-        """Return whether episodes branch from others in the env in which those were played."""
+        """Return whether episodes branch from the env's earlier ones."""
         return self.branches is not None and self.branches.open
 
     def _open(self, step: int) -> Collector:

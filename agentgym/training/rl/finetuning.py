@@ -45,11 +45,9 @@ _DEMONSTRATIONS = 24
 class FineTuning(PhasedRun[FineTuneConfig]):
     """One run in a folder. Restarted there, it resumes from its last checkpoint and episode.
 
-    Args:
-        config: The options.
-        out: The folder: settings, the learning curve, metrics and checkpoints of each phase, the
-            evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are
-            written to `base` as a transformers folder.
+    The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
+    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are written
+    to `base` as a transformers folder.
 
     Raises:
         ValueError: The folder contains another run, or the model or device does not exist.
@@ -135,9 +133,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        """Yield each phase with its trainer and episodes per step.
-
-        A trainer is made after the previous phase has ended, because it starts from its checkpoint.
+        """Yield each phase with its trainer and episodes per step, once the previous phase has
+        ended.
         """
         config = self.config
         env = mixture(config.training_specs(config.cells()))

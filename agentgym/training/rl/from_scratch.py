@@ -85,10 +85,8 @@ class LearnConfig(TaskConfig):
 class Learning(PhasedRun[LearnConfig]):
     """One run in a folder. Restarted there, it resumes from its last checkpoint.
 
-    Args:
-        config: The options.
-        out: The folder: settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
-            the model.
+    The folder contains settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
+    the model.
 
     Raises:
         ValueError: The folder contains another run.

@@ -42,11 +42,7 @@ _TINY = 1e-6
 class GRPO(Trainer[GRPOConfig]):
     """Trains on the model's own samples. All tokens of a reply share its advantage.
 
-    Args:
-        *args: As in `Trainer`.
-        sampler: Samples in place of the model: vLLM or a server, which receives the weights before
-            each batch of episodes.
-        **kwargs: As in `Trainer`.
+    An external sampler (vLLM or a server) receives the weights before each batch of episodes.
     """
 
     def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
@@ -240,12 +236,11 @@ def advantages(
 
     At the episode level, rewards are compared among the episodes of a seed. At the turn level, the
     returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared among the
-    seed's episodes that have a step k. A turn that only one episode reached gets 0. Steps are
-    counted from the first reply; a summary requested by an env is a step like any other.
+    seed's episodes that have a step k. A turn that only one episode reached gets 0. A summary
+    requested by an env counts as a step.
 
     `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
-    (`Trajectory.own_rewards`) and is compared with itself. `baseline`, `level` and `gamma` are
-    those of `GRPOConfig`.
+    (`Trajectory.own_rewards`) and is compared with itself. For the options, see `GRPOConfig`.
     """
     compared = [_compared(t, baseline, level, gamma) for t in trajectories]
     groups: defaultdict[_Unit, list[float]] = defaultdict(list)

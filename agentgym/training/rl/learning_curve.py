@@ -44,15 +44,14 @@ _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An evaluation.
+    """An evaluation; `greedy` and `sampled` (at temperature 1) are shares of solved held-out
+    episodes.
 
     Attributes:
         phase: One of `PHASES`.
-        step: The step of the phase.
         episodes: Training episodes so far, over all phases.
         seconds: CPU seconds of training so far, without evaluations.
-        greedy: The share of held-out episodes solved by greedy decoding.
-        sampled: The share solved by sampling at temperature 1; None if not measured.
+        sampled: None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
 
@@ -116,11 +115,6 @@ class PhasedRun(Generic[ConfigT]):
     """Run in a folder that trains a model in phases, evaluated into one learning curve.
 
     A subclass names its settings and implements `_run`.
-
-    Attributes:
-        curve: The learning curve.
-        settings: The file name of the options.
-        config_type: The class of the options.
 
     Raises:
         ValueError: The folder contains another run.

@@ -17,8 +17,7 @@ class TrainingRow:
     Attributes:
         ids: Prompts and replies.
         sampled: 1 for tokens sampled by the policy, 0 for context.
-        logprobs: The log-probability of each sampled token at sampling time, in nats, and 0 for
-            context; None if any is unknown.
+        logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
         steps: The steps whose replies it contains.
         agent: The team agent that wrote them; empty without a team.
     """
@@ -76,7 +75,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 @dataclass(slots=True)
 class _OpenRow:
-    """Row as lists, so that adding a reply costs time proportional to its length."""
+    """Row as lists; adding a reply costs time proportional to its length."""
 
     ids: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)

@@ -44,14 +44,7 @@ class Trainer(Generic[ConfigT]):
         env: An id, a spec, or a function that makes an env with a spec.
         config: The options.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
-        curriculum: Selects the env of each step in place of `env`.
-
-    Attributes:
-        modules: The model, named `model`, and the extras.
-        records: Collects the figures of the current step.
-        lost: Seeds and causes of failures in the current step.
-        source: Plays the episodes.
-        step: Completed steps.
+        curriculum: Selects each step's env instead of `env`.
 
     Raises:
         ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
@@ -94,7 +87,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return further modules by name, which are saved, and trained if they require gradients."""
+        """Return further modules by name; they are saved, and trained if they require gradients."""
         return {}
 
     def draw_seed(self, step: int) -> int:
@@ -207,7 +200,7 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
-    """Refuse 16-bit weights, in which rounding would lose most AdamW steps."""
+    """Refuse 16-bit weights: rounding would lose most AdamW steps."""
     for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
         raise ValueError(
             f"the trained weights are {dtype}, and most updates would round to nothing; "
@@ -282,11 +275,8 @@ def _append(
 class MetricsLog:
     """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to TensorBoard.
 
-    Args:
-        out: The folder; None writes nothing.
-        step: The step to resume from. Later lines of a killed run are removed, because the steps
-            are repeated.
-        tensorboard: Also write TensorBoard events to the folder `tensorboard`.
+    On resumption at a step, later lines of a killed run are removed, because the steps are
+    repeated.
 
     Raises:
         ImportError: TensorBoard is requested but not installed.

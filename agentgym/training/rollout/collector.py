@@ -47,17 +47,16 @@ class Collector:
     A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
     episode, which is retried with the same seed; a new seed would bias the sample against long
     episodes. If every attempt fails, or the policy has no reply, the result is a truncated
-    trajectory with a `failure`, which evaluation and training skip. `lockstep` raises the env's
-    exceptions.
+    trajectory with a `failure`. `lockstep` raises the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: The maximum number of simultaneous episodes, one per slot.
+        num_envs: The maximum number of simultaneous episodes.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy (workers have copies) instead of the collector,
-            which batches all waiting chats. True by default for asyncio and Ray.
+        replicate: Whether slots call the policy instead of the collector, which batches all waiting
+            chats. True by default for asyncio and Ray.
         timeout: Seconds for a reset or a step, including a replicated policy's reply; None for no
-            limit. A worker has another minute to start.
+            limit.
         retries: The maximum number of retries of an episode.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
             batch while the tools of the other run.
@@ -139,24 +138,21 @@ class Collector:
         *,
         ordered: bool = False,
     ) -> Iterator[Trajectory]:
-        """Play one episode per seed.
+        """Play one episode per seed; the seeds may be endless.
 
         Args:
             policy: A policy in any form that `UserPolicy` takes.
-            seeds: The reset seeds, read on demand, so they may be endless.
-            log: A file, locked meanwhile, that receives each trajectory before it is yielded.
-                Recorded episodes with the same env and labels are yielded instead of played, unless
-                they failed. Runs with other labels may share the file.
+            seeds: The reset seeds.
+            log: A file that receives each trajectory before it is yielded. Recorded episodes with
+                the same env and labels are yielded instead of played, unless they failed.
             labels: The labels of the trajectories.
             ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
                 longer stream are a biased sample.
 
         Raises:
-            CollectionError: More than twice as many consecutive episodes as slots failed, or the
-                policy failed in three consecutive ones.
+            CollectionError: Too many consecutive episodes failed.
             RunLockedError: Another process writes to the log.
-            ValueError: An argument is invalid, the engine cannot use this policy, or the log
-                belongs to another run.
+            ValueError: An argument is invalid, or the log belongs to another run.
         """
         player = adapt(policy)
         _check_play(seeds, ordered)
@@ -319,7 +315,6 @@ def _missing(
     recorded: Mapping[int, deque[Trajectory]],
     replayed: deque[tuple[int, Trajectory]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield unrecorded seeds with their positions; move recorded episodes to `replayed`."""
     for place, seed in seeds:
         if recorded.get(seed):
             replayed.append((place, recorded[seed].popleft()))

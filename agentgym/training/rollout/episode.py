@@ -111,13 +111,7 @@ class Player:
 
 
 class Episode(Recording):
-    """Running episode of an env.
-
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
-        seed: The reset seed.
-        labels: The labels of the trajectory.
-        episode_id: The id that a policy with state receives.
+    """Running episode of an env, which is reset.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.

@@ -151,12 +151,9 @@ class PolicyConfig(Config):
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
         """Return the policy for a world or a team; a scripted policy plays all agents of a team.
 
-        Args:
-            env_id: The world or team.
-            sample: Index of the instance's sample. Scripted policies and factories with a `seed`
-                get another seed for each sample; the caller reseeds trained models.
-            instance: The instance's seed. Factories with a `sample` get both numbers, so an
-                endpoint's cache keeps episodes with equal prompts apart.
+        Scripted policies and factories with a `seed` get another seed for each `sample`; the caller
+        reseeds trained models. Factories with a `sample` get the sample and the instance's seed, so
+        an endpoint's cache keeps episodes with equal prompts apart.
 
         Raises:
             ValueError: An option is invalid, or the factory or model cannot be loaded.
@@ -209,7 +206,6 @@ class PolicyConfig(Config):
     def _model_arguments(
         self, name: str, owner: Callable[..., Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the model options that are set, by the factory's argument names."""
         names = inspect.signature(owner).parameters
         arguments: dict[str, Any] = {}
         for option in fields(ModelOptions):
@@ -228,7 +224,6 @@ class PolicyConfig(Config):
         return arguments
 
     def _split(self) -> tuple[str, dict[str, str]]:
-        """Return the name and its options; folder names are not split."""
         return (self.name, {}) if Path(self.name).is_dir() else split_arguments(self.name)
 
     def _scripted(self, env_id: str, name: str, options: Mapping[str, str], sample: int) -> Policy:

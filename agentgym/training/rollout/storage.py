@@ -54,13 +54,7 @@ class OtherRunError(ValueError):
 
 
 class DamagedFileError(ValueError):
-    """A line or file of a run is unreadable.
-
-    Args:
-        path: The file.
-        problem: A sentence about the file.
-        line: The line number, from 1; None for the whole file.
-    """
+    """A line (None for the whole file) of a run is unreadable; `problem` is a sentence about it."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         super().__init__(path, problem, line)
@@ -75,16 +69,11 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Context manager that locks a folder or file during writing.
+    """Context manager that locks a folder (created if missing) or file during writing.
 
-    The system releases the lock when the process ends, so no lock is ever stale. A second writer
-    fails at once, with the holder in the error. Forked processes do not inherit the lock. One
-    object may be entered repeatedly, from any thread; two objects exclude each other even in one
-    process.
-
-    Args:
-        target: The folder, created if missing, or a file, which need not exist.
-        folder: Whether the target is a folder.
+    The system releases the lock when the process ends, so no lock is ever stale. Forked processes
+    do not inherit it. One object may be entered repeatedly, from any thread; two objects exclude
+    each other even in one process.
 
     Raises:
         RunLockedError: On entering, if another writer holds the lock.

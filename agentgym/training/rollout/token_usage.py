@@ -15,14 +15,11 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: The trajectory length: every text once, with removed and without inserted
-            text.
+        trajectory_tokens: Every text once, with removed and without inserted text.
         prompt_tokens: The sum over all prompts.
         reusable_prompt_tokens: The part that each prompt shares with the previous one.
-        peak_tokens: The longest prompt.
         policy_tokens: The replies, including thinking and summaries.
         summary_tokens: The summaries and their requests.
-        tool_output_tokens: The visible tool results.
         hidden_tool_tokens: The results of calls made by code, which the chat does not show.
     """
 
@@ -71,12 +68,12 @@ def usage(trajectory: Trajectory) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """Usage of an endpoint; instances can be added.
+    """Usage of an endpoint, in the server's counts; instances can be added.
 
-    Tokens are the server's counts: prompt tokens include cached ones, completion tokens include
-    reasoning. `cut` counts replies that the server cut short; `seconds` includes retries but no
-    waits for a slot. `unmetered` replies had no readable counts and are excluded. `cached_replies`
-    came from the cache on disk; their tokens count, although they cost nothing.
+    Prompt tokens include cached ones, completion tokens include reasoning. `cut` counts replies
+    that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
+    replies had no readable counts. `cached_replies` came from the cache on disk; their tokens
+    count.
     """
 
     replies: int = 0
@@ -114,9 +111,7 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """Return the length of a context that only grew: messages between a team agent's replies count
-    too.
-    """
+    """Return a context's length, including messages between a team agent's replies."""
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
     )

@@ -48,14 +48,11 @@ class Trajectory:
         spec: Spec of the env and its wrappers, as JSON text of
             `gymnasium.envs.registration.EnvSpec`.
         seed: The reset seed. `spec`, `seed` and the replies determine the episode.
-        steps: The decisions in order.
         last: The chat after the last step; in a team, the chat of the agent that made it.
-        terminated: Whether the world ended the episode.
-        truncated: Whether a limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode is no evidence about the policy: a dead or hung worker, an
-            unresponsive endpoint, or an env that reports the episode as invalid
-            (`StepInfo.invalid`). Failed episodes are neither scored nor trained on.
+        failure: Why the episode is no evidence about the policy, such as a dead worker, an
+            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
+            neither scored nor trained on.
     """
 
     spec: str
@@ -126,7 +123,6 @@ class Trajectory:
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
-        """Return each step, and the last chat, as deltas to the agent's previous step."""
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
         for step in self.steps:

@@ -42,21 +42,18 @@ class PolicyRequest(NamedTuple):
 class UserPolicy:
     """A user's policy as a batched one.
 
-    The policy is called with a list of chats, or with one chat if its parameter is named `chat`,
-    `observation` or `obs` or annotated `Chat`, or if its first call shows that it expects one. It
-    returns a str or a `Reply` per chat. All async policies run in one event loop, which lives as
-    long as the process, so a client may keep its connections.
+    The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
+    `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
+    `Reply` per chat. All async policies run in one event loop, which lives as long as the process,
+    so a client may keep its connections.
 
     Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
     or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
-    one chat) receives the chats' episodes. A policy with `reset` but without that parameter plays
-    one episode at a time.
+    one chat) receives the chats' episodes; a policy with `reset` but without it plays one episode
+    at a time.
 
     Args:
         policy: A callable, or an object with `async def areply(chat)`.
-
-    Attributes:
-        last_fault: The latest exception or wrong return value.
 
     Raises:
         ValueError: The policy cannot be called with chats.

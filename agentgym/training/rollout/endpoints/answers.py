@@ -24,7 +24,7 @@ class AnswerError(ValueError):
 
 
 def quote(value: Any) -> str:
-    """Return the beginning of a value as JSON."""
+    """Return a value's beginning as JSON."""
     try:
         return json.dumps(value)[:QUOTED]
     except MALFORMED:
@@ -71,13 +71,8 @@ def read_usage(
 ) -> EndpointUsage:
     """Return one reply's usage; unreadable counts are 0 and set `unmetered`.
 
-    Args:
-        usage: The answer's usage, which may be of any type.
-        prompt: The fields that add up to the prompt tokens; the first is required.
-        reply: The field with the reply tokens.
-        cached: The field with the cached prompt tokens; `.` leads to inner fields.
-        reasoning: The field with the reasoning tokens.
-        cut: Whether the server cut the reply short.
+    `prompt` are the fields that add up to the prompt tokens, of which the first is required. A `.`
+    leads to inner fields.
     """
     prompts = [_count(usage, name) for name in prompt]
     written = _count(usage, reply)

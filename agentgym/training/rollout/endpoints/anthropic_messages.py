@@ -73,7 +73,6 @@ def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
 
 
 def _reply_blocks(message: Message, kept: KeptReplies) -> Iterator[Item]:
-    """Yield a reply's blocks; a reply without a readable call is sent verbatim."""
     if found := kept.find(message):
         yield from found
         return

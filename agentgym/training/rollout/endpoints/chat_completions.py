@@ -76,7 +76,6 @@ def to_usage(answer: Any) -> EndpointUsage:
 
 
 def _logprobs(choice: Mapping[str, Any], said: bool) -> tuple[float, ...]:
-    """Return the log-probabilities; without text (`said`), servers return none."""
     tokens = (choice.get("logprobs") or {}).get("content")
     if not tokens and not said:
         return ()

@@ -57,10 +57,7 @@ class Connection:
             lane.close()
 
     def _follow_fork(self) -> None:
-        """Start afresh in a forked process.
-
-        There, the lane has no thread, the parent owns its sockets, and the lock may stay locked.
-        """
+        """Start afresh in a forked process, which has no lane thread and perhaps a locked lock."""
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
 

@@ -56,17 +56,13 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     """Client of an API that any number of threads and event loops may call.
 
     Requests run in an event loop in a thread that starts with the first call. Forked processes and
-    pickled copies start their own. Garbage collection closes the connections.
-
-    Args:
-        config: The model and the request options.
-        connection: Connection to share; its `concurrency` and budget apply to all clients together.
+    pickled copies start their own. Garbage collection closes the connections, unless a given
+    `connection` is shared.
 
     Attributes:
         sdk: The vendor's SDK.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
-        usage: Usage of all replies so far.
         last: Usage of the latest reply.
     """
 
@@ -173,7 +169,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     async def _send(
         self, lane: Lane, question: QuestionT, body: dict[str, Any]
     ) -> tuple[Any, AnswerT, EndpointUsage]:
-        """Return the answer's data, the answer and its usage."""
         sent = 1
         async with lane.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()

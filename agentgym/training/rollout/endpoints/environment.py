@@ -13,12 +13,8 @@ from agentgym.training.rollout.endpoints.endpoint import HttpPolicy, PolicyConfi
 
 
 class FromEnvironment(Generic[PolicyConfigT]):
-    """Factory of policies that share connections.
-
-    Args:
-        prefix: Prefix of the variables: `OPENAI` reads `OPENAI_MODEL` and `OPENAI_BASE_URL`.
-        config: The class of the options.
-        policy: The class of the policies.
+    """Factory of policies that share connections; `OPENAI` reads `OPENAI_MODEL` and
+    `OPENAI_BASE_URL`.
     """
 
     def __init__(

@@ -19,10 +19,6 @@ class KeptReplies:
 
     APIs accept reasoning only signed or encrypted, which messages cannot store. Requests omit the
     reasoning of replies that a context strategy edited or another process received.
-
-    Args:
-        call_type: The type of call items.
-        call_id: The field with a call's id.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:

@@ -59,7 +59,6 @@ def _items(message: Message, kept: KeptReplies) -> Iterator[Item]:
 
 
 def _reply_items(message: Message) -> Iterator[Item]:
-    """Yield a reply's items; a reply without a readable call is sent verbatim."""
     text = message.raw if message.raw and not message.calls else message.text
     if text or not message.calls:
         yield {"role": "assistant", "content": text}

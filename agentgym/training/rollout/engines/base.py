@@ -1,7 +1,7 @@
 """Base classes of engines, and the engine that runs in the collector's thread.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and answers into a
-mailbox, so the collector can wait for any slot and give up on any one.
+An engine opens slots, which play one episode at a time and answer into a mailbox, so the collector
+can wait for any slot and give up on any one.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Failure:
 
     Attributes:
         cause: The error in one line.
-        error: The policy's error, if it could not reply; replaying the episode would not help.
+        error: The policy's error, if it could not reply; a retry would not help.
         fatal: Whether every later episode would fail too, so the run stops.
-        lost: Whether the episode only lost its worker, which was ended because of another one; the
-            slot stays usable.
+        lost: Whether the episode only lost its worker because of another one; the slot stays
+            usable.
     """
 
     cause: str
@@ -69,10 +69,8 @@ class Slot(ABC):
     """Place that plays one episode after another and answers into a mailbox.
 
     Attributes:
-        number: The slot's index in the collector.
-        began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
-            for its turn is not hung. In the future if the work starts slowly, as with a new
-            process.
+        began: When work on the request started (`time.monotonic`), or `NEVER`: a waiting slot is
+            not hung. In the future if the work starts slowly, as with a new process.
         dead: Whether the slot was given up, so its answers no longer count.
     """
 

@@ -64,7 +64,6 @@ class ReplyDelta(NamedTuple):
     Attributes:
         kept: The number of common leading ids.
         new: The prompt ids after them.
-        ids: The sampled token ids.
     """
 
     text: str
@@ -99,10 +98,6 @@ class Recent(Generic[T]):
     """Recently transferred chats or replies, identical on both sides.
 
     A new item is written relative to the nearest one, because a team's agents take turns.
-
-    Args:
-        empty: The first item, which stays.
-        size: Counts the parts of an item that can be kept.
     """
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:

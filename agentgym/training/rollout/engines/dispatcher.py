@@ -38,10 +38,8 @@ class Counts:
 
     Attributes:
         begun: Started episodes. Each has ended, failed, been cancelled, or is running.
-        ended: Episodes played to the end.
         broken: Episodes reported as failures.
         cancelled: Episodes that were running or not yet yielded when the collection stopped.
-        retried: Restarts of failed episodes.
         recovered: Episodes restored after their shared worker was ended because of another one.
         late: Ignored answers of slots that had been given up.
     """
@@ -74,7 +72,6 @@ class Dispatcher:
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
-        pending: The number of slots with open requests.
         room: The maximum number of running episodes.
         restarts: Whether an episode that lost its worker restarts instead of being replayed,
             because the worker's policy had state.

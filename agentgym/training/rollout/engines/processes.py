@@ -39,13 +39,8 @@ class Processes(WorkerEngine):
     """Processes that play many slots each, for compute-bound worlds and for tools that crash or
     leak.
 
-    Hung processes are killed.
-
-    Args:
-        method: The start method: `forkserver` (fast, and never forks a process with threads),
-            `spawn` or `fork`.
-        workers: The maximum number of processes, each of which runs one step at a time. Further
-            slots share processes.
+    Hung processes are killed. `forkserver`, the default method, never forks a process with threads.
+    With fewer `workers` than slots, slots share processes, each of which runs one step at a time.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -153,8 +148,7 @@ def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
 def interrupts_left_to_parent() -> Iterator[None]:
     """Start processes that ignore interrupts, which would print a traceback during import.
 
-    Processes inherit the block on interrupts; the parent receives its own afterwards. Another
-    thread may be interrupted instead, so the handler only records the interrupt.
+    Another thread may be interrupted instead, so the handler only records the interrupt.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -33,8 +33,7 @@ class Ray(WorkerEngine):
     dead actor costs only the episode that it was stepping.
 
     Args:
-        workers: The maximum number of actors, each of which runs one step at a time. Further slots
-            share actors.
+        workers: The maximum number of actors, each of which runs one step at a time.
         **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`. By
             default an actor reserves no CPU, and actors are spread over the machines.
 

@@ -216,11 +216,7 @@ class Threads(Engine):
 
 
 class Asyncio(Threads):
-    """Engine that awaits an async policy's replies in one event loop and steps envs in threads.
-
-    Args:
-        threads: Maximum number of threads, as in `Threads`.
-    """
+    """Engine that awaits an async policy's replies in one event loop and steps envs in threads."""
 
     replicates = True
 

@@ -221,7 +221,6 @@ class Worker:
         self._end_worker()
 
     def _next_batch(self) -> list[WorkerSlot] | None:
-        """Wait for new requests and return them; None at the end."""
         batch: list[WorkerSlot] = []
         while len(batch) < _BATCH:
             try:
@@ -266,7 +265,6 @@ class Worker:
     def _play_one(
         self, slot: WorkerSlot, far: FarEnd, answers: Iterator[FarAnswer], *, closes: bool
     ) -> Answer:
-        """Wait for the answer to a request; closing has little time."""
         with self._lock:
             self._head = slot
             slot.began = time.monotonic() + (0.0 if slot.home is far else OPENING)

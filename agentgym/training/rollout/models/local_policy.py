@@ -26,7 +26,6 @@ class TokenPolicy:
         renderer: Converts chats to token ids with the tokenizer of the sampler's model.
         temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
-        seed: Seed of the sampling.
         vocabulary: The model's number of ids, if known; samples with other ids are rejected.
     """
 
@@ -100,7 +99,6 @@ class LocalPolicy(TokenPolicy):
         model: The model, on the device where it runs.
         tokenizer: Its tokenizer, with a chat template.
         temperature: Sampling temperature; 0 for greedy decoding.
-        max_new_tokens: Maximum reply length in tokens.
         seed: Seed of the sampling; the global generator is not touched.
         batch_size: Maximum number of prompts per forward pass.
         template: Variables of the chat template, such as `enable_thinking`.

@@ -212,10 +212,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
 def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
     """Load a causal language model of transformers with a chat template, such as a saved policy.
 
-    Args:
-        folder: A transformers or PEFT folder, or a GGUF file; nothing is downloaded.
-        options: Device, data type and sampling options.
-        seed: Seed of the sampling.
+    The folder may also be a PEFT folder or a GGUF file; nothing is downloaded.
 
     Raises:
         OSError: The folder contains no model.

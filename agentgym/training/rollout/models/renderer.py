@@ -40,12 +40,10 @@ class ChatTemplate:
     joined where roles must alternate.
 
     Args:
-        tokenizer: A tokenizer with a chat template.
         options: Variables of the template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the template.
 
     Attributes:
-        takes_tool: The template accepts the role `tool`.
         takes_system: The template accepts the role `system`, or omits it on purpose.
         takes_neighbours: The template accepts adjacent messages of one role.
 
@@ -143,11 +141,8 @@ class Renderer:
     and starts a new training row.
 
     Args:
-        tokenizer: A tokenizer with a chat template.
         stops: Stop ids in addition to the tokenizer's and the template's, as in the model's
             `generation_config`.
-        options: Variables of the template, such as `enable_thinking`.
-        native_tools: Also pass tool schemas to the template.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.
@@ -219,11 +214,10 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        """Return the prompt of a chat's first messages.
+        """Return the prompt of a chat's first messages, rendered once for three uses.
 
-        Each prompt is needed three times: for its ids, when its reply is stored, and when the chat
-        continues. It is rendered once, and in full, because a template may render earlier messages
-        differently once later ones follow.
+        It is rendered in full, because a template may render earlier messages differently once
+        later ones follow.
         """
         if not isinstance(chat.messages, Messages):
             return self.template.render(chat.messages[:count], chat.tools)

@@ -30,15 +30,12 @@ BATCH = 32
 class TransformersSampler:
     """Sampler over a causal language model of transformers in this process.
 
-    Only the part of a prompt that differs from earlier prompts is computed, and a prefix shared by
-    several prompts is computed once; with sliding windows or recurrent states, the whole prompt is.
-    Sampling uses evaluation mode and restores the state that training left the model in. The global
-    random generators are not touched.
+    Only the part of a prompt that differs from earlier prompts is computed; with sliding windows or
+    recurrent states, the whole prompt is. Sampling uses evaluation mode and restores the model's
+    mode. The global random generators are not touched.
 
     Args:
         model: The model, on the device where it runs.
-        pad: Padding id.
-        seed: Seed of the sampling.
         batch_size: Maximum number of prompts per forward pass.
         cache_bytes: Memory for states of earlier prompts; 0 disables the cache; None uses a quarter
             of the device's free memory, on a CPU at least 1 GiB.
@@ -195,7 +192,6 @@ class TransformersSampler:
         return token, logprobs.gather(-1, token[:, None])[:, 0]
 
     def _states(self, row: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the keys and values of a row's first tokens, for each layer."""
         places = self._mask[row].nonzero()[:length, 0]
         return [
             (layer.keys[row].index_select(-2, places), layer.values[row].index_select(-2, places))
@@ -216,7 +212,6 @@ def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> DynamicCache:
-    """Return each match's leading states as one batch, padded on the left."""
     example = next(prefix for prefix, _ in matches if prefix is not None)
     cache = DynamicCache()
     for number, pair in enumerate(example.states):
@@ -279,11 +274,7 @@ class Prefix:
 
 
 class PrefixCache:
-    """Least-recently-used cache of sequences with their states.
-
-    Args:
-        limit: Maximum bytes of states; 0 disables the cache.
-    """
+    """Least-recently-used cache of sequences with their states, up to a limit in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

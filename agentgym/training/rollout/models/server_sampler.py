@@ -71,25 +71,19 @@ class _Prompt:
 
 
 class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
-    """Sampler that uses a server's `/v1/completions` endpoint.
+    """Sampler that uses a server's `/v1/completions` endpoint. Untested on a GPU.
 
     The server must accept prompts as token ids and return the sampled ids (`return_token_ids`), as
-    vLLM does since 0.10.2. A prompt without a usable answer costs only its episode. Untested on a
-    GPU.
+    vLLM does since 0.10.2, and log-probabilities of the distribution that it samples from (vLLM:
+    `--logprobs-mode processed_logprobs`). A prompt without a usable answer costs only its episode.
 
-    The server must report log-probabilities of the distribution that it samples from (vLLM:
-    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and asks
-    the server to load them. For this, vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
-    `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
+    `update` writes the weights to the shared folder and asks the server to load them. For this,
+    vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters `--enable-lora` and
+    `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
 
     Args:
-        config: The server.
         folder: Shared folder for weights; None if the weights never change.
         seed: Seeds the sampling; each request gets its own seed.
-
-    Attributes:
-        context: Maximum tokens of prompt plus reply.
-        version: Number of weight updates.
     """
 
     sdk: ClassVar[ModuleType] = openai
