@@ -1,4 +1,4 @@
-"""Player of a training run: the model, a copy of it, or an external sampler."""
+"""Actor that plays a training run's episodes."""
 
 from __future__ import annotations
 
@@ -79,11 +79,7 @@ class Actor:
 
 
 def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
-    """Return an episode with an extra reward for each step labelled optimal.
-
-    Raises:
-        ValueError: Its steps have no labels.
-    """
+    """Return an episode with an extra reward for each step labelled optimal."""
     if not reward:
         return trajectory
     if not any("optimal" in step.info for step in trajectory.steps):

@@ -1,4 +1,4 @@
-"""Rows as tensors, the training signal of each sampled token, and the model's output for them."""
+"""Training rows as tensors, and the model's output for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Batch:
     logprobs: torch.Tensor
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
-        """Return some of the rows without superfluous padding, on `device` if given."""
+        """Return some rows without superfluous padding."""
         longest = int(self.attended[rows].sum(1).max())
         return replace(
             self,
@@ -44,12 +44,12 @@ class Batch:
         )
 
     def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """Return the indices of all rows in chunks of `size` with similar lengths; 0 for one chunk."""
+        """Return row indices in chunks of similar lengths; size 0 means one chunk."""
         order = self.attended.sum(1).argsort(stable=True)
         return torch.split(order, size or len(order))
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
-        """Return values of the sampled tokens as a tensor of shape (rows, tokens) with 0 elsewhere."""
+        """Return values of sampled tokens as a (rows, tokens) tensor, with 0 elsewhere."""
         device = self.ids.device
         return torch.zeros(self.ids.shape, device=device).masked_scatter(
             self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
@@ -57,11 +57,7 @@ class Batch:
 
 
 def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
-    """Return rows as tensors.
-
-    Raises:
-        ValueError: A row has no log-probabilities.
-    """
+    """Return rows as tensors; each row needs log-probabilities."""
     longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
         raise ValueError(
@@ -113,10 +109,7 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return episodes as rows for training, with the advantages of all sampled tokens in order.
-
-    The weight `constant` divides by `max_new_tokens`.
-    """
+    """Return episodes as rows for training, with the advantages of all sampled tokens in order."""
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
     lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
@@ -129,7 +122,7 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return each step's number of sampled tokens, or raise `ValueError` if a step has none."""
+    """Return each step's number of sampled tokens."""
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     if 0 in lengths:
         raise ValueError(
@@ -140,10 +133,10 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each episode's share per part (such as a token); all parts of all episodes sum to 1.
+    """Return each episode's share per part, such as a token.
 
-    With `episode`, all episodes have equal shares; otherwise all parts have. With `constant`, the
-    sum is the mean episode length divided by `most`.
+    With `episode`, all episodes have equal shares; otherwise all parts have. Shares sum to 1; with
+    `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -152,7 +145,7 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Repeat each value as often as its length, for example from steps to tokens."""
+    """Repeat each value as often as its length."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
 
 
@@ -172,8 +165,7 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 class Prediction:
     """Model output for a batch, as tensors of shape (rows, tokens), in nats.
 
-    Values are 0 for tokens that were not sampled or have no predecessor. The log-probabilities and
-    entropies are conditional on the predecessors.
+    Values are 0 for tokens that were not sampled or have no predecessor.
     """
 
     logprobs: torch.Tensor
@@ -188,10 +180,10 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch on the model's device.
+    """Run a model on a batch.
 
-    The softmax covers only the positions of sampled tokens, in float32 regardless of the model's
-    precision (`bf16` for autocast). Entropies with a gradient take more memory.
+    The softmax covers only sampled positions, in float32 regardless of the model's precision.
+    Entropies with a gradient take more memory.
     """
     sampled_mask = data.sampled[:, 1:]
     # Logits are large (a vocabulary-sized row per position), so compute them only where a

@@ -40,7 +40,7 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield one update on the mean negative log-likelihood of the teacher's tokens."""
+        """Yield one update on the teacher tokens' mean negative log-likelihood."""
         played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
         items = [row for trajectory in played.episodes for row in rows(trajectory)]

@@ -1,4 +1,4 @@
-"""Curricula that select the tasks of a training step from the run's progress and success."""
+"""Curricula: the tasks of a training step, by progress and success."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Curriculum:
         """Record the step's share of solved episodes."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state that future choices depend on, as plain data."""
+        """Return the state for a checkpoint."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -28,12 +28,7 @@ _Env = gymnasium.Env[Any, Any]
 
 @dataclass
 class EpisodeBatch:
-    """Completed episodes.
-
-    Attributes:
-        figures: The figures of each round of play.
-        lost: Seeds and causes of failures.
-    """
+    """Completed episodes, the figures of each round of play, and the seeds and causes of failures."""
 
     episodes: list[Trajectory] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)
@@ -65,13 +60,7 @@ class EpisodeBatch:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """An episode before one of its steps.
-
-    Attributes:
-        step: The index of the step.
-        chat: The observation before the step.
-        env: A copy of the env at this point; None before the first step, which a reset reaches.
-    """
+    """An episode before one of its steps; no env before the first step, which a reset reaches."""
 
     step: int
     chat: Chat
@@ -90,7 +79,7 @@ class Branches:
     open: bool = False
 
     def factory(self, env: EnvLike) -> MakeEnv:
-        """Return a function that makes envs which draw points and start from them."""
+        """Return a factory of envs that draw points and start from them."""
         make_env = factory_of(env)
         return lambda: _BranchingEnv(make_env(), self)
 
@@ -103,8 +92,6 @@ class Branches:
 
 
 class _BranchingEnv(gymnasium.Env[Any, Any]):
-    """Env that draws points of its episodes, or starts from them."""
-
     def __init__(self, env: _Env, branches: Branches) -> None:
         self._begun, self._env, self._branches = env, env, branches
         self.spec = env.spec
@@ -145,12 +132,7 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
 
 
 class EpisodeSource:
-    """Plays the episodes of a run.
-
-    Attributes:
-        next_seed: The seed of the next instance.
-        branches: The branch points, if the options request them.
-    """
+    """Plays the episodes of a run."""
 
     def __init__(
         self, env: EnvLike, config: TrainerConfig, curriculum: Curriculum | None = None
@@ -195,7 +177,6 @@ class EpisodeSource:
 
     @property
     def _goes_on(self) -> bool:
-        """Return whether episodes branch from the env's earlier ones."""
         return self.branches is not None and self.branches.open
 
     def _open(self, step: int) -> Collector:

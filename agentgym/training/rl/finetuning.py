@@ -1,4 +1,4 @@
-"""Fine-tuning a language model: cloning, then GRPO, with evaluations before, during and after."""
+"""Fine-tuning: cloning, then GRPO, with evaluations before, during and after."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         super().__init__(config, out)
 
     def describe(self) -> str:
-        """Describe the model's device, precision and trained weights in one line."""
+        """Describe the device, precision and trained weights in one line."""
         config = self.config
         trained = f"adapters of rank {config.lora}" if config.lora else "all weights"
         dequantised = "; weights dequantised from GGUF" if self.source.file else ""
@@ -114,7 +114,6 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         )
 
     def _try_teacher(self) -> None:
-        """Add the teacher's point to the curve if cloning needs it and it is missing."""
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return

@@ -123,9 +123,7 @@ class FineTuneConfig(TaskConfig):
             )
 
     def _check_sampler(self) -> None:
-        """Raise `ValueError` if the sampler is unknown or an option is invalid, without starting
-        it.
-        """
+        """Check the sampler without starting it."""
         name, options = self.sampler, self.sampler_options
         if name == ITSELF and options:
             raise ValueError(
@@ -161,10 +159,9 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler for the untrained model's folder; None for the model itself.
+        """Return the GRPO sampler; None for the model itself.
 
-        Training weights pass through the path `handover`. `MissingExtraError` is raised if a
-        package is missing.
+        Training weights pass through the path `handover`.
         """
         if self.sampler == ITSELF:
             return None

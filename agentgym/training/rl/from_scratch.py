@@ -1,6 +1,4 @@
-"""Training from scratch: a small transformer clones an imperfect teacher, and RL corrects its
-errors.
-"""
+"""Training from scratch: a small transformer clones an imperfect teacher, then improves by RL."""
 
 from __future__ import annotations
 
@@ -182,7 +180,6 @@ class Learning(PhasedRun[LearnConfig]):
         )
 
     def _begin(self) -> None:
-        """Evaluate chance, the teacher and the untrained model, unless the curve contains them."""
         if self.curve.last("cloning"):
             return
         self.curve.truncate_after("chance", -1)
@@ -195,7 +192,6 @@ class Learning(PhasedRun[LearnConfig]):
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
     def _both(self) -> tuple[float, float, int]:
-        """Return the model's success, greedy and sampled; trials are not recorded."""
         greedy, sampled = (self._evaluate(self._policy(temperature=t)) for t in (0.0, 1.0))
         return greedy, sampled, 0
 

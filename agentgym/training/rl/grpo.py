@@ -81,7 +81,7 @@ class GRPO(Trainer[GRPOConfig]):
                 self._ahead = following.result()
 
     def play_groups(self, step: int) -> EpisodeBatch:
-        """Play groups; with `resample`, replace those whose episodes have equal rewards."""
+        """Play groups; `resample` replaces those whose episodes have equal rewards."""
         config = self.config
         policy, kept = self.actor.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
@@ -94,7 +94,6 @@ class GRPO(Trainer[GRPOConfig]):
         return kept
 
     def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
-        """Return the episodes of instances with unequal rewards; all if none is replaced."""
         if not self.config.resample:
             return list(played)
         pairs = zip(played, self.advantages(played), strict=True)
@@ -102,7 +101,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs, each on a minibatch of the episodes."""
+        """Yield the updates of all epochs from some episodes."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
@@ -119,13 +118,13 @@ class GRPO(Trainer[GRPOConfig]):
         yield from self.optimise(data)
 
     def advantages(self, played: Sequence[Trajectory]) -> list[tuple[float, ...]]:
-        """Return the advantage of each step of each episode, including label rewards."""
+        """Return each step's advantage, including label rewards."""
         config = self.config
         rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
         return advantages(rewarded, config.baseline, config.level, config.gamma)
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs, each on a minibatch of random rows."""
+        """Yield the updates of all epochs on random rows."""
         generator = torch.Generator().manual_seed(self.draw_seed(self.step))
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):
@@ -202,7 +201,6 @@ class GRPO(Trainer[GRPOConfig]):
 
     @torch.no_grad()
     def _corrected(self, data: Experience, cap: float) -> Experience:
-        """Return an external sampler's experience, corrected for its difference from the model."""
         logprobs = torch.zeros_like(data.logprobs)
         for chunk in data.chunks(self.config.micro_batch):
             part = self.predict(data.take(chunk, self.model.device)).logprobs.cpu()
@@ -214,7 +212,7 @@ class GRPO(Trainer[GRPOConfig]):
     # Checkpoint contents in addition to the weights.
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the rest of the training depends on."""
+        """Return the state for a checkpoint."""
         return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -261,7 +259,6 @@ _Unit = tuple[int, str, int]
 def _compared(
     trajectory: Trajectory, baseline: str, level: str, gamma: float
 ) -> tuple[list[_Unit], dict[_Unit, float]]:
-    """Return each step's unit, and each unit's value."""
     seed = 0 if baseline == "reinforce" else trajectory.seed
     rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
     units: dict[int, _Unit] = {}
@@ -278,13 +275,12 @@ def _compared(
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return the discounted sum of the rewards from each step on."""
+    """Return the discounted rewards from each step on."""
     backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
     return list(backwards)[:0:-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
-    """Return a value's distance from its group, which includes the value."""
     centre = fmean(group)
     if baseline in ("mean", "reinforce") or len(group) == 1:
         return value - centre

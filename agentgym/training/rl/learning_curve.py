@@ -65,14 +65,7 @@ class Point:
 
 
 class Curve:
-    """Points of a run, in order of addition.
-
-    Args:
-        path: A JSONL file with one point per line; it need not exist.
-
-    Raises:
-        DamagedFileError: A line before the last is unreadable.
-    """
+    """Points of a run in a JSONL file, which need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,11 +108,6 @@ class PhasedRun(Generic[ConfigT]):
     """Run in a folder that trains a model in phases, evaluated into one learning curve.
 
     A subclass names its settings and implements `_run`.
-
-    Raises:
-        ValueError: The folder contains another run.
-        DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
     """
 
     settings: ClassVar[str]
@@ -133,11 +121,7 @@ class PhasedRun(Generic[ConfigT]):
 
     @classmethod
     def load_settings(cls, out: Path) -> dict[str, Any] | None:
-        """Return a run's settings as plain data; None if there are none.
-
-        Raises:
-            DamagedFileError: They are unreadable.
-        """
+        """Return a run's settings as plain data; None if there are none."""
         return read_settings(out / cls.settings, _plain(cls.config_type()))
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
@@ -165,11 +149,7 @@ class PhasedRun(Generic[ConfigT]):
         success: Callable[[], tuple[float, float | None, int]],
         on_progress: OnProgress,
     ) -> None:
-        """Train, adding a point to the curve at each checkpoint.
-
-        `each` is the number of episodes per step; `success` returns a point's figures from
-        `Point.greedy` on.
-        """
+        """Train, adding a point to the curve at each checkpoint."""
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
             return

@@ -84,7 +84,6 @@ class _OpenRow:
     complete: bool = True
 
     def add(self, number: int, reply: Reply) -> None:
-        """Add the rest of a prompt that starts with this row, and its reply."""
         context = reply.prompt_ids[len(self.ids) :]
         self.ids += (*context, *reply.ids)
         self.sampled += [0] * len(context) + [1] * len(reply.ids)

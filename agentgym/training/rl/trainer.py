@@ -1,4 +1,4 @@
-"""Base class of trainers: the loop (collect, loss, update, log), checkpoints and evaluation."""
+"""Base class of trainers, with checkpoints, metrics and evaluation."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ class Trainer(Generic[ConfigT]):
             self.load(load_checkpoint(out / CHECKPOINT))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Collect episodes, then yield each update's losses: one per micro-batch, whose sum is the
-        loss.
-        """
+        """Collect episodes, then yield each update's losses, one per micro-batch."""
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
@@ -103,13 +101,7 @@ class Trainer(Generic[ConfigT]):
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end; other processes cannot write to the folder meanwhile.
-
-        `on_progress` receives each step and its metrics.
-
-        Raises:
-            RunLockedError: Another process writes to the folder.
-        """
+        """Train to the end; other processes cannot write to the folder meanwhile."""
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
             closing(MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard)) as log,
@@ -146,7 +138,7 @@ class Trainer(Generic[ConfigT]):
         self.records.mean(loss=total, grad_norm=norm, learning_rate=rate)
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the rest of the training depends on."""
+        """Return the state for a checkpoint."""
         curriculum = self.source.curriculum
         return {
             **{name: _weights(module) for name, module in self.modules.items()},
@@ -210,7 +202,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's state, on the CPU, whichever device it was saved on.
+    """Return a checkpoint's state, on the CPU.
 
     Raises:
         DamagedFileError: It is unreadable or incomplete.
@@ -234,10 +226,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects one step's figures: the mean or the maximum of the values recorded under a name.
+    """Collects one step's figures: the mean or the maximum of values recorded under a name.
 
-    Per-token values are weighted per token, so the figures do not depend on the division into
-    batches.
+    Per-token values are weighted per token, so the division into batches does not matter.
     """
 
     def __init__(self) -> None:
@@ -308,10 +299,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write a step's figures, and the seeds of failed episodes with their causes.
-
-        TensorBoard shows only the number of failures.
-        """
+        """Write a step's figures, and the seeds and causes of failures."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}
@@ -327,11 +315,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the steps in a metrics file with their lines.
-
-    Raises:
-        DamagedFileError: A line before the last is unreadable.
-    """
+    """Yield the steps in a metrics file with their lines."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")

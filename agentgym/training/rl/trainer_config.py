@@ -72,8 +72,8 @@ class TaskConfig(Config):
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return pairs of arm and context: each arm in the first context, and each context in the
-        first arm.
+        """Return pairs of arm and context: all arms in the first context, then the first arm in
+        all.
         """
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
@@ -81,10 +81,9 @@ class TaskConfig(Config):
         ]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
-        """Return the specs of envs that end an episode at an unreadable reply.
+        """Return the cells' specs of envs that end an episode at an unreadable reply.
 
-        It would otherwise fill up with errors. `cells` are pairs of arm and context, `more` further
-        keyword arguments of the world.
+        The episode would otherwise fill up with errors.
         """
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])

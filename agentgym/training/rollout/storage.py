@@ -54,7 +54,7 @@ class OtherRunError(ValueError):
 
 
 class DamagedFileError(ValueError):
-    """A line (None for the whole file) of a run is unreadable; `problem` is a sentence about it."""
+    """A line or file of a run is unreadable; `line` None means the whole file."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         super().__init__(path, problem, line)
@@ -237,11 +237,7 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read settings with the names and types of the defaults; None if the file does not exist.
-
-    Raises:
-        DamagedFileError: The file is unreadable or contains something else.
-    """
+    """Read settings with the defaults' names and types, like `read_json`."""
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
@@ -263,8 +259,6 @@ def keep_settings(
     place: Path | None = None,
 ) -> None:
     """Write a run's settings, or compare them with the existing ones (`kept`).
-
-    Errors name the `place`, by default the folder of the settings.
 
     Raises:
         OtherRunError: The place contains another run.
@@ -307,11 +301,7 @@ def append_text(path: Path, text: str, *, sync: bool = False) -> None:
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Append whole lines to a file; if that fails, the file is unchanged.
-
-    Raises:
-        OSError: The path is a link, or the file cannot be written.
-    """
+    """Append whole lines to a file; on an error the file is unchanged."""
     check_no_link(path)
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)

@@ -16,7 +16,6 @@ class Usage:
 
     Attributes:
         trajectory_tokens: Every text once, with removed and without inserted text.
-        prompt_tokens: The sum over all prompts.
         reusable_prompt_tokens: The part that each prompt shares with the previous one.
         policy_tokens: The replies, including thinking and summaries.
         summary_tokens: The summaries and their requests.
@@ -100,7 +99,6 @@ def prompt_tokens(record: Mapping[str, Any]) -> int:
 
 
 def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
-    """Return each context's records: one per agent, and one per sub-task with a clean context."""
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:

@@ -32,7 +32,7 @@ from agentgym.training.rollout.storage import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of the policy, with the chat that it saw and the JSON-able info that followed."""
+    """One decision of the policy, with the chat that it saw and the resulting info."""
 
     chat: Chat
     reply: Reply
@@ -72,8 +72,7 @@ class Trajectory:
     def own_rewards(self) -> tuple[float, ...]:
         """Return each step's reward for the agent that took it.
 
-        A team's score comes with the last step, whoever took it. Here each agent's share, from the
-        team's report, comes with that agent's last step.
+        In a team, each agent's share of the score comes with that agent's last step.
         """
         rewards = [step.reward for step in self.steps]
         detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
@@ -94,10 +93,10 @@ class Trajectory:
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Split the steps wherever a prompt does not extend the previous prompt and reply.
+        """Split the steps into training rows: wherever a prompt does not extend the last prompt and
+        reply.
 
-        Each segment is one training row: its last prompt and reply, with the segment's replies as
-        the sampled part. In a team each agent's steps are split separately.
+        Each row is its last prompt and reply. In a team, each agent's steps are split separately.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),
@@ -141,11 +140,7 @@ class Trajectory:
         return _rebuilt, (type(self), self.spec, self.seed, parts, last, ends)
 
     def to_json(self) -> str:
-        """Return one line of JSON.
-
-        Chats and prompts are stored as deltas to the agent's previous step, so the line grows with
-        new text and tokens only.
-        """
+        """Return one line of JSON, which grows with new text and tokens only."""
         deltas, last = self._deltas()
         steps = [
             {
@@ -197,12 +192,9 @@ class Trajectory:
 
 
 class TrajectoryLog:
-    """File of trajectories with one writer at a time.
+    """File of trajectories with one writer at a time; a `.zst` file is compressed.
 
     If the writer is killed, complete lines remain and an incomplete last line is dropped.
-
-    Args:
-        path: The file, created on the first append; a `.zst` file is compressed.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -272,11 +264,7 @@ class TrajectoryLog:
             yield self
 
     def append(self, *lines: str) -> None:
-        """Append lines of `Trajectory.to_json`; on an error the file is unchanged.
-
-        Raises:
-            RunLockedError: The log has another writer.
-        """
+        """Append lines of `Trajectory.to_json`; on an error the file is unchanged."""
         with self._lock, self._turn:
             data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))

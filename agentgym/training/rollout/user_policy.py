@@ -26,11 +26,9 @@ PolicyLike = Policy | Callable[..., Any]
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply.
+    """A chat that waits for a reply; `first` marks an episode's first observation.
 
-    Attributes:
-        episode_id: Unique in the run; a retried episode gets another one.
-        first: Whether it is the episode's first observation.
+    A retried episode gets another `episode_id`.
     """
 
     chat: Chat

@@ -51,7 +51,7 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native call as text; an invalid call is kept as it is, so the env can report it."""
+    """Return a native call as text; an invalid call stays as it is, so the env can report it."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
     body = body.replace("</", "<\\/")  # as in `render`: no argument may end the tag
@@ -71,8 +71,7 @@ def read_usage(
 ) -> EndpointUsage:
     """Return one reply's usage; unreadable counts are 0 and set `unmetered`.
 
-    `prompt` are the fields that add up to the prompt tokens, of which the first is required. A `.`
-    leads to inner fields.
+    `prompt` lists the fields that add up to the prompt tokens; the first is required.
     """
     prompts = [_count(usage, name) for name in prompt]
     written = _count(usage, reply)

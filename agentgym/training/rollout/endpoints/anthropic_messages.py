@@ -1,4 +1,4 @@
-"""Conversion of chats to Anthropic Messages requests, and of answers to replies."""
+"""Anthropic Messages requests and answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EMPTY = "(empty)"
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return `system` (the leading system messages), `messages` and, if there are tools, `tools`."""
+    """Return `system`, `messages` and, if there are tools, `tools`."""
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0].role == "system":
@@ -54,7 +54,6 @@ def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
-    """Return messages with alternating roles, tool results first in a user turn."""
     out: list[Item] = []
     open_calls: set[str] = set()
     for is_reply, turn in groupby(messages, lambda message: message.role == "assistant"):
@@ -107,8 +106,7 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its thinking; raise an error in `MALFORMED` if
-    malformed.
+    """Convert an answer to a reply and keep its thinking; raises an error in `MALFORMED`.
 
     A truncated call is omitted, because its arguments are incomplete.
     """

@@ -86,7 +86,6 @@ class RequestBudget:
         append_bytes(self._ledger, _RECORD.pack(cost))
 
     def _read_ledger(self) -> None:
-        """Read what this and other processes have paid since the last time."""
         if self._ledger is None:
             return
         with suppress(FileNotFoundError), self._ledger.open("rb") as file:

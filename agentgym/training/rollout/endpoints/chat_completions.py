@@ -1,4 +1,4 @@
-"""Conversion of chats to Chat Completions requests, and of answers to replies."""
+"""Chat Completions requests and answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDING = 0.01
 
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
-    """Return a request's `messages` and, if the chat has tools, `tools`."""
+    """Return `messages` and, if there are tools, `tools`."""
     # Send unparsable replies verbatim, so the model sees its failed markup.
     messages = [
         replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages
@@ -37,10 +37,7 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
-    """Convert an answer to a reply; raise an error in `MALFORMED` if malformed.
-
-    With `logprobs`, the log-probabilities are required.
-    """
+    """Convert an answer to a reply; raises an error in `MALFORMED`."""
     choice = answer["choices"][0]
     # Gateways report failed upstream servers with status 200.
     failed = answer.get("error") or choice.get("error") or choice.get("finish_reason") == "error"

@@ -56,8 +56,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     """Client of an API that any number of threads and event loops may call.
 
     Requests run in an event loop in a thread that starts with the first call. Forked processes and
-    pickled copies start their own. Garbage collection closes the connections, unless a given
-    `connection` is shared.
+    pickled copies start their own. Garbage collection closes the connections. Clients may share a
+    `connection` with its `concurrency` and budget.
 
     Attributes:
         sdk: The vendor's SDK.
@@ -191,7 +191,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return data, answer, used
 
     def _key(self, body: Mapping[str, Any]) -> str:
-        """Return a request's cache key, which counts this client's equal requests."""
         if not self._cache.folder:
             return ""
         sample = getattr(self.config, "sample", "")
@@ -249,16 +248,11 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
     """
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, like `HttpClient.ask`."""
+        """Reply to each chat, like `ask`."""
         return self.ask(chats)
 
     async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the caller's event loop.
-
-        Raises:
-            EndpointError: The chat got no reply.
-            BudgetError: The budget is spent.
-        """
+        """Reply to one chat without blocking the caller's event loop."""
         lane = self.connection.open()
         try:
             return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
@@ -273,5 +267,4 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
 
 
 def _requests_of(error: Any) -> int:
-    """Return how often the SDK sent a failed request, from the header of its last attempt."""
     return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))

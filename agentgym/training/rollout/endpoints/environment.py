@@ -25,11 +25,7 @@ class FromEnvironment(Generic[PolicyConfigT]):
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[PolicyConfigT]:
-        """Return a policy for any world; `options` are the config's fields.
-
-        Raises:
-            ValueError: The model is missing, or an option is invalid.
-        """
+        """Return a policy for any world; `options` are the config's fields."""
         for name in ("model", "base_url"):
             variable = f"{self.prefix}_{name.upper()}"
             if value := os.environ.get(variable):

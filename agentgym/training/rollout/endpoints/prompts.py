@@ -15,9 +15,7 @@ from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 
 
 def to_wire(chat: Chat, tools: str) -> Chat:
-    """Return the chat to send: with tool schemas or with instructions for written calls, never
-    both.
-    """
+    """Return the chat with either tool schemas or instructions for written calls."""
     if tools == "text":
         return as_text(chat.messages)
     if not chat.tools:
@@ -30,7 +28,7 @@ def to_wire(chat: Chat, tools: str) -> Chat:
 
 
 def dialect_of(chat: Chat) -> Dialect:
-    """Return the env's dialect of calls, as its system message states."""
+    """Return the dialect of calls that the env's system message states."""
     first = chat.messages[0] if chat.messages else None
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 

@@ -1,4 +1,4 @@
-"""Conversion of chats to OpenAI Responses requests, and of answers to replies."""
+"""OpenAI Responses requests and answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return a request's `input` and, if the chat has tools, `tools`."""
+    """Return `input` and, if there are tools, `tools`."""
     items: list[Item] = []
     for message in chat.messages:
         items += _items(message, kept)
@@ -72,9 +72,7 @@ def _reply_items(message: Message) -> Iterator[Item]:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its reasoning; raise an error in `MALFORMED` if
-    malformed.
-    """
+    """Convert an answer to a reply and keep its reasoning; raises an error in `MALFORMED`."""
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
         raise AnswerError(quote(answer.get("error") or answer))
     summaries: list[str] = []

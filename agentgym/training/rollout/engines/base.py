@@ -83,11 +83,11 @@ class Slot(ABC):
 
     @abstractmethod
     def reset(self, seed: int, episode_id: str) -> None:
-        """Start an episode; the answer goes into the mailbox."""
+        """Start an episode; answer into the mailbox."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or with None the slot's own policy; the answer goes into the mailbox."""
+        """Play a reply (None asks the slot's own policy); answer into the mailbox."""
 
     @abstractmethod
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Slot(ABC):
 
 
 class Answers:
-    """Mailbox for slots' answers, filled by many threads and emptied by one."""
+    """Mailbox for slots' answers, with many writers and one reader."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[Slot, Answer]] = deque()
@@ -141,7 +141,7 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for closed slots, and free shared resources."""
+        """Wait up to `GRACE` seconds for closed slots; free shared resources."""
 
 
 class LocalSlot(Slot):
@@ -205,7 +205,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 class RareGarbageCollection:
-    """Garbage collector threshold, raised while any slots are in use."""
+    """Garbage collector threshold, raised while slots are in use."""
 
     _lock = threading.Lock()
     _users = _slots = 0

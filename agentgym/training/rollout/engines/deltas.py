@@ -20,7 +20,6 @@ class ChatDelta(NamedTuple):
 
     Attributes:
         kept: The number of common leading messages.
-        messages: The messages after them.
         tools: The tools, if they differ.
     """
 
@@ -104,9 +103,7 @@ class Recent(Generic[T]):
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the index of the item that shares most with a new one, and the number of shared
-        parts.
-        """
+        """Return the item that shares most with a new one, and the number of shared parts."""
         counts = list(map(kept, self.items))
         most = max(counts)
         return counts.index(most), most

@@ -162,8 +162,7 @@ class Dispatcher:
     def take(self, most: int) -> list[Slot]:
         """Take the first ready slots, each with all slots of its seed, whose chats share a prefix.
 
-        Slots come in seed order, so a policy's random choices do not depend on which slots are
-        open.
+        Slots come in seed order, so a policy's random choices do not depend on slot timing.
         """
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
@@ -247,10 +246,6 @@ class Dispatcher:
             heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
 
     def _hung(self) -> Iterator[Slot]:
-        """Yield the slots that have worked too long on a request.
-
-        Deadlines are checked when they are due, and move if work started after the request.
-        """
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
             _, request, slot = heappop(self._deadlines)
@@ -290,7 +285,6 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _restore(self, slot: Slot, run: _Run) -> None:
-        """Replay an episode in another worker up to the lost step."""
         if self.restarts:
             run.recording = None
         run.replayed = None if run.recording is None else 0
@@ -314,7 +308,6 @@ class Dispatcher:
         self._step(slot, run.reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
-        """Restart a slot's episode in a new slot with the same number, or give it up."""
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.error is not None or failure.fatal:

@@ -104,10 +104,7 @@ class _Process(FarEnd):
 
 
 def exit_while_importing() -> None:
-    """Exit quietly if this worker process still imports the user's script.
-
-    The script then starts workers at its top level, which would fail in each of them.
-    """
+    """Exit quietly if this worker still imports the user's script, which starts workers itself."""
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 

@@ -40,14 +40,10 @@ PROBE = 0.003
 
 
 class ThreadPool:
-    """Pool that starts threads on demand: a few at once, more while slots wait and all threads wait
-    for tools.
+    """Pool that starts threads on demand: a few at once, more while slots and all threads wait.
 
     More threads in a busy interpreter would only compete for it. Threads are daemons, because a
-    hung one cannot be ended and must not block interpreter exit.
-
-    Args:
-        limit: Maximum number of threads, excluding those that hang.
+    hung one must not block interpreter exit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -97,7 +93,6 @@ class ThreadPool:
         self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
-        """Double the threads while slots wait and the interpreter is idle."""
         while self._short.wait() and not self._closed:
             computed = time.process_time()
             time.sleep(PROBE)

@@ -1,7 +1,7 @@
 """The local side of workers that play many slots each, in other processes or Ray actors.
 
-A worker runs one step at a time. If it dies or is ended because of one episode, the dispatcher
-restores its other episodes in a new worker by replaying their replies.
+If a worker dies or is ended because of one episode, the dispatcher restores the others in a new
+worker by replaying their replies.
 """
 
 from __future__ import annotations

@@ -12,10 +12,7 @@ from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:
-    """Convert messages to plain text: replies verbatim, tool results as user messages.
-
-    Adjacent messages of one role are joined.
-    """
+    """Convert messages to plain text, joining adjacent messages of one role."""
     out: list[Message] = []
     for message in messages:
         text = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))

@@ -88,9 +88,7 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        """Render messages as text, with replies verbatim; `prompt` opens the assistant's turn at
-        the end.
-        """
+        """Render messages; `prompt` opens the assistant's turn at the end."""
         if not (self.takes_tool and self.takes_neighbours):
             messages = as_text(messages).messages
         if not self.takes_system:
@@ -98,12 +96,10 @@ class ChatTemplate:
         return self._apply(messages, tools, prompt=prompt)
 
     def _accepts(self, messages: Sequence[Message]) -> bool:
-        """Return whether the template shows every message's text."""
         text = self._try(messages)
         return text is not None and all(message.text in text for message in messages)
 
     def _try(self, messages: Sequence[Message]) -> str | None:
-        """Render messages; return None if the template rejects a role, with whatever error."""
         with suppress(TemplateError, LookupError, TypeError, ValueError):
             return self._apply(messages)
         return None
@@ -123,7 +119,6 @@ class ChatTemplate:
 
 
 def _system_as_user(messages: Sequence[Message]) -> list[Message]:
-    """Convert system messages to user messages, joined to a following user message."""
     out: list[Message] = []
     for message in messages:
         if message.role == "user" and out and out[-1].role == "user":
@@ -208,7 +203,6 @@ class Renderer:
             self._cache.popitem(last=False)
 
     def _after(self, text: str, ids: Sequence[int]) -> str:
-        """Return the text after a reply, without a stop token that the reply already contains."""
         if ids[-1] not in self.stops:
             return text
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
@@ -238,7 +232,6 @@ class Renderer:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _turn_end(self, named: set[int]) -> int:
-        """Return the id that the template writes after a reply, or a named stop id."""
         text = self.template.render(
             [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
         )

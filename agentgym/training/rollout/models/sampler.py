@@ -121,7 +121,7 @@ class TransformersSampler:
     ) -> torch.Tensor:
         """Process the new part of each prompt and return the logits after its last token.
 
-        Cached states and new tokens are both left-padded, so all rows end together.
+        All rows end together, because cached states and new tokens are left-padded.
         """
         device = self.model.device
         known = [length for _, length in matches]
@@ -156,7 +156,6 @@ class TransformersSampler:
     def _decode(
         self, logits: torch.Tensor, lengths: torch.Tensor, options: SamplingOptions
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        """Sample until all rows have ended; return each row's ids and log-probabilities."""
         device, context = logits.device, self.context
         stops = torch.tensor(sorted(options.stops), device=device)
         last = lengths.to(device)  # the position of the next token
@@ -250,7 +249,7 @@ def _cache_bytes(model: PreTrainedModel) -> int:
 
 
 def _free_memory() -> int:
-    """Return the free memory in bytes; 0 if unknown."""
+    """Return bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS
@@ -259,13 +258,7 @@ def _free_memory() -> int:
 
 @dataclass(eq=False, slots=True)
 class Prefix:
-    """Cached states of a token sequence.
-
-    Attributes:
-        states: Keys and values.
-        shared: Whether several prompts start with the sequence.
-        size: Bytes of the states.
-    """
+    """Cached states of a token sequence; `size` is in bytes."""
 
     ids: np.ndarray
     states: States

@@ -48,13 +48,7 @@ class ModelOptions(Config):
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """Options of one request.
-
-    Attributes:
-        temperature: Sampling temperature; 0 for greedy decoding.
-        max_new_tokens: Maximum reply length in tokens.
-        stops: Stop ids; the reply includes the one that ended it.
-    """
+    """Options of one request; a reply includes the stop id that ended it."""
 
     temperature: float
     max_new_tokens: int
@@ -63,13 +57,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sampled reply tokens.
-
-    Attributes:
-        ids: The ids, including the stop id.
-        logprobs: Their log-probabilities in nats, under the sampling distribution.
-        version: Version of the weights.
-    """
+    """Sampled reply tokens, including the stop id, with log-probabilities in nats."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -77,11 +65,7 @@ class Sample:
 
 
 class Sampler(Protocol):
-    """Sampling backend: token ids in, ids and log-probabilities out.
-
-    Attributes:
-        context: Maximum tokens of prompt plus reply.
-    """
+    """Sampling backend: token ids in, ids and log-probabilities out."""
 
     context: int
 

@@ -189,7 +189,6 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
         self._control("update_weight_version", {"new_version": str(self.version)})
 
     def _control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to a path outside the API; return its answer if it is an object."""
         root = self.config.base_url.rstrip("/").removesuffix("/v1")
         try:
             with openai.OpenAI(**openai_options(self.config)) as client:
