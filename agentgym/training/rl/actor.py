@@ -56,7 +56,7 @@ class Actor:
         )
 
     def _sampler(self) -> Sampler:
-        """Return the sampler; the model keeps no cache, because training needs the memory."""
+        # The model keeps no cache between batches, because training needs the memory.
         return self.sampler or TransformersSampler(
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )

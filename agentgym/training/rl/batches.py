@@ -150,12 +150,12 @@ def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> to
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return an older policy's experience, corrected to the current one.
+    """Return an older policy's experience, corrected to the current log-probabilities.
 
-    Each advantage is multiplied by the ratio of its token's current probability to its probability
-    when sampled, at most `cap` (truncated importance sampling: Espeholt et al. 2018, section 4.1).
-    Clipping then refers to the current `logprobs`.
+    Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
+    importance sampling: Espeholt et al. 2018, section 4.1).
     """
+    # Clipping refers to the new log-probabilities from now on.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -180,11 +180,8 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch.
-
-    The softmax covers only sampled positions, in float32 regardless of the model's precision.
-    Entropies with a gradient take more memory.
-    """
+    """Run a model on a batch; entropies with a gradient take more memory."""
+    # The softmax runs in float32 regardless of the model's precision.
     sampled_mask = data.sampled[:, 1:]
     # Logits are large (a vocabulary-sized row per position), so compute them only where a
     # sampled token follows.
@@ -222,7 +219,8 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Enable gradient checkpointing, and training mode, which checkpointing requires."""
+    """Enable gradient checkpointing."""
+    # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
     model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept

@@ -60,9 +60,8 @@ class HorizonCurriculum(Curriculum):
 
 
 class HintCurriculum(Curriculum):
-    """Removes hints: their share falls linearly from 1 at the start to 0 at `until`.
-
-    `until` is a share of all steps. All of an instance's episodes have hints, or none.
+    """Removes hints: their share falls linearly from 1 at the start to 0 at `until`, a share of all
+    steps.
     """
 
     # Resolution of the share of hints, because a mixture has one spec per part.

@@ -69,11 +69,7 @@ class BranchPoint:
 
 @dataclass
 class Branches:
-    """Points in past episodes, one per seed, and whether new episodes start from them (`open`).
-
-    Each step of an episode is equally likely. Drawing one without knowing the number of steps takes
-    about log(steps) copies.
-    """
+    """Points in past episodes, one per seed, and whether new episodes start from them (`open`)."""
 
     points: dict[int, BranchPoint] = field(default_factory=dict)
     open: bool = False
@@ -84,10 +80,8 @@ class Branches:
         return lambda: _BranchingEnv(make_env(), self)
 
     def cut(self, trajectory: Trajectory) -> Trajectory:
-        """Return an episode from its seed's point on, like a branched one.
-
-        Its first prompt contains everything before the point.
-        """
+        """Return an episode from its seed's point on."""
+        # As in a branched episode, the first prompt contains everything before the point.
         return replace(trajectory, steps=trajectory.steps[self.points[trajectory.seed].step :])
 
 
@@ -151,11 +145,7 @@ class EpisodeSource:
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play one episode per seed for a training step. Failures are omitted, counted and listed.
-
-        Raises:
-            RuntimeError: All episodes failed.
-        """
+        """Play one episode per seed for a training step; raise `RuntimeError` if all fail."""
         collector = self._open(step)
         begun_again = collector.retried
         episodes = list(collector.collect(policy, seeds))

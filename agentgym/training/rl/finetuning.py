@@ -46,13 +46,12 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     """One run in a folder. Restarted there, it resumes from its last checkpoint and episode.
 
     The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
-    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are written
-    to `base` as a transformers folder.
+    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights become a
+    transformers folder, `base`.
 
     Raises:
         ValueError: The folder contains another run, or the model or device does not exist.
         DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
     """
 
     settings = "finetune.json"
@@ -132,9 +131,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        """Yield each phase with its trainer and episodes per step, once the previous phase has
-        ended.
-        """
+        # A phase's trainer starts from the last phase's checkpoint, so it is built afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         if config.method != "grpo" and config.clone_steps:

@@ -89,7 +89,6 @@ class Learning(PhasedRun[LearnConfig]):
     Raises:
         ValueError: The folder contains another run.
         DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
     """
 
     settings = "train.json"

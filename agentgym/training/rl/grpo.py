@@ -53,10 +53,8 @@ class GRPO(Trainer[GRPOConfig]):
         )
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return a copy of the initial model if the divergence from it has a weight.
-
-        For a model with adapters, the reference is the model without them.
-        """
+        """Return a copy of the initial model if the divergence from it has a weight."""
+        # With adapters, the reference is the model without them, so no copy is needed.
         if not self.config.kl or has_adapter(self.model):
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
@@ -134,11 +132,8 @@ class GRPO(Trainer[GRPOConfig]):
                 fresh = False
 
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        """Yield the losses of a minibatch's micro-batches.
-
-        `scale` corrects for shares that refer to all rows. `fresh` is True while no update has
-        changed the model, whose log-probabilities should then match the sampler's.
-        """
+        # `scale` corrects for shares that refer to all rows. While the model is `fresh`, no update
+        # has changed it, so its log-probabilities should match the sampler's.
         for chunk in data.chunks(self.config.micro_batch):
             part = data.take(chunk, self.model.device)
             prediction = self.predict(part)
@@ -160,11 +155,8 @@ class GRPO(Trainer[GRPOConfig]):
     # The loss.
 
     def loss(self, data: Experience, prediction: Prediction) -> torch.Tensor:
-        """Return the loss of some rows: each term is a sum over shares.
-
-        The terms are the clipped objective (Schulman et al. 2017, eq. 7), the entropy bonus and the
-        divergence from the reference.
-        """
+        """Return the loss of some rows, with each term a sum over shares."""
+        # The clipped objective is eq. 7 of Schulman et al. 2017.
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
         if config.ratio == "reply":

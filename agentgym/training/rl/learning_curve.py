@@ -87,9 +87,8 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop everything after a step of a phase, and an unfinished line; a resumed run repeats
-        them.
-        """
+        """Drop everything after a step of a phase."""
+        # A resumed run repeats what follows, including an unfinished line.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
@@ -126,8 +125,6 @@ class PhasedRun(Generic[ConfigT]):
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
         """Train to the end, save the model and return the learning curve.
-
-        Other processes cannot write to the folder meanwhile.
 
         Raises:
             RunLockedError: Another process writes to the folder.

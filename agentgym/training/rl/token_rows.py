@@ -45,14 +45,11 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
-    """Join numbered replies into rows.
+    """Join numbered replies into rows; replies without ids are omitted.
 
     A row continues while each prompt starts with the ids of the previous prompt and its reply. An
-    edited context, or a chat template that renders a reply differently from its sampled ids, starts
-    a new row. Replies without ids are omitted.
-
-    Raises:
-        ValueError: A reply's ids and log-probabilities differ in number.
+    edited context, or a template that renders a reply differently from its sampled ids, starts a
+    new row.
     """
     open_rows: list[_OpenRow] = []
     before: Reply | None = None  # the last reply of the newest row, if the row may continue

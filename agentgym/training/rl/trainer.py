@@ -183,7 +183,7 @@ class Trainer(Generic[ConfigT]):
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    """Return the weights for a checkpoint: only the adapters, if there are any."""
+    # Only adapters are trained, if there are any.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -192,7 +192,7 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
-    """Refuse 16-bit weights: rounding would lose most AdamW steps."""
+    # Most AdamW steps are smaller than the gap between adjacent 16-bit numbers.
     for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
         raise ValueError(
             f"the trained weights are {dtype}, and most updates would round to nothing; "
@@ -202,11 +202,12 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's state, on the CPU.
+    """Return a checkpoint's state.
 
     Raises:
         DamagedFileError: It is unreadable or incomplete.
     """
+    # Load to the CPU, because the checkpoint's device may not exist here.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():

@@ -81,10 +81,8 @@ class TaskConfig(Config):
         ]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
-        """Return the cells' specs of envs that end an episode at an unreadable reply.
-
-        The episode would otherwise fill up with errors.
-        """
+        """Return the specs of the cells' envs; `more` are keyword arguments of the world."""
+        # End an episode at an unreadable reply; it would otherwise fill up with errors.
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]

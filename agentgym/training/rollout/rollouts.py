@@ -79,6 +79,6 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 
 def _reply_of(step: Step) -> Reply:
-    """Return a step's reply; the outcome shows whether it ended the episode."""
+    # Only the outcome shows whether the reply ended the episode.
     ended = step.info.get("detail", {}).get("ended", "")
     return replace(step.reply, ended=ended if ended in ("left", "over_window") else "")

@@ -325,13 +325,15 @@ def cut_torn_line(path: Path) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Raise `OSError` for a link, which in a downloaded folder may lead to any file."""
+    """Raise `OSError` for a link."""
+    # A link in a downloaded folder may lead to any file.
     if path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link; name the file that it leads to", str(path))
 
 
 def check_regular(path: Path) -> None:
-    """Raise `ValueError` unless a path is a regular file: pipes block, and devices may be endless."""
+    """Raise `ValueError` unless a path is a regular file."""
+    # A pipe would block, and a device may be endless.
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device or a pipe"
         raise ValueError(f"{path} is {what}; give a file, such as runs/mine.jsonl")

@@ -109,7 +109,7 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """Return a context's length, including messages between a team agent's replies."""
+    # Messages between two replies of a team agent lengthen its prompt.
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
     )

@@ -131,7 +131,7 @@ class Trajectory:
         return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the trajectory as deltas, so its size grows with new text only."""
+        # As deltas, the size grows with new text only.
         deltas, last = self._deltas()
         parts = [
             (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
@@ -366,6 +366,6 @@ def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
 
 
 def _reply_from_json(data: Mapping[str, Any]) -> ReplyDelta:
-    """Read a reply; older lines lack `kept_ids` and store the whole prompt."""
+    # Older lines lack `kept_ids` and store the whole prompt.
     new, ids, logprobs = (tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs"))
     return ReplyDelta(data.get("text", ""), index(data.get("kept_ids", 0)), new, ids, logprobs)

@@ -374,6 +374,6 @@ def _asks_a_list_for_messages(error: Exception, chats: list[Chat]) -> bool:
 
 
 def _close(result: Any) -> None:
-    """Close a coroutine, which would otherwise warn that it was never awaited."""
+    # A coroutine that is never awaited would cause a warning.
     if inspect.iscoroutine(result):
         result.close()

@@ -61,7 +61,8 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
 
 
 def join_parts(thought: str, *parts: str) -> str:
-    """Join a reply's thinking and other parts, replacing lone surrogates, which files cannot store."""
+    """Join the thinking and the other parts of a reply."""
+    # Files cannot store lone surrogates.
     thinking = f"<think>\n{thought}\n</think>" if thought else ""
     return _SURROGATES.sub("\ufffd", "\n".join(filter(None, (thinking, *parts))))
 

@@ -57,7 +57,8 @@ class Connection:
             lane.close()
 
     def _follow_fork(self) -> None:
-        """Start afresh in a forked process, which has no lane thread and perhaps a locked lock."""
+        # A forked process has no lane thread, its sockets belong to the parent, and the lock may be
+        # locked.
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
 

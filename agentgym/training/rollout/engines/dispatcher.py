@@ -160,10 +160,9 @@ class Dispatcher:
             raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
-        """Take the first ready slots, each with all slots of its seed, whose chats share a prefix.
-
-        Slots come in seed order, so a policy's random choices do not depend on slot timing.
-        """
+        """Take the first ready slots, in seed order, each with all slots of its seed."""
+        # Chats of one seed share a prefix. Seed order makes a policy's random choices independent
+        # of which slots are open.
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)

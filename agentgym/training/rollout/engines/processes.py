@@ -104,7 +104,8 @@ class _Process(FarEnd):
 
 
 def exit_while_importing() -> None:
-    """Exit quietly if this worker still imports the user's script, which starts workers itself."""
+    """Exit quietly if this worker is still importing the user's script."""
+    # The script starts workers at its top level, which would fail in each of them.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 
@@ -143,10 +144,9 @@ def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
 
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that ignore interrupts, which would print a traceback during import.
-
-    Another thread may be interrupted instead, so the handler only records the interrupt.
-    """
+    """Start processes that ignore interrupts."""
+    # A process that is still importing would print a traceback. Another thread may be interrupted
+    # instead, so the handler only records the interrupt.
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -168,7 +168,8 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Ignore interrupts, and exit with the parent even if it is killed, instead of waiting forever."""
+    """Ignore interrupts, and exit with the parent."""
+    # If the parent is killed, a worker would otherwise wait forever.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 

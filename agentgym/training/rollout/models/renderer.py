@@ -208,11 +208,9 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        """Return the prompt of a chat's first messages, rendered once for three uses.
-
-        It is rendered in full, because a template may render earlier messages differently once
-        later ones follow.
-        """
+        # Each prompt is needed three times: for its ids, when its reply is stored, and when the
+        # chat continues. It is rendered in full, because a template may render earlier messages
+        # differently once later ones follow.
         if not isinstance(chat.messages, Messages):
             return self.template.render(chat.messages[:count], chat.tools)
         buffer, shared = chat.messages.lineage()
@@ -255,7 +253,8 @@ def _digest(text: str) -> bytes:
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return a padding id; any id works, since no token attends to it."""
+    """Return a padding id."""
+    # Any id works, since no token attends to it.
     return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 

@@ -119,10 +119,8 @@ class TransformersSampler:
     def _prefill(
         self, prompts: Sequence[tuple[int, ...]], matches: Sequence[tuple[Prefix | None, int]]
     ) -> torch.Tensor:
-        """Process the new part of each prompt and return the logits after its last token.
-
-        All rows end together, because cached states and new tokens are left-padded.
-        """
+        """Process the new part of each prompt and return the logits after its last token."""
+        # Cached states and new tokens are left-padded, so all rows end together.
         device = self.model.device
         known = [length for _, length in matches]
         new = [prompt[length:] for prompt, length in zip(prompts, known, strict=True)]
@@ -226,7 +224,7 @@ def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> Dy
 
 
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
-    """Return a value that changes with the weights: PyTorch counts the writes to each tensor."""
+    # PyTorch counts the writes to each tensor.
     parameters = list(model.parameters())
     return (
         sum(p._version for p in parameters if not p.is_inference()),
@@ -275,10 +273,8 @@ class PrefixCache:
         self._bytes = 0
 
     def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
-        """Return the sequence that shares the longest prefix with a prompt, and the prefix length.
-
-        The prompt's last token does not count, since the model needs at least one token to process.
-        """
+        """Return the sequence that shares the longest prefix with a prompt, and the prefix length."""
+        # The model needs at least one token to process, so the prompt's last one does not count.
         prompt = np.asarray(ids[:-1])
         best, length = None, 0
         for prefix in self._prefixes.values():

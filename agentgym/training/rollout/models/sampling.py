@@ -100,10 +100,8 @@ class RequestSeeds:
 def find_fault(
     sample: Sample, options: SamplingOptions, vocabulary: int | None = None
 ) -> str | None:
-    """Return why a sample cannot be trained on, or None.
-
-    Every sample is checked before it is played, so malformed ones never reach training.
-    """
+    """Return why a sample cannot be trained on, or None."""
+    # Samples are checked before they are played, so malformed ones never reach training.
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
         return "it has no tokens"
