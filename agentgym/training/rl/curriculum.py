@@ -60,9 +60,7 @@ class HorizonCurriculum(Curriculum):
 
 
 class HintCurriculum(Curriculum):
-    """Removes hints: their share falls linearly from 1 at the start to 0 at `until`, a share of all
-    steps.
-    """
+    """Reduces the share of hints linearly from 1 to 0 over the share `until` of all steps."""
 
     # Resolution of the share of hints, because a mixture has one spec per part.
     parts = 100

@@ -28,7 +28,7 @@ _Env = gymnasium.Env[Any, Any]
 
 @dataclass
 class EpisodeBatch:
-    """Completed episodes, the figures of each round of play, and the seeds and causes of failures."""
+    """Completed episodes, the figures of each round, and the seeds and causes of failures."""
 
     episodes: list[Trajectory] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)

@@ -44,14 +44,13 @@ _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An evaluation; `greedy` and `sampled` (at temperature 1) are shares of solved held-out
-    episodes.
+    """An evaluation on held-out episodes; `greedy` and `sampled` are the shares of solved ones.
 
     Attributes:
         phase: One of `PHASES`.
         episodes: Training episodes so far, over all phases.
         seconds: CPU seconds of training so far, without evaluations.
-        sampled: None if not measured.
+        sampled: At temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
 

@@ -72,9 +72,7 @@ class TaskConfig(Config):
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return pairs of arm and context: all arms in the first context, then the first arm in
-        all.
-        """
+        """Return (arm, context) pairs: all arms in the first context, the first arm in all."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]

@@ -36,9 +36,10 @@ def describe(error: BaseException) -> str:
 
 
 class FaultStreak:
-    """Episodes lost to policy faults, counted by start so that the number of slots does not matter."""
+    """Episodes lost to policy faults, by their numbers in order of start."""
 
     def __init__(self) -> None:
+        # Counting by start makes the rule independent of the number of slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

@@ -93,10 +93,10 @@ class Trajectory:
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Split the steps into training rows: wherever a prompt does not extend the last prompt and
-        reply.
+        """Split the steps wherever a prompt does not extend the previous prompt and reply.
 
-        Each row is its last prompt and reply. In a team, each agent's steps are split separately.
+        Each segment is one training row: its last prompt and reply. In a team, each agent's steps
+        are split separately.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),

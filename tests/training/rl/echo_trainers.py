@@ -110,7 +110,7 @@ def episode(
 
 
 def stop_at(step: int) -> Any:
-    """Return a callback that ends training, like a kill, between a step's log and its checkpoint."""
+    """Return a callback that ends training, like a kill, between a log and its checkpoint."""
 
     def stop(now: int, metrics: Any) -> None:
         if now == step:

@@ -46,7 +46,7 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with every part of a state: noise, reference, minibatches, episodes ahead."""
+    """Start a short run with noise, a reference, minibatches and episodes played ahead."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 

@@ -1,4 +1,4 @@
-"""Two chat completions servers: one follows a script; as a program, this file serves a tiny model."""
+"""Two chat completions servers: one follows a script, one (as a program) serves a tiny model."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def modules() -> dict[str, types.ModuleType]:
 
 
 def serve(folder: str, tamper: Callable[[dict[str, Any], int], None] | None = None) -> Script:
-    """Answer like vLLM's development server at any path; `tamper` changes the choice in answer k."""
+    """Answer like vLLM's development server; `tamper` changes the choice in answer k."""
     engine, version = FakeEngine(folder), ["default"]
 
     def script(request: dict[str, Any], number: int) -> Answer:

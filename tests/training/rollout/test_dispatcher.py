@@ -1,4 +1,4 @@
-"""A step's work does not grow with the number of slots, and every started episode is accounted for."""
+"""A step's work does not grow with the slots, and every started episode is accounted for."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return the text of a field (a text, a list of parts or None), adding thinking to `thoughts`."""
+    """Return the text of a field (a text, list of parts or None); thinking goes to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []

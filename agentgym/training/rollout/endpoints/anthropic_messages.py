@@ -106,7 +106,10 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its thinking; raises an error in `MALFORMED`."""
+    """Convert an answer to a reply and keep its thinking.
+
+    A malformed answer raises an error in `MALFORMED`.
+    """
     # A truncated call is omitted, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))

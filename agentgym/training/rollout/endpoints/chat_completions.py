@@ -37,7 +37,7 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
-    """Convert an answer to a reply; raises an error in `MALFORMED`."""
+    """Convert an answer to a reply; a malformed one raises an error in `MALFORMED`."""
     choice = answer["choices"][0]
     # Gateways report failed upstream servers with status 200.
     failed = answer.get("error") or choice.get("error") or choice.get("finish_reason") == "error"

@@ -13,9 +13,7 @@ from agentgym.training.rollout.endpoints.endpoint import HttpPolicy, PolicyConfi
 
 
 class FromEnvironment(Generic[PolicyConfigT]):
-    """Factory of policies that share connections; `OPENAI` reads `OPENAI_MODEL` and
-    `OPENAI_BASE_URL`.
-    """
+    """Factory of policies that share connections; the prefix `OPENAI` reads `OPENAI_MODEL` etc."""
 
     def __init__(
         self, prefix: str, config: type[PolicyConfigT], policy: type[HttpPolicy[PolicyConfigT]]

@@ -72,7 +72,10 @@ def _reply_items(message: Message) -> Iterator[Item]:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its reasoning; raises an error in `MALFORMED`."""
+    """Convert an answer to a reply and keep its reasoning.
+
+    A malformed answer raises an error in `MALFORMED`.
+    """
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
         raise AnswerError(quote(answer.get("error") or answer))
     summaries: list[str] = []

@@ -112,9 +112,7 @@ class Answers:
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Wait for answers and return all; empty after a timeout or a wake-up, which may arrive
-        late.
-        """
+        """Wait for answers and return all; empty after a timeout or a (possibly late) wake-up."""
         if not self._answers:
             self._arrived.wait(timeout)
         self._arrived.clear()  # first, so that later answers are announced again

@@ -36,8 +36,7 @@ _SIGKILL = 9
 
 
 class Processes(WorkerEngine):
-    """Processes that play many slots each, for compute-bound worlds and for tools that crash or
-    leak.
+    """Worker processes, for compute-bound worlds and for tools that crash or leak.
 
     Hung processes are killed. `forkserver`, the default method, never forks a process with threads.
     With fewer `workers` than slots, slots share processes, each of which runs one step at a time.

@@ -30,9 +30,7 @@ class PlayerServer:
         return self._border.send_chat(self.player.reset(*episode))
 
     def step(self, sent: tuple[str, str] | None) -> SentStep:
-        """Play a reply, sent as `text` and `ended`; None asks the own policy and sends its reply
-        back.
-        """
+        """Play a reply, sent as `text` and `ended`, or the own policy's, which is sent back."""
         reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
         played = self._border.send_reply(reply) if sent is None else None
         return (

@@ -114,8 +114,7 @@ class ThreadPool:
 
     def _work_for(self, slot: ThreadSlot) -> bool:
         """Do a slot's work in this thread; return False if the slot was abandoned meanwhile."""
-        # No lock is taken: threads that wait for one wait in turn and would switch several times a
-        # step.
+        # A lock would make threads wait in turn and switch several times a step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True

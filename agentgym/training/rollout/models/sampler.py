@@ -247,7 +247,7 @@ def _cache_bytes(model: PreTrainedModel) -> int:
 
 
 def _free_memory() -> int:
-    """Return bytes; 0 if unknown."""
+    """Return the free memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows, macOS
@@ -273,7 +273,7 @@ class PrefixCache:
         self._bytes = 0
 
     def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
-        """Return the sequence that shares the longest prefix with a prompt, and the prefix length."""
+        """Return the sequence that shares most of a prompt's prefix, and the prefix length."""
         # The model needs at least one token to process, so the prompt's last one does not count.
         prompt = np.asarray(ids[:-1])
         best, length = None, 0
@@ -315,7 +315,7 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 def shared_runs(
     prompts: Sequence[tuple[int, ...]], known: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield prefixes shared by several prompts, of which `known` tokens are cached, if long enough."""
+    """Yield prefixes that are worth computing once for several prompts; `known` tokens are cached."""
     new = sorted(
         (prompt, length)
         for prompt, length in zip(prompts, known, strict=True)

@@ -203,7 +203,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
-    """Convert a completion to a sample; raise an error in `MALFORMED` if malformed.
+    """Convert a completion to a sample; a malformed one raises an error in `MALFORMED`.
 
     Raises:
         AnswerError: A part is missing, the reply was cut off, or it belongs to another prompt or to
