@@ -77,6 +77,8 @@ def test_a_group_shares_all_until_its_branch_and_trains_each_token_after_it_once
 
 
 def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> None:
+    # Everything is solved, so each round of whole episodes ends a stage; branched episodes do not
+    # count.
     stages = [[agentgym.spec("ListWorld", items=4, removals=k)] for k in (1, 2, 3)]
     curriculum = HorizonCurriculum(stages, threshold=1.0)
     trainer = GRPO(
@@ -123,6 +125,7 @@ def test_each_step_is_as_likely_as_any_other() -> None:
 
 
 def test_copies_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An episode of n steps needs about log(n) copies.
     copies = 0
     original = agentgym.clone
 

@@ -28,6 +28,7 @@ def test_it_is_short() -> None:
 
 @pytest.mark.rotation
 def test_it_trains_list_world() -> None:
+    # The initial model knows the form of a call and plays at random.
     spec = agentgym.spec("ListWorld", items=2, removals=1, max_failed_rounds=1)
     shown = collect(OraclePolicy("ListWorld"), spec, range(100))
     texts = [m.raw or m.text for t in shown for m in t.last.messages if m.role != "system"]

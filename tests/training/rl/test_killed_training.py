@@ -131,6 +131,7 @@ def test_a_run_killed_at_ten_random_moments_ends_as_one_that_was_not(
 def test_a_run_killed_whenever_it_writes_ends_as_one_that_was_not(
     host: Host, whole: tuple[Path, int], tmp_path: Path
 ) -> None:
+    # Backwards from the end of the run, where most moments are writes.
     for number in range(12):
         moment = whole[1] - 2 * number
         assert check(host, whole[0], tmp_path / str(number), [moment]) == 1

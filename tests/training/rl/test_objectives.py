@@ -44,6 +44,7 @@ def count_training_passes(model: torch.nn.Module) -> list[int]:
 
 
 def test_groups_without_a_difference_cost_no_pass_and_change_nothing(tokenizer: Any) -> None:
+    # A random model with one-token replies is always wrong, so all rewards are equal.
     model = small_model(tokenizer)
     before = copy.deepcopy(model.state_dict())
     passes = count_training_passes(model)
@@ -131,6 +132,7 @@ def test_clip_high_by_hand() -> None:
 
 
 def test_the_ratio_of_a_reply_by_hand() -> None:
+    # The ratio is a geometric mean, so both tokens of the first reply have the same gradient.
     loss, gradient = loss_of(GRPOConfig(ratio="reply"), [1.21, 1.0, 1.05], [2, 1], 3.0)
     assert loss == pytest.approx(-(1.1 + 1.1 + 1.05))
     assert gradient == pytest.approx([-1.1, -1.1, -1.05])
@@ -140,6 +142,7 @@ def test_the_ratio_of_a_reply_by_hand() -> None:
 
 
 def test_means_over_replies_whatever_the_rows() -> None:
+    # Edits cut the episodes into rows, and rows are shuffled.
     played = [
         episode(0, [0.0] * 3, (2, 3, 1), cuts=(1,)),
         episode(1, [0.0] * 2, (1, 2), fresh=100),

@@ -102,6 +102,7 @@ def test_advantages_by_hand() -> None:
 
 
 def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
+    # The second episode is a turn longer, so its last turn has nothing to compare with.
     played = [episode(1, [1.0, 0.0]), episode(1, [0.0, 0.0, 4.0])]
     assert advantages(played, "rloo") == [(-3.0, -3.0), (3.0, 3.0, 3.0)]
     assert advantages(played, "rloo", "turn", 0.5) == [(0.0, -2.0), (0.0, 2.0, 0.0)]
@@ -164,6 +165,7 @@ def test_an_episode_counts_the_same_however_long_it_is_and_however_it_is_cut() -
 
 
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
+    # Ids are unique, so a table by id gives the expected values.
     draw = random.Random(2)
     for _ in range(20):
         played, tokens, expected, fresh = [], [], {}, 0
@@ -210,6 +212,7 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
 
 
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
+    # All terms of the loss, and rows of different lengths.
     options: dict[str, Any] = {
         "epochs": 2,
         "minibatches": 2,

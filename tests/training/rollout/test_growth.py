@@ -121,6 +121,7 @@ def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) 
 
 @pytest.mark.rotation
 def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
+    # A single reply contains its whole prompt, so its cost must grow.
     episodes = [
         rollout(
             make("DocumentWorld", operations=size),

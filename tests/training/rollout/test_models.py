@@ -75,6 +75,7 @@ def test_prompts_continue_the_ids_of_prompts_and_replies(tokenizer: Any) -> None
 
 
 def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -> None:
+    # Re-tokenising a reply sampled byte by byte would merge its tokens.
     renderer = Renderer(tokenizer)
     one = env()
     chat, _ = one.reset(seed=0)

@@ -56,6 +56,7 @@ def common(first: Sequence[int], second: Sequence[int]) -> int:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_only_what_is_new_in_a_prompt_is_computed(tokenizer: Any, stack: str) -> None:
+    # With one episode at a time, only the previous prompt can be reused.
     for seed in range(2):
         player: Any = LocalPolicy(make_llama(tokenizer), tokenizer, max_new_tokens=5)
         (played,) = collect(player, env(**STACKS[stack]), [seed], 1)
@@ -234,6 +235,7 @@ def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
 def test_states_may_take_a_quarter_of_the_free_memory(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A batch of long chats exceeds the 1 GiB that is always allowed.
     for free, allowed in ((2**30, 2**30), (2**35, 2**33)):
         monkeypatch.setattr(sampler, "_free_memory", lambda free=free: free)
         player = TransformersSampler(make_llama(tokenizer))

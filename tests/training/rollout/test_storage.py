@@ -132,6 +132,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
 
 @pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
+    # The lock file comes and goes; locking a deleted one locks nothing.
     number = tmp_path / "number"
     number.write_text("0")
 
