@@ -111,11 +111,7 @@ class Player:
 
 
 class Episode(Recording):
-    """Running episode of an env, which is reset.
-
-    Raises:
-        ValueError: The env has no spec, so its trajectory could not be replayed.
-    """
+    """Running episode of an env, which is reset; the env must have a spec."""
 
     def __init__(
         self,
@@ -128,11 +124,7 @@ class Episode(Recording):
         super().__init__(spec_of(env), seed, self._player.reset(seed, episode_id), labels)
 
     def play_with(self, policy: UserPolicy) -> None:
-        """Play the episode to its end.
-
-        Raises:
-            PolicyError: The policy has no reply.
-        """
+        """Play the episode to its end; may raise `PolicyError`."""
         self._player.policy = policy
         while not self.over:
             self.add(*self._player.step(None))
@@ -149,11 +141,7 @@ class Episode(Recording):
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the spec of an env with its wrappers, as JSON text.
-
-    Raises:
-        ValueError: The env has no spec, or JSON cannot represent it.
-    """
+    """Return an env's spec with its wrappers as JSON text; raise `ValueError` if there is none."""
     if env.spec is None:
         raise ValueError(
             "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"

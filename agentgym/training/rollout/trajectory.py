@@ -165,11 +165,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Parse a trajectory from its line.
-
-        Raises:
-            ValueError: The line is not a trajectory.
-        """
+        """Parse a trajectory from its line, or raise `ValueError`."""
         try:
             data = json.loads(line)
             parts = [
@@ -224,7 +220,7 @@ class TrajectoryLog:
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
     ) -> Iterator[Trajectory]:
-        """Yield the trajectories of an env with exactly these labels.
+        """Yield an env's trajectories with these labels.
 
         Raises:
             OtherRunError: The log contains another env with these labels or, with `alone`, anything
@@ -253,11 +249,7 @@ class TrajectoryLog:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Lock the log for writing, create it if missing, and cut off an incomplete last line.
-
-        Raises:
-            RunLockedError: The log has another writer.
-        """
+        """Lock the log for writing, create it if missing, and cut off an incomplete last line."""
         with self._lock:
             cut_torn_line(self.path)
             append_bytes(self.path, b"")

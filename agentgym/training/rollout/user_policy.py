@@ -115,11 +115,7 @@ class UserPolicy:
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat.
-
-        Raises:
-            PolicyError: A chat got no reply; `replies` contains the others.
-        """
+        """Reply to each chat; `PolicyError.replies` contains the replies to the others."""
         outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:

@@ -43,10 +43,8 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until a request fits, and yield the function that pays for it.
-
-        Raises:
-            BudgetError: It will not fit.
+        """Wait until a request fits, and yield the function that pays for it; may raise
+        `BudgetError`.
         """
         while self._limit is not None and not self._fits(self._limit):
             await asyncio.sleep(_POLL_S)

@@ -84,7 +84,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Model, URL and sampling options, which are recorded with each episode."""
+        """Model, URL and sampling options."""
         return {k: v for k, v in asdict(self.config).items() if k not in TRANSPORT}
 
     # The hooks of an API.
@@ -107,14 +107,14 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         raise NotImplementedError
 
     def over_window(self, error: ContextLengthError) -> AnswerT:
-        """Return the answer to a question that exceeds the context window, or raise the error."""
+        """Answer a question that exceeds the context window, or raise the error."""
         raise error
 
     def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
         """Answer all questions, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A question got no answer; `replies` contains the other answers.
+            EndpointError: A question got no answer; `replies` contains the others.
             BudgetError: The budget is spent.
         """
         lane = self.connection.open()
@@ -127,7 +127,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             future.cancel()  # cancel the requests if this thread is interrupted
 
     def close(self) -> None:
-        """Cancel requests in flight and close the connections; a later call opens new ones."""
+        """Cancel requests and close the connections; a later call reopens them."""
         self.connection.close()
 
     async def _answers(self, lane: Lane, questions: Sequence[QuestionT]) -> list[AnswerT]:

@@ -11,11 +11,7 @@ from agentgym.world.digests import digest
 
 
 class ReplyCache:
-    """Folder with one file per answer, which any number of processes may share.
-
-    Files are replaced atomically, and a damaged file counts as missing. An empty folder name stores
-    nothing.
-    """
+    """Folder with one file per answer, which any number of processes may share; empty for none."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -48,7 +48,6 @@ class Failure:
     """Failure of a slot, which is unusable afterwards.
 
     Attributes:
-        cause: The error in one line.
         error: The policy's error, if it could not reply; a retry would not help.
         fatal: Whether every later episode would fail too, so the run stops.
         lost: Whether the episode only lost its worker because of another one; the slot stays
@@ -78,16 +77,16 @@ class Slot(ABC):
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Use this policy from now on; override if slots receive policies."""
+        """Use this policy from now on."""
         raise NotImplementedError
 
     @abstractmethod
     def reset(self, seed: int, episode_id: str) -> None:
-        """Start an episode; answer into the mailbox."""
+        """Start an episode."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply (None asks the slot's own policy); answer into the mailbox."""
+        """Play a reply; None asks the slot's own policy."""
 
     @abstractmethod
     def close(self) -> None:
@@ -112,7 +111,7 @@ class Answers:
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Wait for answers and return all; empty after a timeout or a (possibly late) wake-up."""
+        """Wait for answers; empty after a timeout or a (possibly late) wake-up."""
         if not self._answers:
             self._arrived.wait(timeout)
         self._arrived.clear()  # first, so that later answers are announced again
@@ -172,7 +171,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """Engine in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
+    """Engine in the collector's thread, for fast worlds and exact resumption."""
 
     isolates = False
 

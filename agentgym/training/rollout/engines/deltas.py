@@ -1,4 +1,4 @@
-"""Differences between steps, so stored and sent data grows with new text and tokens only."""
+"""Differences between steps, so data grows with new text and tokens only."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ _MOST_RECENT = 16
 
 
 class ChatDelta(NamedTuple):
-    """Chat relative to an earlier one.
-
-    Attributes:
-        kept: The number of common leading messages.
-        tools: The tools, if they differ.
-    """
+    """Chat relative to an earlier one, of which it keeps the first messages."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -38,11 +33,7 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Rebuild the chat, sharing the common messages.
-
-        Raises:
-            ValueError: The earlier chat is too short.
-        """
+        """Rebuild the chat; raise `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
         prefix = Chat(
@@ -58,12 +49,7 @@ class ChatDelta(NamedTuple):
 
 
 class ReplyDelta(NamedTuple):
-    """Reply relative to an earlier one, whose prompt and reply its prompt usually extends.
-
-    Attributes:
-        kept: The number of common leading ids.
-        new: The prompt ids after them.
-    """
+    """Reply relative to an earlier one; `new` are the prompt ids after the `kept` ones."""
 
     text: str
     kept: int
@@ -73,16 +59,12 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return a reply's difference from an earlier one; `kept` is `continued`, if known."""
+        """Return a reply's difference from an earlier one."""
         kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Rebuild the reply.
-
-        Raises:
-            ValueError: The earlier reply is too short.
-        """
+        """Rebuild the reply; raise `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
             raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
         if not self.kept and not self.new:
@@ -94,12 +76,10 @@ class ReplyDelta(NamedTuple):
 
 
 class Recent(Generic[T]):
-    """Recently transferred chats or replies, identical on both sides.
-
-    A new item is written relative to the nearest one, because a team's agents take turns.
-    """
+    """Recently transferred chats or replies, identical on both sides."""
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:
+        # A team's agents take turns, so the nearest earlier item need not be the last one.
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:

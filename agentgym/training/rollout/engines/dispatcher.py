@@ -37,7 +37,6 @@ class Counts:
     """Outcomes of the requested episodes.
 
     Attributes:
-        begun: Started episodes. Each has ended, failed, been cancelled, or is running.
         broken: Episodes reported as failures.
         cancelled: Episodes that were running or not yet yielded when the collection stopped.
         recovered: Episodes restored after their shared worker was ended because of another one.
@@ -72,7 +71,6 @@ class Dispatcher:
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
-        room: The maximum number of running episodes.
         restarts: Whether an episode that lost its worker restarts instead of being replayed,
             because the worker's policy had state.
     """
@@ -106,14 +104,14 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """Give slots this policy (unless None) and trajectories these labels from now on."""
+        """Use this policy (unless None) and these labels from now on."""
         self._policy, self._labels = policy, labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start episodes while there are seeds and room; report whether any is running."""
+        """Start episodes while possible; report whether any is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
@@ -121,7 +119,7 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record answers, waiting up to `wait` seconds for one, and give up hung slots."""
+        """Record answers, waiting up to `wait` seconds, and give up hung slots."""
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
@@ -137,7 +135,7 @@ class Dispatcher:
     def advancing(
         self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
     ) -> Iterator[None]:
-        """Play replies while another thread records answers; use nothing else meanwhile."""
+        """Play replies while another thread records answers."""
         ended = threading.Event()
         errors: list[Exception] = []
 
@@ -180,7 +178,7 @@ class Dispatcher:
         ]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
-        """Play a reply in each slot (None asks its own policy); end the episodes without one."""
+        """Play the replies; end the episodes whose reply is an error."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
             if isinstance(reply, PolicyError):

@@ -1,4 +1,4 @@
-"""Draw instances ahead of time, in separate processes, into the reset cache."""
+"""Draw instances ahead of time into the reset cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_WORKERS = 8
 
 
 class Prefetcher:
-    """Resets an env in the background, so later resets find the instances in the reset cache.
+    """Resets an env in background processes, which fills the reset cache.
 
     Without a reset cache (`agentgym.world.reset_cache`) it does nothing. Errors are left to the
     reset that uses the instance.

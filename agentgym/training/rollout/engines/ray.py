@@ -19,7 +19,7 @@ class RayServer(WorkerServer):
     """Remote side of a worker, as an actor."""
 
     def play(self, policy: UserPolicy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in order, with this policy unless it is None."""
+        """Yield the answers to requests in order."""
         if policy is not None:
             self.use(policy)
         for request in requests:

@@ -1,4 +1,4 @@
-"""The remote side of workers. Transferred data grows with new text, never with the history."""
+"""The remote side of workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlayerServer:
         return self._border.send_chat(self.player.reset(*episode))
 
     def step(self, sent: tuple[str, str] | None) -> SentStep:
-        """Play a reply, sent as `text` and `ended`, or the own policy's, which is sent back."""
+        """Play a reply, sent as `text` and `ended`, or the own policy's."""
         reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
         played = self._border.send_reply(reply) if sent is None else None
         return (
@@ -44,10 +44,7 @@ class PlayerServer:
 
 
 class WorkerServer:
-    """Remote side of a worker: the players of many slots, and their shared policy.
-
-    cloudpickle pickles `make_env`, because it may be a lambda.
-    """
+    """Remote side of a worker: the players of many slots, and their shared policy."""
 
     def __init__(self, make_env: bytes, number: int) -> None:
         self._make_env, self._number = make_env, number
@@ -61,7 +58,7 @@ class WorkerServer:
         self._sent = policy  # loaded on demand, so that an error becomes an answer
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return whether it succeeded, and the answer or failure."""
+        """Run a slot's request; return success, and the answer or failure."""
         key, method, argument = request
         try:
             if method == "close":

@@ -78,7 +78,7 @@ class ThreadPool:
         return thread is not None
 
     def close(self) -> None:
-        """Finish queued work for at most `GRACE` seconds and end the threads."""
+        """Finish queued work for at most `GRACE` seconds."""
         with self._lock:
             self._closed = True
             self._short.set()
@@ -186,13 +186,7 @@ class ThreadSlot(Slot):
 
 
 class Threads(Engine):
-    """Engine that steps envs in threads, for tools that wait on a disk, a network or a process.
-
-    Hung threads are abandoned.
-
-    Args:
-        threads: Maximum number of threads, hence of tools that can wait at once.
-    """
+    """Engine that steps envs in threads, for tools that wait; hung threads are abandoned."""
 
     def __init__(self, threads: int = THREADS) -> None:
         check_int("threads", threads, 1, 100_000)
@@ -218,7 +212,8 @@ class Asyncio(Threads):
         self._woken = False
 
     def post(self, slot: _AwaitingSlot) -> None:
-        """Start or cancel a slot's reply; the loop wakes once for all slots posted meanwhile."""
+        """Start or cancel a slot's reply."""
+        # The loop wakes once for all slots posted meanwhile.
         self._posted.append(slot)
         if not self._woken:
             self._woken = True

@@ -51,7 +51,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Decode an answer, or return the error if its values have wrong types."""
+    """Decode an answer; wrong types become an error."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]
@@ -62,11 +62,7 @@ def decode_answer(data: bytes) -> FarAnswer:
 
 
 class Frames:
-    """One end of a stream of frames.
-
-    Each read takes all available bytes, because every read releases the interpreter lock and must
-    wait for it again.
-    """
+    """One end of a stream of frames."""
 
     def __init__(self, stream: socket) -> None:
         stream.settimeout(None)  # the default timeout may differ
@@ -74,7 +70,7 @@ class Frames:
         self._data = bytearray()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, or raise `OSError` if the other end is gone."""
+        """Send a frame, or raise `OSError`."""
         head = len(frame).to_bytes(_HEAD, "little")
         if len(frame) < _READ:
             self._stream.sendall(head + frame)
@@ -83,7 +79,7 @@ class Frames:
             self._stream.sendall(frame)
 
     def receive(self) -> bytes:
-        """Return the next frame, or raise `EOFError` or `OSError` if the other end is gone."""
+        """Return the next frame, or raise `EOFError` or `OSError`."""
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
         del self._data[:end]

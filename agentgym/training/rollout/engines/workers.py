@@ -66,11 +66,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in order, with a new policy unless it is None.
-
-        Raises:
-            WorkerDied: The worker is gone.
-        """
+        """Yield the answers to requests in order, or raise `WorkerDied`."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -82,7 +78,7 @@ class FarEnd(ABC):
 
 
 class WorkerEngine(Engine):
-    """Engine with at most `workers` workers of many slots each. Subclasses implement `start`."""
+    """Engine with workers of many slots each. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -101,7 +97,7 @@ class WorkerEngine(Engine):
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        """Close the envs and end the workers, forcibly after `GRACE` seconds."""
+        """Close the envs and end the workers."""
         for worker in self._running.values():
             worker.close()
         until = time.monotonic() + GRACE

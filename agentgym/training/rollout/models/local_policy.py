@@ -22,7 +22,6 @@ class TokenPolicy:
     """Policy over any token sampler. Images are omitted; `render="scene"` describes them in words.
 
     Args:
-        sampler: Samples the tokens.
         renderer: Converts chats to token ids with the tokenizer of the sampler's model.
         temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
@@ -55,8 +54,7 @@ class TokenPolicy:
         """Reply to all chats.
 
         Raises:
-            PolicyError: A prompt leaves no room in the model's context, or a sample is invalid;
-                `replies` contains the other replies.
+            PolicyError: A prompt is too long or a sample invalid; `replies` contains the others.
         """
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]

@@ -68,11 +68,7 @@ def _wheel() -> ModelSource:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return a device by name; `auto` selects a GPU if available.
-
-    Raises:
-        ValueError: The device is not available.
-    """
+    """Return a device by name, or raise `ValueError`; `auto` selects a GPU if available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

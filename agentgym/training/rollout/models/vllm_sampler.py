@@ -24,10 +24,9 @@ class VLLMSampler:
     Args:
         model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
         folder: Folder for updated weights, created if missing.
-        seed: Seed of the sampling; each request gets its own seed.
         sleeps: Release GPU memory during weight updates.
-        **options: Options of `vllm.LLM`, such as `gpu_memory_utilization`, and `enable_lora=True`
-            with `max_lora_rank` for adapters.
+        **options: Options of `vllm.LLM`, such as `enable_lora=True` with `max_lora_rank` for
+            adapters.
     """
 
     def __init__(
