@@ -1,6 +1,4 @@
-"""The player of a training run: the model, a copy of it, or an external sampler, in groups of
-episodes of one instance.
-"""
+"""Actor that plays a training run's episodes."""
 
 from __future__ import annotations
 
@@ -24,16 +22,7 @@ from agentgym.training.rollout.models.local_policy import count_ids
 
 
 class Actor:
-    """Plays with the weights of the model in training.
-
-    Args:
-        model: The model.
-        tokenizer: Its tokenizer.
-        renderer: Converts chats to token ids.
-        source: Plays the episodes.
-        config: The options.
-        sampler: Samples in place of the model.
-    """
+    """Plays groups of episodes with the weights of the model in training."""
 
     def __init__(
         self,
@@ -46,7 +35,7 @@ class Actor:
     ) -> None:
         self.model, self.tokenizer, self.renderer = model, tokenizer, renderer
         self.source, self.config, self.sampler = source, config, sampler
-        # Weights that are being trained cannot sample.
+        # Copy the weights, because training changes them during sampling.
         self._copy = copy.deepcopy(model) if config.ahead and sampler is None else model
         if config.branch:
             source.branches = Branches()
@@ -67,22 +56,13 @@ class Actor:
         )
 
     def _sampler(self) -> Sampler:
-        """Return the sampler. The model itself keeps no cache between batches, because training
-        needs the memory.
-        """
+        # The model keeps no cache between batches, because training needs the memory.
         return self.sampler or TransformersSampler(
             self._copy, self.renderer.pad, batch_size=self.config.batch_size
         )
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
-        """Play a group of episodes for each seed.
-
-        Args:
-            policy: The policy.
-            seeds: The instances.
-            size: Episodes per instance.
-            step: The training step they belong to.
-        """
+        """Play `size` episodes for each seed, as part of a training step."""
         with autocast(self.model.device, self.config.precision):
             branches = self.source.branches
             if branches is None:
@@ -99,11 +79,7 @@ class Actor:
 
 
 def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
-    """Return an episode with an extra reward for each step labelled optimal.
-
-    Raises:
-        ValueError: Its steps have no labels.
-    """
+    """Return an episode with an extra reward for each step labelled optimal."""
     if not reward:
         return trajectory
     if not any("optimal" in step.info for step in trajectory.steps):

@@ -1,6 +1,4 @@
-"""Rows as tensors, the training signal of each sampled token, and the model's output for their
-tokens.
-"""
+"""Training rows as tensors, and the model's output for them."""
 
 from __future__ import annotations
 
@@ -24,11 +22,9 @@ class Batch:
     rows an edited context produced; `place` is its inverse.
 
     Attributes:
-        ids: Token ids.
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
-        logprobs: Log-probabilities of the sampled tokens under the sampling policy, in nats; 0
-            elsewhere.
+        logprobs: In nats, under the sampling policy; 0 elsewhere.
     """
 
     ids: torch.Tensor
@@ -37,12 +33,7 @@ class Batch:
     logprobs: torch.Tensor
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
-        """Return some of the rows, without padding that none of them needs.
-
-        Args:
-            rows: Their indices.
-            device: The device of the tensors; None keeps the current one.
-        """
+        """Return some rows without superfluous padding."""
         longest = int(self.attended[rows].sum(1).max())
         return replace(
             self,
@@ -53,12 +44,12 @@ class Batch:
         )
 
     def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """Return the indices of all rows in chunks of `size` with similar lengths; 0 for one chunk."""
+        """Return row indices in chunks of similar lengths; size 0 means one chunk."""
         order = self.attended.sum(1).argsort(stable=True)
         return torch.split(order, size or len(order))
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
-        """Return values of the sampled tokens as a tensor of shape (rows, tokens) with 0 elsewhere."""
+        """Return values of sampled tokens as a (rows, tokens) tensor, with 0 elsewhere."""
         device = self.ids.device
         return torch.zeros(self.ids.shape, device=device).masked_scatter(
             self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
@@ -66,15 +57,7 @@ class Batch:
 
 
 def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
-    """Return rows as tensors.
-
-    Args:
-        items: The rows.
-        pad: The padding id.
-
-    Raises:
-        ValueError: A row has no log-probabilities.
-    """
+    """Return rows as tensors; each row needs log-probabilities."""
     longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
         raise ValueError(
@@ -96,12 +79,12 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows for training.
+    """Rows for training, with one value per sampled token.
 
     Attributes:
-        shares: The share of each sampled token in the objective; they sum to 1.
-        advantages: The advantage of each sampled token.
-        replies: The index of the reply that each sampled token belongs to.
+        shares: The token's share in the objective; shares sum to 1.
+        advantages: The token's advantage.
+        replies: The index of the token's reply.
     """
 
     shares: torch.Tensor
@@ -126,15 +109,7 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return episodes as rows for training.
-
-    Args:
-        trajectories: The episodes.
-        advantages: The advantages of all sampled tokens, in order.
-        weight: As in `GRPOConfig`.
-        pad: The padding id.
-        max_new_tokens: The maximum reply length in tokens, for the weight `constant`.
-    """
+    """Return episodes as rows for training, with the advantages of all sampled tokens in order."""
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
     lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
@@ -147,11 +122,7 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return the number of sampled tokens of each step.
-
-    Raises:
-        ValueError: A step has none.
-    """
+    """Return each step's number of sampled tokens."""
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     if 0 in lengths:
         raise ValueError(
@@ -162,13 +133,10 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return the share of one of the equal parts of each episode, so that all parts of all episodes
-    sum to 1; with `constant`, to the mean episode length divided by `most`.
+    """Return each episode's share per part, such as a token.
 
-    Args:
-        lengths: The number of parts (such as tokens) of each episode.
-        weight: `episode` to weigh all episodes equally; otherwise all parts are equal.
-        most: The divisor of lengths for `constant`.
+    With `episode`, all episodes have equal shares; otherwise all parts have. Shares sum to 1; with
+    `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":
@@ -177,21 +145,17 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Repeat each value as often as its length, for example from steps to tokens."""
+    """Repeat each value as often as its length."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
 
 
 def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experience:
-    """Return experience of an older policy, corrected to the current one. Each advantage is
-    multiplied by the ratio of its token's current probability to its probability when sampled, at
-    most `cap` (truncated importance sampling: Espeholt et al. 2018, section 4.1), and clipping is
-    relative to the current probabilities.
+    """Return an older policy's experience, corrected to the current log-probabilities.
 
-    Args:
-        data: The experience.
-        logprobs: The log-probabilities of the sampled tokens under the current policy.
-        cap: The maximum ratio.
+    Each advantage is multiplied by its token's probability ratio, at most `cap` (truncated
+    importance sampling: Espeholt et al. 2018, section 4.1).
     """
+    # Clipping refers to the new log-probabilities from now on.
     ratio = (logprobs - data.logprobs).exp().clamp(max=cap)
     advantages = torch.where(data.sampled, data.advantages * ratio, data.advantages)
     return replace(data, advantages=advantages, logprobs=logprobs)
@@ -199,12 +163,9 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 at tokens that were not
-    sampled or have no predecessor.
+    """Model output for a batch, as tensors of shape (rows, tokens), in nats.
 
-    Attributes:
-        logprobs: The log-probability of each sampled token given its predecessors, in nats.
-        entropies: The entropy of each token's distribution, in nats.
+    Values are 0 for tokens that were not sampled or have no predecessor.
     """
 
     logprobs: torch.Tensor
@@ -219,20 +180,10 @@ def predict(
     *,
     entropy_gradient: bool = False,
 ) -> Prediction:
-    """Run a model on a batch.
-
-    The softmax covers only the positions of sampled tokens, in float32 regardless of the model's
-    precision.
-
-    Args:
-        model: A causal language model.
-        data: The batch, on the model's device.
-        temperature: The sampling temperature.
-        precision: `fp32` for the model's own, or `bf16` for autocast.
-        entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
-    """
+    """Run a model on a batch; entropies with a gradient take more memory."""
+    # The softmax runs in float32 regardless of the model's precision.
     sampled_mask = data.sampled[:, 1:]
-    # Logits are large (a vocabulary-sized row per position), so they are computed only where a
+    # Logits are large (a vocabulary-sized row per position), so compute them only where a
     # sampled token follows.
     places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
     with autocast(data.ids.device, precision):
@@ -263,14 +214,13 @@ def logprobs_of(
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return the autocast context of a precision; the weights keep their type."""
+    """Return a precision's autocast context; the weights keep their type."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Enable gradient checkpointing with the method of the installed transformers release, and put
-    the model into training mode, which checkpointing requires.
-    """
+    """Enable gradient checkpointing."""
+    # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
     model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept

@@ -1,4 +1,4 @@
-"""Behaviour cloning: a model learns to write the replies of a scripted policy."""
+"""Behaviour cloning: a model learns a scripted policy's replies."""
 
 from __future__ import annotations
 
@@ -30,13 +30,9 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Trainer that maximises the likelihood of a teacher's replies, on fresh instances at every
-    step.
+    """Trainer that maximises the likelihood of a teacher's replies, on new instances at every step.
 
-    Args:
-        teacher: The policy to clone; it needs no tokens.
-        *args: As in `Trainer`.
-        **kwargs: As in `Trainer`.
+    The teacher needs no tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:
@@ -44,7 +40,7 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield one update on the mean negative log-likelihood of the teacher's tokens."""
+        """Yield one update on the teacher tokens' mean negative log-likelihood."""
         played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
         items = [row for trajectory in played.episodes for row in rows(trajectory)]
@@ -58,12 +54,7 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """Policy whose replies carry the tokens that a model would have had to sample.
-
-    Args:
-        policy: Writes the texts.
-        renderer: The renderer of the model in training.
-    """
+    """Policy whose replies carry the tokens that a model would have had to sample."""
 
     def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
         self.policy, self.renderer = adapt(policy), renderer

@@ -1,4 +1,4 @@
-"""Curricula: select the tasks of a training step from the run's progress and success."""
+"""Curricula: the tasks of a training step, by progress and success."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Curriculum:
     """Selects the env of each training step. Subclasses implement `env`."""
 
     def env(self, progress: float) -> EnvSpec:
-        """Return the env of a step; `progress` is the completed share of all steps."""
+        """Return a step's env; `progress` is the completed share of all steps."""
         raise NotImplementedError
 
     def record(self, success: float) -> None:
-        """Record the share of solved episodes of the step."""
+        """Record the step's share of solved episodes."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state that future choices depend on, as plain data."""
+        """Return the state for a checkpoint."""
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -31,15 +31,7 @@ class Curriculum:
 
 
 class HorizonCurriculum(Curriculum):
-    """Moves on to longer tasks once the current ones are solved often enough.
-
-    Args:
-        stages: The envs of each stage, short tasks first.
-        threshold: The share of solved episodes in a step that starts the next stage.
-
-    Attributes:
-        stage: The index of the current stage.
-    """
+    """Moves on to longer tasks once the share of solved episodes in a step reaches a threshold."""
 
     def __init__(self, stages: Sequence[Sequence[EnvSpec]], threshold: float = 0.8) -> None:
         check_float("threshold", threshold, 0.0, 1.0)
@@ -54,7 +46,7 @@ class HorizonCurriculum(Curriculum):
 
     @override
     def record(self, success: float) -> None:
-        """Move to the next stage if this one is solved often enough."""
+        """Move to the next stage at the threshold."""
         if success >= self.threshold and self.stage + 1 < len(self._envs):
             self.stage += 1
 
@@ -68,17 +60,10 @@ class HorizonCurriculum(Curriculum):
 
 
 class HintCurriculum(Curriculum):
-    """Removes hints: the share of episodes with hints falls linearly from 1 at the start to 0 at
-    `until`. All episodes of an instance have them, or none.
+    """Reduces the share of hints linearly from 1 to 0 over the share `until` of all steps."""
 
-    Args:
-        hinted: The envs with hints.
-        bare: The envs without.
-        until: The share of steps after which there are no hints.
-    """
-
+    # Resolution of the share of hints, because a mixture has one spec per part.
     parts = 100
-    """The share of hints is rounded to this many parts, because a mixture has one spec per part."""
 
     def __init__(
         self, hinted: Sequence[EnvSpec], bare: Sequence[EnvSpec], until: float = 0.5
@@ -90,7 +75,7 @@ class HintCurriculum(Curriculum):
     def env(self, progress: float) -> EnvSpec:
         share = max(0.0, 1 - progress / self.until) if self.until else 0.0
         hinted = round(share * self.parts)
-        # Seeds count up, so the two kinds alternate evenly instead of forming two blocks.
+        # Seeds are consecutive, so the two kinds alternate evenly instead of forming two blocks.
         kinds = [
             (k + 1) * hinted // self.parts > k * hinted // self.parts for k in range(self.parts)
         ]

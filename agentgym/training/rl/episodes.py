@@ -1,6 +1,4 @@
-"""The episodes of a training run: played on reserved seeds, from their start or from the middle of
-others, with the figures for its log.
-"""
+"""Episodes of a training run, played on reserved seeds, from the start or from a branch point."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import Collector, EnvLike, Trajectory
 from agentgym.training.rollout.engines.base import MakeEnv, factory_of
 
+# First training seed; evaluation uses the seeds from 0.
 TRAIN_SEED = 10_000_000
-"""First training seed; evaluation uses the seeds from 0."""
 
 
 _Env = gymnasium.Env[Any, Any]
@@ -30,13 +28,7 @@ _Env = gymnasium.Env[Any, Any]
 
 @dataclass
 class EpisodeBatch:
-    """Completed episodes.
-
-    Attributes:
-        episodes: The episodes played to their end.
-        figures: The figures of each round of play.
-        lost: Seeds and causes of failures.
-    """
+    """Completed episodes, the figures of each round, and the seeds and causes of failures."""
 
     episodes: list[Trajectory] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)
@@ -68,13 +60,7 @@ class EpisodeBatch:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """An episode before one of its steps.
-
-    Attributes:
-        step: The index of the step.
-        chat: The observation before the step.
-        env: A copy of the env at this point; None before the first step, which a reset reaches.
-    """
+    """An episode before one of its steps; no env before the first step, which a reset reaches."""
 
     step: int
     chat: Chat
@@ -83,39 +69,23 @@ class BranchPoint:
 
 @dataclass
 class Branches:
-    """Points in past episodes, one per seed, and whether new episodes start from them. Each step of
-    an episode is equally likely. Drawing one without knowing the number of steps takes about
-    log(steps) copies.
-
-    Attributes:
-        points: The point of each seed.
-        open: True while episodes start from the points; otherwise they start at the beginning and
-            points are drawn from them.
-    """
+    """Points in past episodes, one per seed, and whether new episodes start from them (`open`)."""
 
     points: dict[int, BranchPoint] = field(default_factory=dict)
     open: bool = False
 
     def factory(self, env: EnvLike) -> MakeEnv:
-        """Return a function that makes envs which draw points and start from them."""
+        """Return a factory of envs that draw points and start from them."""
         make_env = factory_of(env)
         return lambda: _BranchingEnv(make_env(), self)
 
     def cut(self, trajectory: Trajectory) -> Trajectory:
-        """Return an episode from its seed's point on, in the form of a branched episode: the first
-        prompt contains everything before it.
-        """
+        """Return an episode from its seed's point on."""
+        # As in a branched episode, the first prompt contains everything before the point.
         return replace(trajectory, steps=trajectory.steps[self.points[trajectory.seed].step :])
 
 
 class _BranchingEnv(gymnasium.Env[Any, Any]):
-    """Env that draws points of its episodes, or starts from them.
-
-    Args:
-        env: The inner env.
-        branches: The points.
-    """
-
     def __init__(self, env: _Env, branches: Branches) -> None:
         self._begun, self._env, self._branches = env, env, branches
         self.spec = env.spec
@@ -123,13 +93,11 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
 
     @property
     def unwrapped(self) -> _Env:
-        """Return the innermost env."""
         return self._env.unwrapped
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, or continue from its seed's point."""
         self._env, self._step = self._begun, 0
         self._seed = 0 if seed is None else seed
         point = self._branches.points.get(self._seed) if self._branches.open else None
@@ -143,7 +111,6 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         return chat, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply."""
         chat, reward, terminated, truncated, info = self._env.step(action)
         self._step += 1
         may_branch = not (self._branches.open or terminated or truncated)
@@ -154,23 +121,12 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         return chat, reward, terminated, truncated, info
 
     def close(self) -> None:
-        """Close the env."""
         self._env.close()
         self._begun.close()
 
 
 class EpisodeSource:
-    """Plays the episodes of a run.
-
-    Args:
-        env: An id, a spec, or a function that makes an env with a spec.
-        config: The options of the run.
-        curriculum: Selects the env of each step in place of `env`.
-
-    Attributes:
-        next_seed: The seed of the next instance.
-        branches: The branch points, if the options request them.
-    """
+    """Plays the episodes of a run."""
 
     def __init__(
         self, env: EnvLike, config: TrainerConfig, curriculum: Curriculum | None = None
@@ -189,16 +145,7 @@ class EpisodeSource:
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play episodes. Failures are omitted, counted and listed.
-
-        Args:
-            policy: The policy.
-            seeds: Each is played once.
-            step: The training step they belong to.
-
-        Raises:
-            RuntimeError: All episodes failed.
-        """
+        """Play one episode per seed for a training step; raise `RuntimeError` if all fail."""
         collector = self._open(step)
         begun_again = collector.retried
         episodes = list(collector.collect(policy, seeds))
@@ -220,7 +167,6 @@ class EpisodeSource:
 
     @property
     def _goes_on(self) -> bool:
-        """Return whether episodes branch from others in the env in which those were played."""
         return self.branches is not None and self.branches.open
 
     def _open(self, step: int) -> Collector:

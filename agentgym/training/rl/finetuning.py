@@ -1,6 +1,4 @@
-"""Fine-tuning a language model: cloning of a scripted teacher, then GRPO, with evaluations before,
-during and after.
-"""
+"""Fine-tuning: cloning, then GRPO, with evaluations before, during and after."""
 
 from __future__ import annotations
 
@@ -38,31 +36,22 @@ from agentgym.training.rollout.models.pretrained import (
 )
 
 BASE, HANDOVER = "base", "handover"
-# Usual learning rates of full training and of adapters for models of this size.
+# Usual learning rates of full training and of adapters at this model size.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
-# Trial demonstrations of the teacher; one that fails them all would teach failing.
+# Trial demonstrations of the teacher; cloning one that fails them all would teach failure.
 _DEMONSTRATIONS = 24
 
 
 class FineTuning(PhasedRun[FineTuneConfig]):
-    """One run in a folder. Restarted in the same folder, it resumes from its last checkpoint and
-    episode.
+    """One run in a folder. Restarted there, it resumes from its last checkpoint and episode.
 
-    Args:
-        config: The options.
-        out: The folder: settings, the learning curve, metrics and checkpoints of each phase, the
-            evaluations `before` and `after`, and finally the model or its adapter. GGUF weights are
-            written to `base` as a transformers folder.
-
-    Attributes:
-        device: The model's device.
-        curve: The learning curve.
+    The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
+    evaluations `before` and `after`, and finally the model or its adapter. GGUF weights become a
+    transformers folder, `base`.
 
     Raises:
         ValueError: The folder contains another run, or the model or device does not exist.
         DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
 
     settings = "finetune.json"
@@ -74,7 +63,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         super().__init__(config, out)
 
     def describe(self) -> str:
-        """Return a line about the model's device, precision and trained weights."""
+        """Describe the device, precision and trained weights in one line."""
         config = self.config
         trained = f"adapters of rank {config.lora}" if config.lora else "all weights"
         dequantised = "; weights dequantised from GGUF" if self.source.file else ""
@@ -124,7 +113,6 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         )
 
     def _try_teacher(self) -> None:
-        """Add the teacher's point to the curve if cloning needs it and it is missing."""
         config = self.config
         if config.method == "grpo" or self.curve.last("teacher"):
             return
@@ -143,9 +131,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        """Yield each phase with its trainer and episodes per step after the previous one ended,
-        because it starts from its checkpoint.
-        """
+        # A phase's trainer starts from the last phase's checkpoint, so it is built afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         if config.method != "grpo" and config.clone_steps:

@@ -123,9 +123,7 @@ class FineTuneConfig(TaskConfig):
             )
 
     def _check_sampler(self) -> None:
-        """Raise `ValueError` if the sampler does not exist or an option is invalid, as far as known
-        without starting it.
-        """
+        """Check the sampler without starting it."""
         name, options = self.sampler, self.sampler_options
         if name == ITSELF and options:
             raise ValueError(
@@ -148,7 +146,7 @@ class FineTuneConfig(TaskConfig):
         return self.specs(cells, split="train", labels=self.label_reward > 0)
 
     def make_curriculum(self) -> Curriculum | None:
-        """Return the curriculum of GRPO."""
+        """Return GRPO's curriculum."""
         cells = self.cells()
         if self.curriculum == "horizons":
             return HorizonCurriculum(
@@ -163,12 +161,7 @@ class FineTuneConfig(TaskConfig):
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
         """Return the GRPO sampler; None for the model itself.
 
-        Args:
-            model: The folder of the untrained model.
-            handover: The path for passing the training weights.
-
-        Raises:
-            MissingExtraError: A package is missing.
+        Training weights pass through the path `handover`.
         """
         if self.sampler == ITSELF:
             return None
@@ -186,7 +179,7 @@ class FineTuneConfig(TaskConfig):
         return ServerSampler(server, handover, self.seed)
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
-        """Return the evaluation of a policy."""
+        """Return a policy's evaluation."""
         return Ablation(
             worlds=(self.world,),
             arms=self.arms if self.eval_arms is None else self.eval_arms,

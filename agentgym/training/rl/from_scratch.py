@@ -1,6 +1,4 @@
-"""Train from scratch: a small transformer clones an imperfect teacher, and reinforcement learning
-corrects its errors.
-"""
+"""Training from scratch: a small transformer clones an imperfect teacher, then improves by RL."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
-# Demonstrations for building the tokenizer. Their seeds end where the training seeds start.
+# Demonstrations for the tokenizer. Their seeds end where the training seeds start.
 _TEXTS = 300
 # Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8
@@ -83,18 +81,14 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run in a folder. Restarted in the same folder, it resumes from its last checkpoint.
+    """One run in a folder. Restarted there, it resumes from its last checkpoint.
 
-    Args:
-        config: The options.
-        out: The folder: settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
-            the model.
+    The folder contains settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
+    the model.
 
     Raises:
         ValueError: The folder contains another run.
         DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
 
     settings = "train.json"
@@ -185,7 +179,6 @@ class Learning(PhasedRun[LearnConfig]):
         )
 
     def _begin(self) -> None:
-        """Evaluate chance, the teacher and the untrained model, unless the curve contains them."""
         if self.curve.last("cloning"):
             return
         self.curve.truncate_after("chance", -1)
@@ -198,7 +191,6 @@ class Learning(PhasedRun[LearnConfig]):
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
     def _both(self) -> tuple[float, float, int]:
-        """Return the model's success, greedy and sampled; trials are not recorded."""
         greedy, sampled = (self._evaluate(self._policy(temperature=t)) for t in (0.0, 1.0))
         return greedy, sampled, 0
 

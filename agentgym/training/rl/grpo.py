@@ -1,9 +1,7 @@
-"""GRPO, written to be read from top to bottom: the loop (play groups of episodes, compare, learn),
-the loss, the advantages.
+"""GRPO, written to be read from top to bottom: the loop, the loss, the advantages.
 
 Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its variants
-as options (`trainer_config`). The episodes (`actor`, `episodes`), their training rows (`batches`),
-and the optimiser with its log and checkpoints (`trainer`) are imported.
+as options (`trainer_config`).
 """
 
 from __future__ import annotations
@@ -37,18 +35,14 @@ from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import Sampler, Trajectory
 from agentgym.training.rollout.models.pretrained import has_adapter
 
-# Smaller deviations are rounding errors: the rewards are equal and teach nothing.
+# Smaller deviations are rounding errors of equal rewards, which teach nothing.
 _TINY = 1e-6
 
 
 class GRPO(Trainer[GRPOConfig]):
     """Trains on the model's own samples. All tokens of a reply share its advantage.
 
-    Args:
-        *args: As in `Trainer`.
-        sampler: Samples in place of the model: vLLM or a server, which receives the weights
-            before each batch of episodes.
-        **kwargs: As in `Trainer`.
+    An external sampler (vLLM or a server) receives the weights before each batch of episodes.
     """
 
     def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
@@ -59,9 +53,8 @@ class GRPO(Trainer[GRPOConfig]):
         )
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return a copy of the initial model if the divergence from it has a weight. For a model
-        with adapters, the reference is the model without them.
-        """
+        """Return a copy of the initial model if the divergence from it has a weight."""
+        # With adapters, the reference is the model without them, so no copy is needed.
         if not self.config.kl or has_adapter(self.model):
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
@@ -86,7 +79,7 @@ class GRPO(Trainer[GRPOConfig]):
                 self._ahead = following.result()
 
     def play_groups(self, step: int) -> EpisodeBatch:
-        """Play groups; with `resample`, replace those without a difference."""
+        """Play groups; `resample` replaces those whose episodes have equal rewards."""
         config = self.config
         policy, kept = self.actor.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
@@ -99,7 +92,6 @@ class GRPO(Trainer[GRPOConfig]):
         return kept
 
     def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
-        """Return the episodes of the instances that teach something; all, if none is replaced."""
         if not self.config.resample:
             return list(played)
         pairs = zip(played, self.advantages(played), strict=True)
@@ -107,7 +99,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs from some episodes, each on a minibatch."""
+        """Yield the updates of all epochs from some episodes."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
@@ -124,13 +116,13 @@ class GRPO(Trainer[GRPOConfig]):
         yield from self.optimise(data)
 
     def advantages(self, played: Sequence[Trajectory]) -> list[tuple[float, ...]]:
-        """Return the advantage of each step of each episode, including label rewards."""
+        """Return each step's advantage, including label rewards."""
         config = self.config
         rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
         return advantages(rewarded, config.baseline, config.level, config.gamma)
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs, each on a minibatch of random rows."""
+        """Yield the updates of all epochs on random rows."""
         generator = torch.Generator().manual_seed(self.draw_seed(self.step))
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):
@@ -140,14 +132,8 @@ class GRPO(Trainer[GRPOConfig]):
                 fresh = False
 
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        """Yield the losses of micro-batches.
-
-        Args:
-            data: A minibatch.
-            scale: Scales its loss to the expected loss of all rows, because shares refer to all rows.
-            fresh: True while no update has changed the model, whose log-probabilities should then
-                match the sampler's.
-        """
+        # `scale` corrects for shares that refer to all rows. While the model is `fresh`, no update
+        # has changed it, so its log-probabilities should match the sampler's.
         for chunk in data.chunks(self.config.micro_batch):
             part = data.take(chunk, self.model.device)
             prediction = self.predict(part)
@@ -169,13 +155,8 @@ class GRPO(Trainer[GRPOConfig]):
     # The loss.
 
     def loss(self, data: Experience, prediction: Prediction) -> torch.Tensor:
-        """Return the clipped objective (Schulman et al. 2017, eq. 7) with its entropy bonus and the
-        divergence from the reference, each a sum over shares.
-
-        Args:
-            data: Some rows.
-            prediction: The model's output for them.
-        """
+        """Return the loss of some rows, with each term a sum over shares."""
+        # The clipped objective is eq. 7 of Schulman et al. 2017.
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
         if config.ratio == "reply":
@@ -212,9 +193,6 @@ class GRPO(Trainer[GRPOConfig]):
 
     @torch.no_grad()
     def _corrected(self, data: Experience, cap: float) -> Experience:
-        """Return the experience of an external sampler, corrected for its difference from the
-        model.
-        """
         logprobs = torch.zeros_like(data.logprobs)
         for chunk in data.chunks(self.config.micro_batch):
             part = self.predict(data.take(chunk, self.model.device)).logprobs.cpu()
@@ -226,7 +204,7 @@ class GRPO(Trainer[GRPOConfig]):
     # Checkpoint contents in addition to the weights.
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the rest of the training depends on."""
+        """Return the state for a checkpoint."""
         return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -246,21 +224,13 @@ def advantages(
 ) -> list[tuple[float, ...]]:
     """Return the advantage of each step of each episode.
 
-    At the episode level, rewards are compared within the episodes of a seed. At the turn level, the
-    returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared within the
-    episodes of a seed that have a step k; an episode that was over by then made no choice there.
-    The first turns are thus compared among all episodes, and a turn that only one episode reached
-    gets 0. Steps are counted from the first reply; a summary requested by an env is a step like any
-    other.
+    At the episode level, rewards are compared among the episodes of a seed. At the turn level, the
+    returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared among the
+    seed's episodes that have a step k. A turn that only one episode reached gets 0. A summary
+    requested by an env counts as a step.
 
     `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
-    (`Trajectory.own_rewards`) and is compared with itself.
-
-    Args:
-        trajectories: The episodes, in any order.
-        baseline: As in `GRPOConfig`.
-        level: As in `GRPOConfig`.
-        gamma: As in `GRPOConfig`.
+    (`Trajectory.own_rewards`) and is compared with itself. For the options, see `GRPOConfig`.
     """
     compared = [_compared(t, baseline, level, gamma) for t in trajectories]
     groups: defaultdict[_Unit, list[float]] = defaultdict(list)
@@ -281,7 +251,6 @@ _Unit = tuple[int, str, int]
 def _compared(
     trajectory: Trajectory, baseline: str, level: str, gamma: float
 ) -> tuple[list[_Unit], dict[_Unit, float]]:
-    """Return each step's unit, and each unit's value."""
     seed = 0 if baseline == "reinforce" else trajectory.seed
     rewards, values = trajectory.own_rewards(), dict[_Unit, float]()
     units: dict[int, _Unit] = {}
@@ -298,13 +267,12 @@ def _compared(
 
 
 def returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """Return the discounted sum of the rewards from each step on."""
+    """Return the discounted rewards from each step on."""
     backwards = accumulate(reversed(rewards), lambda after, own: own + gamma * after, initial=0.0)
     return list(backwards)[:0:-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
-    """Return a value's distance from its group, which includes it."""
     centre = fmean(group)
     if baseline in ("mean", "reinforce") or len(group) == 1:
         return value - centre

@@ -1,6 +1,4 @@
-"""Training runs in phases, and their learning curve: success on held-out episodes in a growing
-file.
-"""
+"""Training runs in phases, and their learning curve: success on held-out episodes."""
 
 from __future__ import annotations
 
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from agentgym.training.rl.trainer import Trainer
 
 CURVE = "curve.jsonl"
+# In the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
-"""Subjects of a point in the order of a run: random legal play, the teacher, or the model in one of
-its phases.
-"""
 
 _BANDS = {
     "cloning": ("cloning", "#EEEEEE"),
@@ -48,15 +44,13 @@ _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An evaluation.
+    """An evaluation on held-out episodes; `greedy` and `sampled` are the shares of solved ones.
 
     Attributes:
         phase: One of `PHASES`.
-        step: The step of the phase.
         episodes: Training episodes so far, over all phases.
         seconds: CPU seconds of training so far, without evaluations.
-        greedy: The share of held-out episodes solved by greedy decoding.
-        sampled: The share solved by sampling at temperature 1; None if not measured.
+        sampled: At temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
 
@@ -70,17 +64,7 @@ class Point:
 
 
 class Curve:
-    """The points of a run.
-
-    Args:
-        path: A JSONL file with one point per line; it need not exist.
-
-    Attributes:
-        points: The points in the order of addition.
-
-    Raises:
-        DamagedFileError: A line before the last is unreadable.
-    """
+    """Points of a run in a JSONL file, which need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,41 +86,26 @@ class Curve:
         append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop everything after a step of a phase, and an unfinished line; a resumed run produces
-        them again.
-        """
+        """Drop everything after a step of a phase."""
+        # A resumed run repeats what follows, including an unfinished line.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
 
     def last(self, phase: str) -> Point | None:
-        """Return the newest point of a phase."""
+        """Return a phase's newest point."""
         return next((point for point in reversed(self.points) if point.phase == phase), None)
 
 
+# Called with a phase, its step and its number of steps.
 OnProgress = Callable[[str, int, int], None]
-"""Called with a phase, its step and its number of steps."""
 ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
 
 class PhasedRun(Generic[ConfigT]):
-    """Run in a folder that trains a model in phases and evaluates each into one learning curve. A
-    subclass names its settings and implements `_run`.
+    """Run in a folder that trains a model in phases, evaluated into one learning curve.
 
-    Args:
-        config: The options.
-        out: The folder.
-
-    Attributes:
-        curve: The learning curve.
-        settings: The file name of the options.
-        config_type: The class of the options.
-
-    Raises:
-        ValueError: The folder contains another run.
-        DamagedFileError: Its settings or its curve are unreadable.
-        RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
+    A subclass names its settings and implements `_run`.
     """
 
     settings: ClassVar[str]
@@ -150,28 +119,16 @@ class PhasedRun(Generic[ConfigT]):
 
     @classmethod
     def load_settings(cls, out: Path) -> dict[str, Any] | None:
-        """Return a run's settings as plain data; None if there are none.
-
-        Raises:
-            DamagedFileError: They are unreadable.
-        """
+        """Return a run's settings as plain data; None if there are none."""
         return read_settings(out / cls.settings, _plain(cls.config_type()))
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Train to the end and save the model. Other processes cannot write to the folder
-        meanwhile.
-
-        Args:
-            on_progress: Called with the phase, its step and its number of steps.
-
-        Returns:
-            The learning curve.
+        """Train to the end, save the model and return the learning curve.
 
         Raises:
             RunLockedError: Another process writes to the folder.
             DamagedFileError: A checkpoint or a log is unreadable.
             ValueError: The teacher solves no task, or an extra is missing.
-            OSError: The folder cannot be written.
         """
         with RunLock(self.out):
             self._run(on_progress)
@@ -188,15 +145,7 @@ class PhasedRun(Generic[ConfigT]):
         success: Callable[[], tuple[float, float | None, int]],
         on_progress: OnProgress,
     ) -> None:
-        """Train, adding a point to the curve at each checkpoint.
-
-        Args:
-            phase: The phase.
-            trainer: Its trainer.
-            each: Episodes per step.
-            success: Evaluates the model; returns a point's figures from `Point.greedy` on.
-            on_progress: Called with the phase, its step and its number of steps.
-        """
+        """Train, adding a point to the curve at each checkpoint."""
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
             return
@@ -222,9 +171,7 @@ def _plain(config: TaskConfig) -> dict[str, Any]:
 
 
 def learning_figure(points: Sequence[Point]) -> Figure:
-    """Plot success on held-out episodes against CPU seconds of training, with phases, teacher and
-    chance.
-    """
+    """Plot success on held-out episodes against CPU seconds of training."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")

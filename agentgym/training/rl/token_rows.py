@@ -1,6 +1,4 @@
-"""Training rows: the sampled tokens of trajectories, each in exactly one row, built only from the
-recorded ids.
-"""
+"""Training rows: each sampled token of a trajectory in exactly one row, by its recorded id."""
 
 from __future__ import annotations
 
@@ -14,14 +12,13 @@ from agentgym.training.rollout.engines.deltas import continued
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """A token sequence from one episode.
+    """Token sequence from one episode.
 
     Attributes:
         ids: Prompts and replies.
         sampled: 1 for tokens sampled by the policy, 0 for context.
-        logprobs: The log-probability of each sampled token at sampling time, in nats, and 0 for
-            context; None if any is unknown.
-        steps: The steps of the episode whose replies it contains.
+        logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
+        steps: The steps whose replies it contains.
         agent: The team agent that wrote them; empty without a team.
     """
 
@@ -33,7 +30,7 @@ class TrainingRow:
 
 
 def rows(trajectory: Trajectory) -> list[TrainingRow]:
-    """Return the rows of an episode.
+    """Return an episode's rows.
 
     Raises:
         ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.
@@ -48,14 +45,11 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
-    """Join numbered replies into rows.
+    """Join numbered replies into rows; replies without ids are omitted.
 
     A row continues while each prompt starts with the ids of the previous prompt and its reply. An
-    edited context, or a chat template that renders a reply differently from its sampled ids, starts
-    a new row. Replies without ids are omitted.
-
-    Raises:
-        ValueError: A reply's ids and log-probabilities differ in number.
+    edited context, or a template that renders a reply differently from its sampled ids, starts a
+    new row.
     """
     open_rows: list[_OpenRow] = []
     before: Reply | None = None  # the last reply of the newest row, if the row may continue
@@ -78,7 +72,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 @dataclass(slots=True)
 class _OpenRow:
-    """A row that may continue: lists, so that adding a reply costs time proportional to its length."""
+    """Row as lists; adding a reply costs time proportional to its length."""
 
     ids: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
@@ -87,7 +81,6 @@ class _OpenRow:
     complete: bool = True
 
     def add(self, number: int, reply: Reply) -> None:
-        """Add the rest of a prompt that starts with this row, and its reply."""
         context = reply.prompt_ids[len(self.ids) :]
         self.ids += (*context, *reply.ids)
         self.sampled += [0] * len(context) + [1] * len(reply.ids)
@@ -96,7 +89,6 @@ class _OpenRow:
         self.complete = self.complete and bool(reply.logprobs)
 
     def closed(self) -> TrainingRow:
-        """Return the current row."""
         return TrainingRow(
             tuple(self.ids),
             tuple(self.sampled),

@@ -1,6 +1,4 @@
-"""Common part of all trainers: the loop (collect, loss, update, log), exactly resumable
-checkpoints, and evaluation.
-"""
+"""Base class of trainers, with checkpoints, metrics and evaluation."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
 class Trainer(Generic[ConfigT]):
-    """Trains a model on episodes. A subclass implements `updates`, and `extras` if it has more than
-    a model.
+    """Trains a model on episodes. Subclasses implement `updates`, and `extras` for further modules.
 
     Args:
         model: A causal language model, trained on its device. If it has adapters (PEFT), only they
@@ -47,18 +44,11 @@ class Trainer(Generic[ConfigT]):
         env: An id, a spec, or a function that makes an env with a spec.
         config: The options.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
-        curriculum: Selects the env of each step in place of `env`.
-
-    Attributes:
-        modules: The model, named `model`, and the extras.
-        records: Collects the figures of the current step.
-        lost: Seeds and causes of failures in the current step.
-        source: Plays the episodes.
-        step: Completed steps.
+        curriculum: Selects each step's env instead of `env`.
 
     Raises:
-        ValueError: The checkpoint belongs to another kind of run, or the trained weights are too
-            coarse for training.
+        ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
+            16 bits.
     """
 
     def __init__(
@@ -91,19 +81,15 @@ class Trainer(Generic[ConfigT]):
             self.load(load_checkpoint(out / CHECKPOINT))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Collect episodes, then yield the losses of each update: one per micro-batch, which sum to
-        the loss of the update.
-        """
+        """Collect episodes, then yield each update's losses, one per micro-batch."""
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return the run's other modules by name. They are saved with the model, and trained if
-        they require gradients.
-        """
+        """Return further modules by name; they are saved, and trained if they require gradients."""
         return {}
 
     def draw_seed(self, step: int) -> int:
-        """Return the random seed of a step."""
+        """Return a step's random seed."""
         return self.config.seed * 10**9 + step
 
     def record(self, played: EpisodeBatch) -> None:
@@ -115,15 +101,7 @@ class Trainer(Generic[ConfigT]):
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end. Other processes cannot write to the folder meanwhile.
-
-        Args:
-            on_progress: Called with the step and its metrics.
-
-        Raises:
-            RunLockedError: Another process writes to the folder.
-            OSError: The folder cannot be written.
-        """
+        """Train to the end; other processes cannot write to the folder meanwhile."""
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
             closing(MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard)) as log,
@@ -160,7 +138,7 @@ class Trainer(Generic[ConfigT]):
         self.records.mean(loss=total, grad_norm=norm, learning_rate=rate)
 
     def state(self) -> dict[str, Any]:
-        """Return the state that the rest of the training depends on."""
+        """Return the state for a checkpoint."""
         curriculum = self.source.curriculum
         return {
             **{name: _weights(module) for name, module in self.modules.items()},
@@ -191,11 +169,7 @@ class Trainer(Generic[ConfigT]):
             self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
-        """Write a checkpoint atomically: one interrupted by a kill does not replace the last.
-
-        Raises:
-            OSError: It cannot be written; the last one stays.
-        """
+        """Write a checkpoint atomically; on an error the last one stays."""
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
@@ -209,7 +183,7 @@ class Trainer(Generic[ConfigT]):
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    """Return the weights for a checkpoint: only the adapters, if there are any."""
+    # Only adapters are trained, if there are any.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -218,9 +192,7 @@ def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
 
 
 def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
-    """Refuse 16-bit weights: most AdamW steps are smaller than the gap between adjacent numbers and
-    would be lost to rounding.
-    """
+    # Most AdamW steps are smaller than the gap between adjacent 16-bit numbers.
     for dtype in {p.dtype for p in trained} - {torch.float32, torch.float64}:
         raise ValueError(
             f"the trained weights are {dtype}, and most updates would round to nothing; "
@@ -230,17 +202,17 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the state in a checkpoint, on the CPU. Each tensor is later copied to its device,
-    whichever it was saved on.
+    """Return a checkpoint's state.
 
     Raises:
         DamagedFileError: It is unreadable or incomplete.
     """
+    # Load to the CPU, because the checkpoint's device may not exist here.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # torch reports a torn archive as RuntimeError; anything else may raise any of the others.
+    # torch reports a truncated archive as RuntimeError; other damage may raise any of the others.
     except (
         AttributeError,
         EOFError,
@@ -255,11 +227,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects the figures of one step: the mean or the maximum of the values recorded under a
-    name.
+    """Collects one step's figures: the mean or the maximum of values recorded under a name.
 
-    Per-token values are weighted per token, so the figures do not depend on the division into
-    batches.
+    Per-token values are weighted per token, so the division into batches does not matter.
     """
 
     def __init__(self) -> None:
@@ -295,14 +265,10 @@ def _append(
 
 
 class MetricsLog:
-    """Writes the figures of each step to `metrics.jsonl`, one JSON object per line, and to
-    TensorBoard.
+    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to TensorBoard.
 
-    Args:
-        out: The folder; None writes nothing.
-        step: The step to resume from. Later lines, left by a killed run, are removed because they
-            will be repeated.
-        tensorboard: Also write TensorBoard events to the folder `tensorboard`.
+    On resumption at a step, later lines of a killed run are removed, because the steps are
+    repeated.
 
     Raises:
         ImportError: TensorBoard is requested but not installed.
@@ -334,13 +300,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write the figures of a step.
-
-        Args:
-            step: The step.
-            metrics: Its figures.
-            lost: Seeds of failed episodes with their causes; TensorBoard shows only their number.
-        """
+        """Write a step's figures, and the seeds and causes of failures."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}
@@ -356,11 +316,7 @@ class MetricsLog:
 
 
 def steps_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the steps in a metrics file with their lines.
-
-    Raises:
-        DamagedFileError: A line before the last is unreadable.
-    """
+    """Yield the steps in a metrics file with their lines."""
     for number, line in whole_lines(path):
         try:
             yield int(json.loads(line)["step"]), line.decode("utf-8")

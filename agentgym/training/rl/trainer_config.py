@@ -17,15 +17,14 @@ from agentgym.training.rollout import ENGINES, PolicyConfig
 from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 
+# Upper bound of steps, rows and similar options, which catches typing errors.
 MOST = 10**9
-"""Upper bound of steps, rows and similar options, which catches typing errors."""
+# Episodes of one step, or groups of them; all are in memory at once.
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
-"""Episodes of one step, or groups of them; all are in memory at once."""
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
-"""The weight of a loss term."""
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
+# Their envs live in this process.
 IN_PROCESS = ("lockstep", "threads", "asyncio")
-"""Engines whose envs live in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,22 +72,15 @@ class TaskConfig(Config):
         return PolicyConfig(self.teacher, self.seed).make(self.world)
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return pairs of arm and context: each arm in the first context, and each context in the
-        first arm.
-        """
+        """Return (arm, context) pairs: all arms in the first context, the first arm in all."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [
             (arms[0], context) for context in contexts[1:]
         ]
 
     def specs(self, cells: Sequence[tuple[str, str]], **more: Any) -> list[EnvSpec]:
-        """Return the specs of envs that end an episode at an unreadable reply, because it would
-        otherwise fill up with errors.
-
-        Args:
-            cells: Pairs of arm and context.
-            **more: Further keyword arguments of the world.
-        """
+        """Return the specs of the cells' envs; `more` are keyword arguments of the world."""
+        # End an episode at an unreadable reply; it would otherwise fill up with errors.
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]

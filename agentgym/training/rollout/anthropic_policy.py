@@ -57,11 +57,7 @@ class AnthropicConfig(PolicyEndpointConfig):
 
 
 class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
-    """Policy that calls the Messages API; see `HttpPolicy`.
-
-    Thinking blocks are sent back with their signatures, unless a context strategy cleared them. The
-    server caches the prompt.
-    """
+    """Policy that calls the Messages API and returns thinking blocks with their signatures."""
 
     sdk: ClassVar[ModuleType] = anthropic
     remedies: ClassVar[Mapping[int, str]] = {
@@ -85,7 +81,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         )
 
     def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the body of the request for a reply."""
+        """Return the request body."""
         config = self.config
         options: dict[str, Any] = {
             "max_tokens": config.max_tokens,
@@ -104,7 +100,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
             model=body["model"],
             max_tokens=body["max_tokens"],
             messages=body["messages"],
-            # Not as arguments, because the SDK has none for sampling options.
+            # The SDK has no arguments for sampling options.
             extra_body=body,
         )
 
@@ -113,7 +109,5 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         return to_reply(answer, dialect_of(chat), self._kept), to_usage(answer)
 
 
+# Reads `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.
 from_environment = FromEnvironment("ANTHROPIC", AnthropicConfig, AnthropicPolicy)
-"""Factory of policies configured by `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and
-`ANTHROPIC_API_KEY`.
-"""

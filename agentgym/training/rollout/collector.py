@@ -1,4 +1,4 @@
-"""Collect many episodes at once with any engine, without losing any to interruptions."""
+"""Collect many episodes at once, with any engine."""
 
 from __future__ import annotations
 
@@ -37,32 +37,29 @@ from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
 LINGER = 0.1
-# For faster replies no thread is started to record meanwhile.
+# Below this reply time in seconds, a thread that records meanwhile costs more than it saves.
 QUICK = 0.001
 
 
 class Collector:
-    """Collector of one env's episodes, many at once, in slots that stay open between calls.
+    """Collector that plays many episodes of one env at once, in slots that stay open between calls.
 
     A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
-    episode, which is retried with the same seed; another seed would make long episodes, in which
-    more can fail, rare. If every attempt fails, or the policy has no reply, the result is a
-    truncated trajectory with a `failure`, which evaluation and training skip. `lockstep` raises
-    the env's exceptions.
+    episode, which is retried with the same seed; a new seed would bias the sample against long
+    episodes. If every attempt fails, or the policy has no reply, the result is a truncated
+    trajectory with a `failure`. `lockstep` raises the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: The maximum number of simultaneous episodes, one per slot.
+        num_envs: The maximum number of simultaneous episodes.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy themselves (processes and actors have copies)
-            instead of the collector, which calls it with all waiting chats. True by default for
-            asyncio and Ray.
-        timeout: Seconds for a reset or a step, including the reply of a replicated policy; None for
-            no limit. A worker has another minute to start.
+        replicate: Whether slots call the policy instead of the collector, which batches all waiting
+            chats. True by default for asyncio and Ray.
+        timeout: Seconds for a reset or a step, including a replicated policy's reply; None for no
+            limit.
         retries: The maximum number of retries of an episode.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
-            batch while the tools of the other run; 1 suits fast tools and a policy for which full
-            batches cost no more.
+            batch while the tools of the other run.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -109,12 +106,12 @@ class Collector:
 
     @property
     def counts(self) -> Counts:
-        """The outcomes of the episodes so far."""
+        """Outcomes of the episodes so far."""
         return replace(self._dispatcher.counts)
 
     @property
     def retried(self) -> int:
-        """The number of restarted episodes so far."""
+        """Number of restarted episodes so far."""
         return self._dispatcher.counts.retried
 
     def __enter__(self) -> Self:
@@ -129,7 +126,7 @@ class Collector:
         self._prefetcher.close()
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw instances in the background, if there is a reset cache."""
+        """Draw instances in the background if there is a reset cache."""
         self._prefetcher.prefetch(seeds)
 
     def collect(
@@ -141,28 +138,21 @@ class Collector:
         *,
         ordered: bool = False,
     ) -> Iterator[Trajectory]:
-        """Play episodes.
+        """Play one episode per seed; the seeds may be endless.
 
         Args:
-            policy: Replies to chats, in any form that `UserPolicy` takes.
-            seeds: Each is played once. They are read on demand, so they may be endless.
-            log: A file, locked meanwhile, that receives each trajectory before it is yielded.
-                Recorded episodes of this env and these labels are yielded instead of played, unless
-                they are failures. Runs with other labels may share the file.
+            policy: A policy in any form that `UserPolicy` takes.
+            seeds: The reset seeds.
+            log: A file that receives each trajectory before it is yielded. Recorded episodes with
+                the same env and labels are yielded instead of played, unless they failed.
             labels: The labels of the trajectories.
             ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
                 longer stream are a biased sample.
 
-        Yields:
-            Trajectories.
-
         Raises:
-            CollectionError: More than twice as many consecutive episodes as slots failed, or the
-                policy itself failed in three consecutive ones.
+            CollectionError: Too many consecutive episodes failed.
             RunLockedError: Another process writes to the log.
-            OSError: The log cannot be written.
-            ValueError: An argument is invalid, the engine cannot use this policy, or the log
-                belongs to another run.
+            ValueError: An argument is invalid, or the log belongs to another run.
         """
         player = adapt(policy)
         _check_play(seeds, ordered)
@@ -193,7 +183,6 @@ class Collector:
     def _recorded(
         self, file: TrajectoryLog, labels: Mapping[str, Any]
     ) -> dict[int, deque[Trajectory]]:
-        """Return a log's episodes of this env, by seed."""
         recorded: dict[int, deque[Trajectory]] = {}
         for trajectory in file.of_run(self.spec, labels):
             if not trajectory.failure:
@@ -226,7 +215,6 @@ class Collector:
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
-        """Wait for an answer; if all slots share a batch, also for those that follow shortly."""
         dispatcher = self._dispatcher
         dispatcher.advance(0.0 if dispatcher.ready or dispatcher.ended else None)
         until = time.monotonic() + LINGER * self._reply_time * (self._in_flight == 1)
@@ -234,7 +222,6 @@ class Collector:
             dispatcher.advance(rest)
 
     def _reply(self, policy: UserPolicy) -> None:
-        """Let ready slots play a reply: all of them, or a batch while others step."""
         dispatcher = self._dispatcher
         if self._replicate:
             slots = dispatcher.take(self.num_envs)
@@ -249,7 +236,7 @@ class Collector:
         with dispatcher.advancing(*unsent) if overlaps else nullcontext():
             replies = policy.ask(dispatcher.requests(slots))
             self._reply_time = time.monotonic() - began
-        # the next batch need not wait for these replies to be sent
+        # The next batch need not wait until these replies are sent.
         if overlaps and dispatcher.ready:
             self._unsent = slots, replies
         else:
@@ -263,11 +250,6 @@ def _check_play(seeds: object, ordered: object) -> None:
 
 
 def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
-    """Yield seeds as Python integers.
-
-    Raises:
-        ValueError: A seed is not an integer or is negative, so its episode could not be replayed.
-    """
     for seed in seeds:
         try:
             number = -1 if isinstance(seed, bool) else index(seed)  # type: ignore[arg-type]
@@ -279,11 +261,6 @@ def _read_seeds(seeds: Iterable[object]) -> Iterator[int]:
 
 
 def _read_labels(labels: object) -> dict[str, Any]:
-    """Return labels as a log stores them; empty for None.
-
-    Raises:
-        ValueError: The labels are not a JSON-able mapping.
-    """
     if labels is None:
         return {}
     try:
@@ -298,11 +275,6 @@ def _read_labels(labels: object) -> dict[str, Any]:
 
 
 def _open_log(log: object) -> TrajectoryLog | None:
-    """Open a log given as a log or path; None for None.
-
-    Raises:
-        ValueError: The value is neither.
-    """
     if log is None or isinstance(log, TrajectoryLog):
         return log
     if isinstance(log, (str, Path)) and str(log):
@@ -343,7 +315,6 @@ def _missing(
     recorded: Mapping[int, deque[Trajectory]],
     replayed: deque[tuple[int, Trajectory]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield the unrecorded seeds with their positions, and put recorded episodes into `replayed`."""
     for place, seed in seeds:
         if recorded.get(seed):
             replayed.append((place, recorded[seed].popleft()))

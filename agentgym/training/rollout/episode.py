@@ -1,4 +1,4 @@
-"""One episode: the env that plays it, and the record of observations, replies and rewards."""
+"""One episode: the env that plays it and its record."""
 
 from __future__ import annotations
 
@@ -28,13 +28,7 @@ class StepOutcome:
 
 
 class Recording:
-    """The record of an episode so far.
-
-    Attributes:
-        chat: The next observation.
-        steps: The steps so far.
-        over: True once the episode has ended.
-    """
+    """Record of an episode so far; `chat` is the next observation."""
 
     def __init__(
         self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None
@@ -60,12 +54,7 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the trajectory so far.
-
-        Args:
-            failure: Why the episode could not be finished; it is then truncated. An episode that
-                its env calls invalid is a failure too.
-        """
+        """Return the trajectory so far, truncated if there is a failure or the env reports one."""
         return Trajectory(
             self.spec,
             self.seed,
@@ -79,12 +68,7 @@ class Recording:
 
 
 class Player:
-    """An env, with its policy if the policy runs here.
-
-    Attributes:
-        policy: The policy; None if replies come from elsewhere.
-        chat: The next observation.
-    """
+    """Env with its policy; the policy is None if replies come from elsewhere."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env = env
@@ -100,13 +84,11 @@ class Player:
 
     @property
     def request(self) -> PolicyRequest:
-        """Return the observation with its episode, for a policy."""
+        """Observation with its episode, for a policy."""
         return PolicyRequest(self.chat, self._seed, self._episode_id, self._first)
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply, or with None the reply of the player's own policy; a reply that ends the
-        episode truncates it.
-        """
+        """Play a reply; None asks the player's own policy."""
         if reply is None:
             if self.policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
@@ -129,17 +111,7 @@ class Player:
 
 
 class Episode(Recording):
-    """A running episode with its env.
-
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
-        seed: The seed of the reset.
-        labels: The labels of the trajectory.
-        episode_id: The id that a policy with state receives.
-
-    Raises:
-        ValueError: The env has no spec, so its trajectory could not be replayed.
-    """
+    """Running episode of an env, which is reset; the env must have a spec."""
 
     def __init__(
         self,
@@ -152,11 +124,7 @@ class Episode(Recording):
         super().__init__(spec_of(env), seed, self._player.reset(seed, episode_id), labels)
 
     def play_with(self, policy: UserPolicy) -> None:
-        """Play the episode to its end.
-
-        Raises:
-            PolicyError: The policy has no reply.
-        """
+        """Play the episode to its end; may raise `PolicyError`."""
         self._player.policy = policy
         while not self.over:
             self.add(*self._player.step(None))
@@ -168,16 +136,12 @@ class Episode(Recording):
         return outcome
 
     def leave(self) -> None:
-        """End the abandoned episode with the world's current score and an empty final reply."""
+        """Abandon the episode with the world's current score and an empty final reply."""
         self.play(Reply("", ended="left"))
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """Return the spec of an env with its wrappers, as JSON text.
-
-    Raises:
-        ValueError: The env has no spec, or JSON cannot represent it.
-    """
+    """Return an env's spec with its wrappers as JSON text; raise `ValueError` if there is none."""
     if env.spec is None:
         raise ValueError(
             "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"

@@ -1,6 +1,6 @@
-"""The event loop in which all async policies of a process run.
+"""Event loop in which all async policies of a process run.
 
-There is one for all runs, because clients bind their connections to the loop that opened them.
+All runs share it because clients bind their connections to the loop that opened them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOOPS = threading.Lock()
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process, which runs in a thread."""
+    """Return this process's event loop, which runs in a thread."""
     with _LOOPS:
         if os.getpid() not in _loops:  # a forked child has the parent's loop without its thread
             loop = _loops[os.getpid()] = asyncio.new_event_loop()
@@ -26,7 +26,7 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the event loop and wait for its result; cancel it if this is interrupted."""
+    """Run a coroutine in the event loop and wait; an interrupt cancels it."""
     future = asyncio.run_coroutine_threadsafe(work, event_loop())
     try:
         return future.result()

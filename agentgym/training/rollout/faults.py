@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from agentgym.play.policy import PolicyError
 
+# Consecutive policy faults that stop a run: a third one is no accident.
 IN_A_ROW = 3
-"""Consecutive episodes lost to the policy's own errors that stop a run: a third is no accident."""
 
 
 class CollectionError(RuntimeError):
-    """Error: many consecutive episodes fail, so the cause is not a single episode."""
+    """Many consecutive episodes fail, so the cause is not a single episode."""
 
 
 class PolicyFault(PolicyError):
-    """Error: a policy raised an exception, or returned something other than replies.
+    """A policy raised an exception or returned something other than replies.
 
     Args:
         cause: The error in one sentence.
-        trace: The traceback from the policy's first frame on; empty for a wrong return value.
+        trace: The traceback from the policy's first frame; empty for a wrong return value.
     """
 
     def __init__(self, cause: str, trace: str = "") -> None:
@@ -36,20 +36,14 @@ def describe(error: BaseException) -> str:
 
 
 class FaultStreak:
-    """Episodes lost to the policy's own errors, by their numbers in order of start.
-
-    Counting by start makes the rule independent of how many episodes run at once.
-    """
+    """Episodes lost to policy faults, by their numbers in order of start."""
 
     def __init__(self) -> None:
+        # Counting by start makes the rule independent of the number of slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:
-        """Record a lost episode.
-
-        Raises:
-            CollectionError: It is one of `IN_A_ROW` consecutive ones.
-        """
+        """Record a lost episode; raise `CollectionError` after `IN_A_ROW` consecutive ones."""
         self._lost.add(number)
         first = last = number
         while first - 1 in self._lost:

@@ -15,10 +15,7 @@ class Mixture(gymnasium.Env[Chat, str]):
     """Env that plays one of several envs in each episode, chosen by `seed % len(specs)`.
 
     Args:
-        specs: The envs' specs as JSON text.
-
-    Raises:
-        ValueError: `specs` is empty.
+        specs: The envs' specs as JSON text; at least one.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
@@ -57,7 +54,7 @@ class Mixture(gymnasium.Env[Chat, str]):
 
 
 def mixture(specs: Sequence[EnvSpec]) -> EnvSpec:
-    """Return the spec of an env that plays one of several envs in each episode.
+    """Return the spec of a `Mixture`.
 
     Example:
         >>> env = gymnasium.make(mixture([agentgym.spec("ListWorld"), agentgym.spec("ListWorld", oracles="SP")]))

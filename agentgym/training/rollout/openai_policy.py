@@ -1,6 +1,4 @@
-"""Policy behind an OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, `transformers serve`, hosted
-APIs.
-"""
+"""Policy behind an OpenAI-compatible endpoint, such as vLLM, SGLang, llama.cpp or a hosted API."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ class EndpointConfig(PolicyEndpointConfig):
 
 
 class EndpointPolicy(HttpPolicy[EndpointConfig]):
-    """Policy that calls a Chat Completions or Responses endpoint; see `HttpPolicy`."""
+    """Policy that calls a Chat Completions or Responses endpoint."""
 
     sdk: ClassVar[ModuleType] = openai
     remedies: ClassVar[Mapping[int, str]] = {
@@ -76,7 +74,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         return connect_openai(config)
 
     def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the body of the request for a reply."""
+        """Return the request body."""
         config = self.config
         shown = to_wire(chat, config.tools)
         options = {"temperature": config.temperature, "top_p": config.top_p, "seed": config.seed}
@@ -122,5 +120,5 @@ def openai_options(config: RequestConfig) -> dict[str, Any]:
     }
 
 
+# Reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.
 from_environment = FromEnvironment("OPENAI", EndpointConfig, EndpointPolicy)
-"""Factory of policies configured by `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`."""

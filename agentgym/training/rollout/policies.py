@@ -31,14 +31,13 @@ from agentgym.world.config import Config, Seed
 
 # Either file marks the folder of a model (transformers or PEFT).
 _MODELS = ("config.json", "adapter_config.json")
-# Offset between the seeds of two samples: a prime larger than any seed that people choose by hand.
+# Seed offset between samples: a prime larger than any seed that people choose by hand.
 _APART = 1_000_003
+# An agent that calls tools over MCP from another process (`agentgym serve --out`); `external:name`
+# names it.
 EXTERNAL = "external"
-"""Agent in another process that calls tools over MCP (`agentgym serve --out`); a name may follow:
-`external:name`.
-"""
+# A policy given to `run_ablation` as an object: `object:mine.play`.
 IN_MEMORY = "object"
-"""Policy given to `run_ablation` as an object; its function or class follows: `object:mine.play`."""
 
 
 def _control(
@@ -67,6 +66,7 @@ def _random(env_id: str, seed: int = 0) -> Policy:
     return RandomPolicy(env_id, seed)
 
 
+# A function's arguments are the options of its name.
 SCRIPTED: Mapping[str, Callable[..., Policy]] = {
     "control": _control,
     "oracle": _oracle,
@@ -74,7 +74,6 @@ SCRIPTED: Mapping[str, Callable[..., Policy]] = {
     "thinking": _thinking,
     "random": _random,
 }
-"""Scripted policies by name; a function's arguments are the options of its name."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +132,12 @@ class PolicyConfig(Config):
 
     @property
     def column(self) -> str:
-        """Return the policy's name in tables and figures."""
+        """Policy's name in tables and figures."""
         return self.label or self.name
 
     @property
     def module(self) -> str:
-        """Return the factory's module, or an empty string."""
+        """Factory's module, or an empty string."""
         name = self._split()[0]
         module = name.partition(":")[0]
         beside = name in SCRIPTED or self.is_model or module in (EXTERNAL, IN_MEMORY)
@@ -146,23 +145,18 @@ class PolicyConfig(Config):
 
     @property
     def draws(self) -> bool:
-        """Return whether two samples of one instance can differ."""
+        """Report whether two samples of one instance can differ."""
         return not self.is_model or bool(self.model.temperature)
 
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
         """Return the policy for a world or a team; a scripted policy plays all agents of a team.
 
-        Args:
-            env_id: The world or team.
-            sample: Index of the sample of an instance. Scripted policies and factories with a
-                `seed` get a different seed for each sample; the caller reseeds trained models.
-            instance: The instance's seed. With the sample it identifies the draw: factories with a
-                `sample` get both, so that an endpoint's cache keeps episodes with equal prompts
-                apart.
+        Scripted policies and factories with a `seed` get another seed for each `sample`; the caller
+        reseeds trained models. Factories with a `sample` get the sample and the instance's seed, so
+        an endpoint's cache keeps episodes with equal prompts apart.
 
         Raises:
-            ValueError: An option is invalid, the factory cannot be imported, or the model cannot be
-                read.
+            ValueError: An option is invalid, or the factory or model cannot be loaded.
         """
         name, options = self._split()
         if name in SCRIPTED:
@@ -195,7 +189,7 @@ class PolicyConfig(Config):
 
     @property
     def is_endpoint(self) -> bool:
-        """Return whether the policy is behind an endpoint: its factory takes an endpoint's options."""
+        """Report whether the policy's factory takes an endpoint's options."""
         module, _, function = self._split()[0].partition(":")
         return bool(self.module) and hasattr(self._import(module, function), "config")
 
@@ -212,11 +206,6 @@ class PolicyConfig(Config):
     def _model_arguments(
         self, name: str, owner: Callable[..., Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the model options that are set, by the names of a factory's arguments.
-
-        Raises:
-            ValueError: The factory does not have one, or it is given twice.
-        """
         names = inspect.signature(owner).parameters
         arguments: dict[str, Any] = {}
         for option in fields(ModelOptions):
@@ -235,7 +224,6 @@ class PolicyConfig(Config):
         return arguments
 
     def _split(self) -> tuple[str, dict[str, str]]:
-        """Return the name and its options; folder names are not split."""
         return (self.name, {}) if Path(self.name).is_dir() else split_arguments(self.name)
 
     def _scripted(self, env_id: str, name: str, options: Mapping[str, str], sample: int) -> Policy:
@@ -250,7 +238,7 @@ class PolicyConfig(Config):
 
     @property
     def is_model(self) -> bool:
-        """Return whether this is a local model."""
+        """Report whether this is a local model."""
         return bool(self._model_files())
 
     def _model_files(self) -> list[Path]:
@@ -258,7 +246,6 @@ class PolicyConfig(Config):
 
 
 def _seed_of(sample: int, seed: int) -> int:
-    """Return a sample's seed; the first sample uses the given seed."""
     return (seed + sample * _APART) % 2**32
 
 
@@ -271,14 +258,13 @@ def _play_outside(chats: Sequence[Chat]) -> list[Reply]:
 
 @lru_cache(maxsize=2)
 def _load(folder: str, written: int, options: str, seed: int) -> Policy:
-    """Load a model once, since an ablation requests the policy in each episode."""
     with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.models.pretrained import load_policy  # noqa: PLC0415 - slow to import, and an extra
     return load_policy(Path(folder), ModelOptions(**json.loads(options)), seed)
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt tokens and reply tokens of a local model's episode; None without ids."""
+    """Return the prompt and reply tokens of a local model's episode; None without ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

@@ -26,14 +26,8 @@ def rollout(
 ) -> Trajectory:
     """Play one episode.
 
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`.
-        policy: Replies to the chats, as in `UserPolicy`.
-        seed: The seed of the reset.
-        labels: The labels of the trajectory.
-
     Raises:
-        PolicyError: The policy raised an exception (its cause), or returned no reply.
+        PolicyError: The policy raised an exception (the cause) or returned no reply.
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
     player = adapt(policy)
@@ -53,20 +47,10 @@ def collect(
     ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play many episodes at once; start another when one finishes.
+    """Play many episodes at once and yield trajectories as they end, including failures.
 
-    Args:
-        policy: A policy in any form of `UserPolicy`.
-        env: An id, a spec or a function that makes an env.
-        seeds: As in `Collector.collect`, like `log`, `labels` and `ordered`.
-        num_envs: The maximum number of simultaneous episodes.
-        log: A file for the trajectories, from which an interrupted run resumes.
-        labels: The labels of the trajectories.
-        ordered: Yield in seed order.
-        **options: `engine`, `replicate`, `timeout`, `retries` and `in_flight`, as in `Collector`.
-
-    Yields:
-        Trajectories as they end, including failures.
+    Arguments are those of `Collector.collect`; `options` are `engine`, `replicate`, `timeout`,
+    `retries` and `in_flight` of `Collector`. An interrupted run resumes from its `log`.
 
     Example:
         >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
@@ -77,12 +61,10 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Replay a trajectory's replies in a new env of its spec, recomputing chats, rewards and
-    labels.
+    """Replay a trajectory in a new env, recomputing chats, rewards and labels.
 
     Raises:
-        ValueError: The episode ends before or continues after the last reply, so the trajectory
-            does not belong to this spec.
+        ValueError: The episode ends before or after the last reply.
     """
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
     episode = Episode(env, trajectory.seed, trajectory.labels)
@@ -97,6 +79,6 @@ def replay(trajectory: Trajectory) -> Trajectory:
 
 
 def _reply_of(step: Step) -> Reply:
-    """Return a step's reply; the one that ended its episode is recognised by the outcome."""
+    # Only the outcome shows whether the reply ended the episode.
     ended = step.info.get("detail", {}).get("ended", "")
     return replace(step.reply, ended=ended if ended in ("left", "over_window") else "")

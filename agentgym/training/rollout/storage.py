@@ -19,10 +19,10 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
-# Characters of setting values in an error; an env's wrappers have thousands.
+# Maximum characters of values in an error; an env's wrappers have thousands.
 _SHOWN = 160
+# Name of a folder's lock, and suffix of a file's lock.
 LOCK = ".lock"
-"""The name of a folder's lock, and the suffix of a file's lock."""
 # Errors of file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -46,21 +46,15 @@ else:
 
 
 class RunLockedError(OSError):
-    """Error: another process writes to the folder or file."""
+    """Another process writes to the folder or file."""
 
 
 class OtherRunError(ValueError):
-    """Error: a folder or log belongs to another run."""
+    """A folder or log belongs to another run."""
 
 
 class DamagedFileError(ValueError):
-    """Error: a line or file of a run is unreadable.
-
-    Args:
-        path: The file.
-        problem: The problem, as a sentence about the file.
-        line: The line number, from 1; None for the whole file.
-    """
+    """A line or file of a run is unreadable; `line` None means the whole file."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         super().__init__(path, problem, line)
@@ -75,20 +69,15 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Lock of a folder or file during writing; a context manager.
+    """Context manager that locks a folder (created if missing) or file during writing.
 
-    The lock belongs to an open file, so the system releases it when the process ends, however it
-    ends, and nothing stale remains. A second writer fails at once and learns who holds the lock.
-    Forked processes do not inherit it. The same object may be entered again from any thread; two
-    objects exclude each other even in one process.
-
-    Args:
-        target: The folder, created if missing, or a file, which need not exist.
-        folder: Whether the target is a folder.
+    The system releases the lock when the process ends, so no lock is ever stale. Forked processes
+    do not inherit it. One object may be entered repeatedly, from any thread; two objects exclude
+    each other even in one process.
 
     Raises:
-        RunLockedError: Another writer holds the lock; on entering.
-        OSError: The lock cannot be created, or the file system has no locks; on entering.
+        RunLockedError: On entering, if another writer holds the lock.
+        OSError: On entering, if the file system has no locks or the lock cannot be created.
     """
 
     def __init__(self, target: Path, *, folder: bool = True) -> None:
@@ -126,7 +115,7 @@ class RunLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while self._descriptor < 0:
             with ExitStack() as stack:
-                # A link in a downloaded folder must not lead to a file of the user's.
+                # A link in a downloaded folder must not lead to one of the user's files.
                 flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
                 descriptor = os.open(self.path, flags, 0o666)
                 stack.callback(os.close, descriptor)
@@ -165,11 +154,8 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        """Leave the lock to the parent process after a fork.
-
-        Closing the copied descriptor unlocks nothing; keeping it would hold the lock after the
-        parent's death.
-        """
+        """Leave the lock to the parent after a fork."""
+        # Closing the copy unlocks nothing; keeping it would hold the lock after the parent's death.
         self._mutex = threading.Lock()
         self._close()
 
@@ -211,11 +197,7 @@ def _describe(descriptor: int) -> str:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file and rename it once it is complete and flushed.
 
-    Yields:
-        The file to write to.
-
-    Raises:
-        OSError: Writing failed; the file at the path is unchanged.
+    On an error, the file at the path is unchanged.
     """
     part = path.with_name(f"{path.name}.new")
     part.unlink(missing_ok=True)  # of an earlier process, or a link
@@ -239,14 +221,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Read a JSON file of settings; None if it does not exist.
-
-    Args:
-        path: The file.
-        read: Converts the data to settings, or raises `ValueError`.
+    """Read a JSON file of settings with `read`; None if the file does not exist.
 
     Raises:
-        DamagedFileError: The file is unreadable or contains something else.
+        DamagedFileError: The file is unreadable, or `read` raised `ValueError`.
     """
     if not path.exists():
         return None
@@ -259,24 +237,12 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read the settings in a JSON file; None if it does not exist.
-
-    Args:
-        path: The file.
-        defaults: The default settings, whose names and types are required.
-
-    Raises:
-        DamagedFileError: The file is unreadable or contains something else.
-    """
+    """Read settings with the defaults' names and types, like `read_json`."""
     return read_json(path, lambda data: check_settings(data, defaults))
 
 
 def check_settings(settings: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings if they have the names and types of the defaults.
-
-    Raises:
-        ValueError: Names or types differ.
-    """
+    """Return settings; raise `ValueError` if names or types differ from the defaults."""
     if not isinstance(settings, dict) or settings.keys() != defaults.keys():
         raise ValueError("it has other names")
     for name, value in settings.items():
@@ -292,17 +258,10 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings, or compare them with the existing ones.
-
-    Args:
-        path: The file of the settings.
-        settings: The settings, as JSON reads them back.
-        kept: The existing settings; None if there are none.
-        place: The file or folder of the run, for errors; by default that of the settings.
+    """Write a run's settings, or compare them with the existing ones (`kept`).
 
     Raises:
         OtherRunError: The place contains another run.
-        OSError: The file cannot be written.
     """
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
@@ -318,14 +277,9 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Provide an empty folder whose files are each moved atomically to another folder.
+    """Yield an empty folder and move each of its files atomically to `folder`.
 
-    Args:
-        folder: The destination, created if missing.
-        last: The file moved last; its presence means that all are there.
-
-    Yields:
-        The empty folder.
+    The file `last` is moved last; its presence means that all files are there.
     """
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
@@ -347,16 +301,7 @@ def append_text(path: Path, text: str, *, sync: bool = False) -> None:
 
 
 def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Append bytes to a file; if that fails, the file is unchanged.
-
-    Args:
-        path: The file, created if missing.
-        data: Whole lines.
-        sync: Whether to wait until they are on the disk.
-
-    Raises:
-        OSError: The path is a link, or the file cannot be written.
-    """
+    """Append whole lines to a file; on an error the file is unchanged."""
     check_no_link(path)
     with path.open("ab", buffering=0) as file:
         end, rest = file.seek(0, os.SEEK_END), memoryview(data)
@@ -380,22 +325,22 @@ def cut_torn_line(path: Path) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Raise `OSError` if a path is a link, which in a downloaded folder may lead to any file."""
+    """Raise `OSError` for a link."""
+    # A link in a downloaded folder may lead to any file.
     if path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link; name the file that it leads to", str(path))
 
 
 def check_regular(path: Path) -> None:
-    """Raise `ValueError` if a path is not a regular file: a pipe would block, and a device may be
-    endless.
-    """
+    """Raise `ValueError` unless a path is a regular file."""
+    # A pipe would block, and a device may be endless.
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a device or a pipe"
         raise ValueError(f"{path} is {what}; give a file, such as runs/mine.jsonl")
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the complete lines of a file with their numbers from 1."""
+    """Yield a file's complete lines with their numbers, from 1."""
     if path.exists():
         check_regular(path)
         yield from enumerate((line for chunk in read_chunks(path) for line in chunk.lines), 1)

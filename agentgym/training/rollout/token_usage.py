@@ -1,6 +1,4 @@
-"""Token usage of episodes, as recorded by context wrappers (LOCA-bench, section 4.2 and table 2),
-and of endpoints.
-"""
+"""Token usage of episodes (LOCA-bench, section 4.2 and table 2) and of endpoints."""
 
 from __future__ import annotations
 
@@ -17,17 +15,11 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        counter: The token counter.
-        trajectory_tokens: The trajectory length: every text counted once, with removed text and
-            without inserted text.
-        prompt_tokens: All prompts together.
-        reusable_prompt_tokens: The part of them that the previous prompt starts with.
-        peak_tokens: The longest prompt.
+        trajectory_tokens: Every text once, with removed and without inserted text.
+        reusable_prompt_tokens: The part that each prompt shares with the previous one.
         policy_tokens: The replies, including thinking and summaries.
         summary_tokens: The summaries and their requests.
-        tool_output_tokens: The visible tool results.
         hidden_tool_tokens: The results of calls made by code, which the chat does not show.
-        edits: The number of context edits.
     """
 
     counter: str
@@ -43,12 +35,12 @@ class Usage:
 
     @property
     def missed_prompt_tokens(self) -> int:
-        """The prompt tokens that a cache of the previous prompt does not save."""
+        """Prompt tokens that a cache of the previous prompt does not save."""
         return self.prompt_tokens - self.reusable_prompt_tokens
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return the tokens of an episode; None without a context wrapper or steps."""
+    """Return an episode's token usage; None without a context wrapper or steps."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -75,13 +67,12 @@ def usage(trajectory: Trajectory) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """Usage of an endpoint; instances can be added.
+    """Usage of an endpoint, in the server's counts; instances can be added.
 
-    Tokens are the server's counts: cached tokens are part of the prompt's, reasoning tokens part of
-    the completion's. `retries` counts repeated requests, `cut` replies that the server cut short, at
-    the token limit or by a filter. `seconds` includes retries but no waits for a slot. `unmetered`
-    replies had no readable counts and are not included. `cached_replies` came from the cache on
-    disk; their tokens count, although nothing was paid for them.
+    Prompt tokens include cached ones, completion tokens include reasoning. `cut` counts replies
+    that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
+    replies had no readable counts. `cached_replies` came from the cache on disk; their tokens
+    count.
     """
 
     replies: int = 0
@@ -108,7 +99,6 @@ def prompt_tokens(record: Mapping[str, Any]) -> int:
 
 
 def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
-    """Return the records of each context: one per agent, and one per sub-task with a clean context."""
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:
@@ -119,9 +109,7 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """Return the first prompt plus everything appended; messages between two replies of a team
-    agent lengthen its prompt.
-    """
+    # Messages between two replies of a team agent lengthen its prompt.
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
     )

@@ -1,4 +1,4 @@
-"""Trajectories: chats, replies and rewards of an episode, stored as one JSON line.
+"""Trajectories: an episode's chats, replies and rewards as one JSON line.
 
 Evaluation, figures and training read only trajectories.
 """
@@ -32,14 +32,7 @@ from agentgym.training.rollout.storage import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of the policy.
-
-    Attributes:
-        chat: The chat shown to the policy.
-        reply: The policy's reply.
-        reward: The step's reward.
-        info: The env's info, JSON-able.
-    """
+    """One decision of the policy, with the chat that it saw and the resulting info."""
 
     chat: Chat
     reply: Reply
@@ -49,24 +42,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode.
-
-    In a team episode each step is one agent's reply to its own chat, and `Step.info["agent"]` names
-    the agent.
+    """One episode. In a team, `Step.info["agent"]` names the agent that took the step.
 
     Attributes:
         spec: Spec of the env and its wrappers, as JSON text of
             `gymnasium.envs.registration.EnvSpec`.
         seed: The reset seed. `spec`, `seed` and the replies determine the episode.
-        steps: The decisions in order.
         last: The chat after the last step; in a team, the chat of the agent that made it.
-        terminated: Whether the world ended the episode.
-        truncated: Whether a limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode says nothing about the policy: a dead or hanging worker, an
-            unresponsive endpoint, or an env that reports the episode as invalid
-            (`StepInfo.invalid`: a scorer error, a host limit). Failed episodes are neither scored
-            nor trained on.
+        failure: Why the episode is no evidence about the policy, such as a dead worker, an
+            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
+            neither scored nor trained on.
     """
 
     spec: str
@@ -80,14 +66,13 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """Return the sum of the rewards; for a team, its score."""
+        """Sum of the rewards; for a team, its score."""
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
         """Return each step's reward for the agent that took it.
 
-        A team's score comes with the last step, whoever took it. Here each agent's share, as stated
-        in the team's report, comes with that agent's last step.
+        In a team, each agent's share of the score comes with that agent's last step.
         """
         rewards = [step.reward for step in self.steps]
         detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
@@ -99,7 +84,7 @@ class Trajectory:
         return tuple(rewards)
 
     def reward_of(self, agent: str) -> float:
-        """Return the sum of an agent's rewards; without a team, the agent's name is empty."""
+        """Return the sum of an agent's rewards; the agent is empty without a team."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
@@ -108,12 +93,10 @@ class Trajectory:
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Split the steps wherever a prompt does not start with the previous prompt and reply, as
-        after a context edit.
+        """Split the steps wherever a prompt does not extend the previous prompt and reply.
 
-        Each segment is one training row: its last prompt and reply, of which the segment's replies
-        are the sampled part. Every step is in exactly one segment. In a team each agent's steps are
-        split separately.
+        Each segment is one training row: its last prompt and reply. In a team, each agent's steps
+        are split separately.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),
@@ -121,7 +104,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices in order; without a team, all are under an empty name."""
+        """Return each agent's step indices; without a team, all are under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -139,9 +122,6 @@ class Trajectory:
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def _deltas(self) -> tuple[list[tuple[ChatDelta, ReplyDelta]], ChatDelta]:
-        """Return each step as deltas to the agent's previous step, and the last chat as a delta to
-        the last step.
-        """
         newest: dict[str, tuple[Chat, Reply]] = {}
         deltas = []
         for step in self.steps:
@@ -151,7 +131,7 @@ class Trajectory:
         return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the trajectory as deltas, so its size grows with new text only."""
+        # As deltas, the size grows with new text only.
         deltas, last = self._deltas()
         parts = [
             (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
@@ -160,11 +140,7 @@ class Trajectory:
         return _rebuilt, (type(self), self.spec, self.seed, parts, last, ends)
 
     def to_json(self) -> str:
-        """Return one line of JSON.
-
-        Chats and prompts are stored as deltas to the agent's previous step, so the line grows with
-        new text and tokens only.
-        """
+        """Return one line of JSON, which grows with new text and tokens only."""
         deltas, last = self._deltas()
         steps = [
             {
@@ -189,11 +165,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """Parse a trajectory from its line.
-
-        Raises:
-            ValueError: The line is not a trajectory.
-        """
+        """Parse a trajectory from its line, or raise `ValueError`."""
         try:
             data = json.loads(line)
             parts = [
@@ -216,12 +188,9 @@ class Trajectory:
 
 
 class TrajectoryLog:
-    """File of trajectories with one writer at a time.
+    """File of trajectories with one writer at a time; a `.zst` file is compressed.
 
     If the writer is killed, complete lines remain and an incomplete last line is dropped.
-
-    Args:
-        path: The file, created on the first append; a `.zst` file is compressed.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -233,7 +202,7 @@ class TrajectoryLog:
 
     @property
     def settings(self) -> Path:
-        """Return the path of the file in which `agentgym rollout` stores the run's settings."""
+        """Path of the file in which `agentgym rollout` stores the run's settings."""
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
@@ -251,16 +220,11 @@ class TrajectoryLog:
     def of_run(
         self, spec: str, labels: Mapping[str, Any], *, alone: bool = False
     ) -> Iterator[Trajectory]:
-        """Yield the trajectories of an env with these labels.
-
-        Args:
-            spec: The env's spec as JSON text.
-            labels: All labels of the trajectories.
-            alone: The log must not contain anything else, as with `agentgym rollout`.
+        """Yield an env's trajectories with these labels.
 
         Raises:
-            OtherRunError: The log contains another env with these labels, or anything else although
-                it must not.
+            OtherRunError: The log contains another env with these labels or, with `alone`, anything
+                else.
         """
         data = json.loads(spec)
         alone = alone or self.settings.exists()
@@ -285,24 +249,14 @@ class TrajectoryLog:
 
     @contextmanager
     def writing(self) -> Iterator[Self]:
-        """Lock the log for writing, create it if missing, and cut off an incomplete last line.
-
-        Raises:
-            RunLockedError: The log has another writer.
-            OSError: The file cannot be written.
-        """
+        """Lock the log for writing, create it if missing, and cut off an incomplete last line."""
         with self._lock:
             cut_torn_line(self.path)
             append_bytes(self.path, b"")
             yield self
 
     def append(self, *lines: str) -> None:
-        """Append the lines of trajectories (`Trajectory.to_json`).
-
-        Raises:
-            RunLockedError: The log has another writer.
-            OSError: The lines cannot be written; the file is unchanged.
-        """
+        """Append lines of `Trajectory.to_json`; on an error the file is unchanged."""
         with self._lock, self._turn:
             data = (line.encode("utf-8") + b"\n" for line in lines)
             append_bytes(self.path, encode_lines(self.path, data))
@@ -315,7 +269,6 @@ class TrajectoryLog:
 
 
 def _continues(step: Step, chat: Chat) -> bool:
-    """Return whether a chat starts with a step's chat and its verbatim reply."""
     length = len(step.chat.messages)
     reply = chat.messages[length] if length < len(chat.messages) else None
     return (
@@ -405,6 +358,6 @@ def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
 
 
 def _reply_from_json(data: Mapping[str, Any]) -> ReplyDelta:
-    """Read a reply; older lines lack `kept_ids` and store the whole prompt."""
+    # Older lines lack `kept_ids` and store the whole prompt.
     new, ids, logprobs = (tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs"))
     return ReplyDelta(data.get("text", ""), index(data.get("kept_ids", 0)), new, ids, logprobs)

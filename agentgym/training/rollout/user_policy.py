@@ -1,6 +1,4 @@
-"""Adapter that lets any reasonable policy play: a function of one chat or of many, plain or async,
-that returns texts or replies.
-"""
+"""Adapter for policies of any form: one chat or many, plain or async, texts or replies."""
 
 from __future__ import annotations
 
@@ -17,26 +15,21 @@ from agentgym.training.rollout.event_loop import run
 from agentgym.training.rollout.faults import PolicyFault, describe
 from agentgym.world.world import MissingHook
 
+# Simultaneous episodes of an async policy in a study, unless its `concurrency` is set.
 CONCURRENCY = 128
-"""Episodes of an async policy that a study plays at once, unless its `concurrency` is set."""
-# Names of the first parameter of functions that receive one chat, or many.
+# First parameters of functions that take one chat, or many.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Errors may quote whole prompts.
 _LONGEST = 500
 _REPLY = "return a str or a Reply"
 PolicyLike = Policy | Callable[..., Any]
-"""Any policy that `UserPolicy` understands."""
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply.
+    """A chat that waits for a reply; `first` marks an episode's first observation.
 
-    Attributes:
-        chat: The observation.
-        seed: The seed of its episode.
-        episode_id: The episode's id, unique in its run; a retried episode gets another one.
-        first: Whether it is the episode's first observation.
+    A retried episode gets another `episode_id`.
     """
 
     chat: Chat
@@ -48,24 +41,21 @@ class PolicyRequest(NamedTuple):
 class UserPolicy:
     """A user's policy as a batched one.
 
-    The policy is called with a list of chats, or with one chat if its parameter is named `chat`,
-    `observation` or `obs` or annotated `Chat`, or if its first call shows that it expects one. It
-    returns a str or a `Reply` per chat. Coroutines of all async policies run in one event loop,
-    which lives as long as the process, so a client may keep its connections.
+    The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
+    `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
+    `Reply` per chat. All async policies run in one event loop, which lives as long as the process,
+    so a client may keep its connections.
 
     Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
-    or both, is called before an episode's first reply. A policy with a parameter `episode_ids`
-    (`episode_id` for one chat) receives the chats' episodes; one with `reset` and without that
-    parameter plays one episode at a time.
+    or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
+    one chat) receives the chats' episodes; a policy with `reset` but without it plays one episode
+    at a time.
 
     Args:
         policy: A callable, or an object with `async def areply(chat)`.
 
-    Attributes:
-        last_fault: The latest exception or wrong return value.
-
     Raises:
-        ValueError: It cannot be called with chats.
+        ValueError: The policy cannot be called with chats.
     """
 
     def __init__(self, policy: Any) -> None:
@@ -85,7 +75,7 @@ class UserPolicy:
         self._call = policy if callable(policy) else policy.areply
         reset = getattr(policy, "reset", None)
         self._reset = reset if callable(reset) else None
-        # A policy with an async hook runs in the loop too, since the hook waits there.
+        # A policy with an async hook runs in the loop too, because the hook waits there.
         self._call_is_async = _is_async(self._call)
         self._is_async = self._call_is_async or _is_async(self._reset)
         names = self._bind(self._call)
@@ -122,15 +112,11 @@ class UserPolicy:
 
     @property
     def serial(self) -> bool:
-        """Report whether the episodes of this object must not overlap."""
+        """Report whether the policy's episodes must not overlap."""
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat.
-
-        Raises:
-            PolicyError: A chat got no reply; `replies` contains the others.
-        """
+        """Reply to each chat; `PolicyError.replies` contains the replies to the others."""
         outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:
@@ -139,11 +125,11 @@ class UserPolicy:
         return [each for each in outcomes if isinstance(each, Reply)]
 
     def ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        """Return the reply to each request, or the error that it got instead."""
+        """Return a reply or an error for each request."""
         work = self._ask(requests)
         if self._is_async:
             return run(work)
-        # Nothing in it waits, so one push takes it to its end without a loop.
+        # Nothing awaits, so one `send` runs the coroutine to its end without a loop.
         try:
             work.send(None)
         except StopIteration as end:
@@ -153,11 +139,7 @@ class UserPolicy:
         raise RuntimeError(f"policy {self.name} waited outside an event loop")
 
     async def areply(self, request: PolicyRequest) -> Reply:
-        """Reply to one request.
-
-        Raises:
-            PolicyError: The policy has no reply.
-        """
+        """Reply to one request, or raise `PolicyError`."""
         outcome: Reply | PolicyError | None = None
         if hasattr(self.policy, "areply"):
             if self._reset is not None:
@@ -185,7 +167,6 @@ class UserPolicy:
         return outcomes
 
     async def _begin(self, request: PolicyRequest) -> PolicyError | None:
-        """Call the reset hook before an episode's first reply; return its error."""
         if self._reset is None or not request.first:
             return None
         known = {"seed": request.seed, "episode_id": request.episode_id}
@@ -225,7 +206,7 @@ class UserPolicy:
     async def _ask_together(
         self, requests: Sequence[PolicyRequest]
     ) -> list[Reply | PolicyError] | None:
-        """Ask a function of many chats; return None if it turns out to be one of one chat."""
+        """Ask a function of many chats; return None if it turns out to take one chat."""
         chats = [request.chat for request in requests]
         ids = {self._ids: [request.episode_id for request in requests]} if self._ids else {}
         try:
@@ -251,15 +232,10 @@ class UserPolicy:
             if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
                 return [known] * len(requests)
-        # Only the guilty chats should cost their episodes, so each is asked alone.
+        # Ask each chat alone, so only the chats at fault lose their episodes.
         return [(await self._ask_some([request]))[0] for request in requests]
 
     def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:
-        """Return the replies to a batch.
-
-        Raises:
-            PolicyFault: The result is no list of this many.
-        """
         if isinstance(result, (str, Reply)):
             raise PolicyFault(
                 f"policy {self.name} returned one reply for a list of chats; return a list, or "
@@ -282,11 +258,6 @@ class UserPolicy:
         return outcomes
 
     def _read(self, result: Any, where: str) -> Reply:
-        """Return a reply.
-
-        Raises:
-            PolicyFault: The result is neither a text nor a reply.
-        """
         if isinstance(result, str):
             return Reply(str(result))
         if not isinstance(result, Reply):
@@ -307,7 +278,6 @@ class UserPolicy:
         return PolicyFault(f"policy {self.name} returned {kind} {where}; {remedy}")
 
     def _fault(self, error: Exception) -> PolicyFault:
-        """Return the fault for an exception, with the traceback of the policy's own frames."""
         if isinstance(error, PolicyFault):
             return error
         frames = error.__traceback__
@@ -353,12 +323,12 @@ _EACH = f"{_REPLY} for each chat, in a list"
 
 
 def adapt(policy: Any) -> UserPolicy:
-    """Return a policy as a batched one; an adapted one stays."""
+    """Return a policy as a batched one, unchanged if it is one."""
     return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
 
 
 def is_policy(function: Callable[..., Any]) -> bool:
-    """Report whether a callable's first parameter names chats, so that it is no factory."""
+    """Report whether a callable is a policy and not a factory: its first parameter names chats."""
     return not isinstance(function, type) and _takes_one(function) is not None
 
 
@@ -378,7 +348,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool | None:
-    """Report whether a policy takes one chat, by its first parameter; None if that does not say."""
+    """Report whether the first parameter names one chat; None if it is ambiguous."""
     signature = _signature(function)
     if signature is None:
         return None
@@ -405,6 +375,6 @@ def _asks_a_list_for_messages(error: Exception, chats: list[Chat]) -> bool:
 
 
 def _close(result: Any) -> None:
-    """Close a coroutine, which would otherwise warn that it was never awaited."""
+    # A coroutine that is never awaited would cause a warning.
     if inspect.iscoroutine(result):
         result.close()

@@ -1,6 +1,4 @@
-"""Shared by the trainer tests: teachers and small models for the identity world, and hand-made
-episodes.
-"""
+"""Teachers, small models and hand-made episodes for the trainer tests."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from tests.training.rl.echo_world import WORDS, make_env
 
 
 class Echo:
-    """Says the right word."""
-
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(self.say(chat.messages[1].text)) for chat in chats]
 
@@ -53,14 +49,12 @@ def wavering_model(tokenizer: Any, turns: int) -> Any:
 
 
 def parameters(trained: Trainer[Any]) -> torch.Tensor:
-    """Return all trained or saved weights in one vector."""
     return torch.cat(
         [p.detach().flatten() for module in trained.modules.values() for p in module.parameters()]
     )
 
 
 def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
-    """Return the gradient of the sum of losses in one vector."""
     trained.optimizer.zero_grad()
     for loss in losses:
         loss.backward()
@@ -74,9 +68,6 @@ def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
 
 
 def have_the_same_gradients(trainers: Iterable[Trainer[Any]], updates: int) -> None:
-    """Check that trainers with different batch divisions have the same gradient at each of some
-    updates.
-    """
     first, *others = (
         [gradients(trained, losses) for losses in trained.updates()] for trained in trainers
     )
@@ -95,16 +86,10 @@ def episode(
     truncated: bool = False,
     fresh: int = 0,
 ) -> Trajectory:
-    """Return a hand-made episode.
+    """Return a hand-made episode with unique ids.
 
-    Args:
-        seed: Its seed.
-        rewards: The reward of each step.
-        lengths: The number of sampled tokens per step; 1 by default.
-        cuts: Steps at which the context is edited, so that their prompt does not continue the
-            previous one.
-        truncated: Whether it was truncated instead of terminated.
-        fresh: The first id; all ids are unique.
+    `lengths` are the sampled tokens per step. At the steps in `cuts` the context is edited, and the
+    prompt does not extend the previous one.
     """
     steps = []
     context: tuple[int, ...] = ()
@@ -125,9 +110,7 @@ def episode(
 
 
 def stop_at(step: int) -> Any:
-    """Return a callback that ends training, like a kill, once this step is logged and not yet
-    saved.
-    """
+    """Return a callback that ends training, like a kill, between a log and its checkpoint."""
 
     def stop(now: int, metrics: Any) -> None:
         if now == step:

@@ -1,6 +1,4 @@
-"""Host of training runs that kill themselves: it imports slow modules once and forks a process per
-run.
-"""
+"""Host of training runs that kill themselves; it forks a process per run, as imports are slow."""
 
 from __future__ import annotations
 
@@ -54,8 +52,8 @@ class Clock:
         return counted
 
     def install(self) -> None:
-        """Count batches of replies, optimizer steps, appended lines, and file replacements: before
-        writing, halfway through a checkpoint, before syncing and before moving.
+        """Count reply batches, optimizer steps, appended lines, and the stages of file
+        replacements.
         """
         for policy in (LocalPolicy, cloning.Tokenized):
             policy.__call__ = self.around(policy.__call__)  # type: ignore[attr-defined]

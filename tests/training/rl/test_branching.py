@@ -1,6 +1,4 @@
-"""Groups that start in the middle of an episode: what they share, what is trained, and that each
-step is equally likely.
-"""
+"""Groups that start from branch points: shared prefixes, trained parts, uniform choice of steps."""
 
 from __future__ import annotations
 
@@ -25,8 +23,6 @@ def five_turns() -> Any:
 
 
 class Spy:
-    """A trainer whose experience is inspected instead of trained on."""
-
     def __init__(self, tokenizer: Any, env: Any, **options: Any) -> None:
         model = make_model(tokenizer, width=32, layers=1, heads=2, context=8_192)
         config = GRPOConfig(branch=True, max_new_tokens=3, **options)
@@ -81,9 +77,8 @@ def test_a_group_shares_all_until_its_branch_and_trains_each_token_after_it_once
 
 
 def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> None:
-    """Everything is solved, so each round of whole episodes ends a stage. Branched episodes
-    continue in the same env and do not count for the curriculum.
-    """
+    # Everything is solved, so each round of whole episodes ends a stage; branched episodes do not
+    # count.
     stages = [[agentgym.spec("ListWorld", items=4, removals=k)] for k in (1, 2, 3)]
     curriculum = HorizonCurriculum(stages, threshold=1.0)
     trainer = GRPO(
@@ -102,9 +97,6 @@ def test_a_curriculum_goes_on_between_groups_not_within_one(tokenizer: Any) -> N
 
 
 def test_a_branch_goes_on_as_the_episode_did(tokenizer: Any) -> None:
-    """The same replies lead to the same chats, rewards and ends; the copy shares nothing with its
-    episode.
-    """
     spec = agentgym.spec("ListWorld", items=6, removals=4)
     branches = Branches()
     with Collector(branches.factory(spec), 4) as collector:
@@ -133,7 +125,7 @@ def test_each_step_is_as_likely_as_any_other() -> None:
 
 
 def test_copies_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """About log(n) copies for an episode of n steps, not one per step."""
+    # An episode of n steps needs about log(n) copies.
     copies = 0
     original = agentgym.clone
 

@@ -40,7 +40,6 @@ WEIGHTS = "model.safetensors"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a tiny model with random weights."""
     folder = tmp_path_factory.mktemp("model")
     env = agentgym.spec("ListWorld", items=2, removals=0)
     texts = [
@@ -229,7 +228,6 @@ def test_the_weights_of_a_gguf_file_are_named_as_such(
 
 
 def test_a_model_plays_an_ablation_in_batches_and_as_alone(model: Path, tmp_path: Path) -> None:
-    """The episodes of a cell share a batch, and each is the same as if played alone."""
     results = []
     for batch in (1, 5):
         policy = PolicyConfig(str(model), model=ModelOptions(batch_size=batch, max_new_tokens=4))

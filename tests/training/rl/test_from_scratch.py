@@ -1,6 +1,4 @@
-"""Training from scratch: the teacher's replies, mixtures of envs, exact resumption, and models that
-play from a folder.
-"""
+"""Training from scratch: teacher replies, mixtures of envs, exact resumption, and saved models."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import collect, make_model, make_tokenizer
 
-# Maximum length that a reader takes in at once.
+# Maximum number of lines that a reader takes in at once.
 LINES = 350
 
 
@@ -28,7 +28,7 @@ def test_it_is_short() -> None:
 
 @pytest.mark.rotation
 def test_it_trains_list_world() -> None:
-    """The initial model knows the form of a call and plays at random."""
+    # The initial model knows the form of a call and plays at random.
     spec = agentgym.spec("ListWorld", items=2, removals=1, max_failed_rounds=1)
     shown = collect(OraclePolicy("ListWorld"), spec, range(100))
     texts = [m.raw or m.text for t in shown for m in t.last.messages if m.role != "system"]

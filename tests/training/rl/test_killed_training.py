@@ -22,15 +22,11 @@ PHASES = ("cloning", "hints", "rl")
 
 
 class Host:
-    """Runs that kill themselves, played by `killed_training.py`."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
     def run(self, folder: Path, last: int = 0) -> tuple[int, int]:
-        """Train in a folder up to a moment; return the exit status, and the moments of a completed
-        run.
-        """
+        """Train in a folder up to a moment; return the exit status and the number of moments."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(folder, last, file=self.process.stdin, flush=True)
@@ -52,7 +48,6 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """Return the folder of an uninterrupted run and its number of moments."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     status, count = host.run(folder)
     assert (status, count > 100) == (0, True), count
@@ -71,8 +66,9 @@ def tensors(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return everything that a run leaves, without durations and lock files; a kill in the last
-    moment of a phase leaves a lock file that locks nobody out.
+    """Return a run's results, without durations and lock files.
+
+    A kill in the last moment of a phase leaves a lock file that blocks nobody.
     """
     files: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
@@ -88,9 +84,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def check(host: Host, whole: Path, folder: Path, moments: list[int]) -> int:
-    """Kill a run at each of the moments, counted from its last start, then let it finish; return
-    the number of kills.
-    """
+    """Kill a run at each of the moments, then let it finish; return the number of kills."""
     kills = 0
     for moment in moments:
         status, _ = host.run(folder, moment)
@@ -137,7 +131,7 @@ def test_a_run_killed_at_ten_random_moments_ends_as_one_that_was_not(
 def test_a_run_killed_whenever_it_writes_ends_as_one_that_was_not(
     host: Host, whole: tuple[Path, int], tmp_path: Path
 ) -> None:
-    """Backwards from the end of the run, where most moments are writes."""
+    # Backwards from the end of the run, where most moments are writes.
     for number in range(12):
         moment = whole[1] - 2 * number
         assert check(host, whole[0], tmp_path / str(number), [moment]) == 1

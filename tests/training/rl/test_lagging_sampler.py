@@ -1,6 +1,4 @@
-"""Samplers that lag behind the model: importance correction, and episodes played while training on
-earlier ones.
-"""
+"""Samplers that lag behind the model: importance correction, and episodes played ahead."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ PROMPT = (5, 6, 7)
 
 
 def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
-    """Return all one-token replies to a prompt, each with its share under the old policy; rewards
-    have no pattern.
-    """
+    """Return all one-token replies to a prompt with their shares under the old policy."""
     count = len(tokenizer)
     with torch.no_grad():
         logits = old(input_ids=torch.tensor([PROMPT])).logits[0, -1]
@@ -53,7 +49,6 @@ def every_token(tokenizer: Any, old: Any) -> tuple[Experience, torch.Tensor]:
 
 
 def shaken(model: Any) -> Any:
-    """Return a copy with other weights."""
     other = copy.deepcopy(model)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -67,9 +62,7 @@ def trainer_of(tokenizer: Any, model: Any, **options: Any) -> GRPO:
 
 
 def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None:
-    """The expectation over all replies, computed exactly: with correction it is the model's policy
-    gradient, without it neither's.
-    """
+    """The expectation over all replies equals the model's policy gradient only with correction."""
     old = small_model(tokenizer)
     model = shaken(old)
     data, advantages = every_token(tokenizer, old)
@@ -110,9 +103,6 @@ def test_ratios_are_truncated(tokenizer: Any) -> None:
 
 @pytest.mark.rotation
 def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) -> None:
-    """During training on step k, the episodes of step k + 1 are played with the weights before step
-    k.
-    """
     model = wavering_model(tokenizer, 1)
     trainer = trainer_of(
         tokenizer,

@@ -1,4 +1,4 @@
-"""Options of GRPO and their cost: groups without a difference, clipping, loss units, adapters."""
+"""GRPO options and their cost: groups with equal rewards, clipping, loss units, adapters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def count_training_passes(model: torch.nn.Module) -> list[int]:
 
 
 def test_groups_without_a_difference_cost_no_pass_and_change_nothing(tokenizer: Any) -> None:
-    """A random model with one-token replies is always wrong."""
+    # A random model with one-token replies is always wrong, so all rewards are equal.
     model = small_model(tokenizer)
     before = copy.deepcopy(model.state_dict())
     passes = count_training_passes(model)
@@ -104,7 +104,7 @@ def test_instances_without_a_difference_are_replaced(tokenizer: Any, wavering: A
 
 
 def loss_of(config: GRPOConfig, ratios: list[float], lengths: list[int], advantage: float) -> Any:
-    """Return the loss and its gradient with respect to the log-probabilities of one episode."""
+    """Return one episode's loss and its gradient with respect to the log-probabilities."""
     tokenizer = make_words_tokenizer()
     trainer = GRPO(small_model(tokenizer), tokenizer, make_env, config)
     played = [episode(0, [0.0] * len(lengths), lengths)]
@@ -132,7 +132,7 @@ def test_clip_high_by_hand() -> None:
 
 
 def test_the_ratio_of_a_reply_by_hand() -> None:
-    """The geometric mean over each reply; both tokens of the first have the same gradient."""
+    # The ratio is a geometric mean, so both tokens of the first reply have the same gradient.
     loss, gradient = loss_of(GRPOConfig(ratio="reply"), [1.21, 1.0, 1.05], [2, 1], 3.0)
     assert loss == pytest.approx(-(1.1 + 1.1 + 1.05))
     assert gradient == pytest.approx([-1.1, -1.1, -1.05])
@@ -142,7 +142,7 @@ def test_the_ratio_of_a_reply_by_hand() -> None:
 
 
 def test_means_over_replies_whatever_the_rows() -> None:
-    """Edits cut the episodes into rows, and rows are shuffled."""
+    # Edits cut the episodes into rows, and rows are shuffled.
     played = [
         episode(0, [0.0] * 3, (2, 3, 1), cuts=(1,)),
         episode(1, [0.0] * 2, (1, 2), fresh=100),
@@ -183,7 +183,6 @@ adapters = pytest.mark.filterwarnings(
 
 
 def adapted(tokenizer: Any, base: Path) -> Any:
-    """Return a model from a folder with new adapters."""
     model = small_model(tokenizer, 32)
     save_model(model, tokenizer, base)
     with torch.random.fork_rng(devices=[]):

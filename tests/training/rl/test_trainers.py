@@ -1,6 +1,4 @@
-"""The trainers: known answers on an identity world, gradients and advantages computed a second way,
-and exact resumption.
-"""
+"""The trainers on an identity world, with gradients and advantages computed a second way."""
 
 from __future__ import annotations
 
@@ -45,7 +43,6 @@ def wavering(tokenizer: Any) -> Any:
 
 
 def weighted(played: list[Trajectory], values: list[float], weight: str = "episode") -> Experience:
-    """Return episodes with one advantage each."""
     tokens = [sum(reply_lengths(trajectory)) for trajectory in played]
     return experience(played, spread(values, tokens), weight, 0)
 
@@ -105,7 +102,7 @@ def test_advantages_by_hand() -> None:
 
 
 def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
-    """Two episodes of one seed, the second a turn longer; nothing is compared with its last turn."""
+    # The second episode is a turn longer, so its last turn has nothing to compare with.
     played = [episode(1, [1.0, 0.0]), episode(1, [0.0, 0.0, 4.0])]
     assert advantages(played, "rloo") == [(-3.0, -3.0), (3.0, 3.0, 3.0)]
     assert advantages(played, "rloo", "turn", 0.5) == [(0.0, -2.0), (0.0, 2.0, 0.0)]
@@ -114,7 +111,7 @@ def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:
-    """Return the turn advantages by their definition."""
+    """Yield the turn advantages by their definition."""
 
     def to_go(t: Trajectory, k: int) -> float:
         return sum(gamma ** (j - k) * t.steps[j].reward for j in range(k, len(t.steps)))
@@ -168,7 +165,7 @@ def test_an_episode_counts_the_same_however_long_it_is_and_however_it_is_cut() -
 
 
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
-    """Random episodes with edits and unique ids, against a table of expected values by id."""
+    # Ids are unique, so a table by id gives the expected values.
     draw = random.Random(2)
     for _ in range(20):
         played, tokens, expected, fresh = [], [], {}, 0
@@ -192,9 +189,7 @@ def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
 
 
 def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
-    """At the first update the clipped objective is the plain policy gradient, a weighted sum over
-    log-probabilities.
-    """
+    """At the first update, the clipped objective is the plain policy gradient."""
     values = [1.0, -1.0, 0.5, -0.25]
     for micro_batch in (0, 1, 3):
         config = GRPOConfig(max_new_tokens=3, micro_batch=micro_batch)
@@ -217,7 +212,7 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
 
 
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
-    """With all terms of the loss, and rows of different lengths."""
+    # All terms of the loss, and rows of different lengths.
     options: dict[str, Any] = {
         "epochs": 2,
         "minibatches": 2,

@@ -46,9 +46,7 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with every part of a state: noise, rewards, reference, minibatches, and
-    episodes played ahead.
-    """
+    """Start a short run with noise, a reference, minibatches and episodes played ahead."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -169,8 +167,6 @@ COLLECT = Collector.collect
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    """Make one in so many episodes fail before its first step."""
-
     def breaking(*args: Any, **options: Any) -> Iterator[Any]:
         for k, trajectory in enumerate(COLLECT(*args, **options)):
             failed = replace(

@@ -1,6 +1,4 @@
-"""Chat templates with the constraints of eight model families, written for the tests, and tiny
-models and tokenizers that use them.
-"""
+"""Chat templates with the constraints of eight model families, and tiny models that use them."""
 
 from __future__ import annotations
 
@@ -26,18 +24,12 @@ OPEN = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 
 @dataclass(frozen=True)
 class Family:
-    """A chat template and its constraints.
+    """A chat template and its constraints: the roles that it accepts, and whether prompts grow.
 
     Attributes:
-        template: The template.
-        marks: Special tokens.
         eos: The tokenizer's end-of-text token.
         end: The token that ends a turn.
-        bos: The token at the start; empty if there is none.
-        tool: Whether it accepts the role `tool`.
-        system: Whether it accepts the role `system`.
         neighbours: Whether it accepts consecutive messages of one role.
-        grows: Whether a prompt starts with the previous one; otherwise each turn is a separate row.
         original: The original's file among TRL's templates; empty if TRL has none.
     """
 
@@ -175,9 +167,7 @@ def _texts() -> tuple[str, ...]:
 
 
 def make_family_tokenizer(family: Family, template: str = "") -> Any:
-    """Return a tokenizer of a family that puts the start token before any text, like those of Llama
-    and Gemma, and has no padding token.
-    """
+    """Return a tokenizer that adds the start token to any text, as for Llama and Gemma."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -194,7 +184,6 @@ def make_family_tokenizer(family: Family, template: str = "") -> Any:
 
 
 def make_llama(tokenizer: Any, seed: int = 0, **changes: Any) -> Any:
-    """Return a tiny Llama with random weights."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=16,

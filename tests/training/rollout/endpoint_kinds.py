@@ -1,4 +1,4 @@
-"""The kinds of endpoints, each with its policy and its wire format, so that tests cover all."""
+"""Kinds of endpoints, each with its policy and its wire format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agentgym import Chat, Message
 from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
 
+# Name and arguments.
 Call = tuple[str, Any]
-"""Name and arguments."""
 
 
 def _chat(text: str, calls: Sequence[Call], usage: tuple[int, int], cut: bool) -> dict[str, Any]:
@@ -76,7 +76,6 @@ def _message(text: str, calls: Sequence[Call], usage: tuple[int, int], cut: bool
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a part of a request."""
     if isinstance(value, str):
         yield value
     for item in value.values() if isinstance(value, dict) else value:
@@ -89,11 +88,9 @@ class Kind:
     """A kind of endpoint.
 
     Attributes:
-        path: The path of its API.
         body: Returns an answer's body for text, calls, prompt and reply tokens, and truncation.
-        names: The fields of a request by the options of its policy.
+        names: The request fields by policy option.
         given: Options that select the kind.
-        factory: The factory for `--policy`.
     """
 
     path: str
@@ -131,7 +128,6 @@ class Kind:
         return EndpointPolicy(EndpointConfig("m", url, **options))
 
     def turns(self, request: Mapping[str, Any]) -> int:
-        """Return the replies in a request."""
         items = request.get("messages") or request["input"]
         replies = [
             i for i in items if i.get("role") == "assistant" or i.get("type") == "function_call"
@@ -139,7 +135,7 @@ class Kind:
         return len(replies)
 
     def prompt_texts(self, request: Mapping[str, Any]) -> list[str]:
-        """Return what a request says to the model outside replies and tool schemas."""
+        """Return a request's texts outside replies and tool schemas."""
         items = request.get("messages") or request["input"]
         shown = [item for item in items if item.get("role") in ("system", "user", "tool")]
         return [*_texts(shown), *_texts(request.get("system", []))]

@@ -1,6 +1,4 @@
-"""Two servers with the chat completions protocol: one follows a script; run as a program, this file
-serves a tiny random model.
-"""
+"""Two chat completions servers: one follows a script, one (as a program) serves a tiny model."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 
 @dataclass
 class Answer:
-    """The server's response to a request; `hang` never answers, and `drips` sends a byte
-    occasionally.
-    """
+    """Response to a request; `hang` never answers, and `drips` sends a byte occasionally."""
 
     message: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
@@ -68,9 +64,7 @@ Script = Callable[[dict[str, Any], int], Answer]
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """Answers request k with `script(request, k)`, and counts concurrent requests. Without a path
-    it answers at all paths and adds the path to the request.
-    """
+    """Answers request k with `script(request, k)`, and counts concurrent requests."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -183,8 +177,6 @@ def call(name: str, arguments: Any, call_id: str = "srv_1") -> dict[str, Any]:
 
 
 def playing_out(plan: list[ToolCall], text: bool) -> Script:
-    """Play a plan with one call per reply, in the form that the request asks for."""
-
     def script(request: dict[str, Any], number: int) -> Answer:
         turn = sum(message["role"] == "assistant" for message in request["messages"])
         if text:
@@ -241,8 +233,7 @@ TEMPLATE = (
 
 
 def serve_tiny_model(folder: Path, port: int) -> None:
-    """Serve a random model and its tokenizer with transformers' own server until killed."""
-    # Tests import this module for the other server, which needs none of these.
+    # Imported here, because the scripted server needs none of these.
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: PLC0415

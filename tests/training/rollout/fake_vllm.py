@@ -1,5 +1,6 @@
-"""A fake vLLM: classes with the fields and parameters of the real ones (`vllm_facts.json`), behind
-which a tiny transformers model samples from the given folders.
+"""A fake vLLM with the real classes' fields and parameters (`vllm_facts.json`).
+
+A tiny transformers model samples from the given folders.
 """
 
 from __future__ import annotations
@@ -23,20 +24,18 @@ Tamper = Callable[[dict[str, Any]], None]
 
 
 def check(kind: str, names: Mapping[str, Any], method: str | None = None) -> None:
-    """Check that a class has these fields, or one of its methods these parameters."""
     facts = CLASSES[kind]
     known = facts["fields"] if method is None else facts["methods"][method]
     assert set(names) <= set(known), f"{kind} of vLLM {FACTS['version']} knows no {set(names)}"
 
 
 def record(kind: str, **values: Any) -> types.SimpleNamespace:
-    """Return an object with fields that the class really has."""
     check(kind, values)
     return types.SimpleNamespace(**values)
 
 
 class FakeEngine:
-    """The sampler: a tiny model from a folder, with a cache that only a reset clears."""
+    """Sampler with a cache that only a reset clears."""
 
     def __init__(self, folder: str) -> None:
         self.folders, self.lock = [folder], threading.Lock()
@@ -49,7 +48,6 @@ class FakeEngine:
         self.sampler = TransformersSampler(model)
 
     def draw(self, prompt: Sequence[int], body: Mapping[str, Any]) -> Sample:
-        """Sample like vLLM with these options."""
         assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, 0, 1.0)
         assert body["ignore_eos"], "the end marks are ours alone"
         assert body["logprobs"] == 0, "the token that was drawn is always there"
@@ -62,8 +60,6 @@ class FakeEngine:
 
 
 class FakeLLM:
-    """Replaces `vllm.LLM`."""
-
     tamper: Tamper | None = None
 
     def __init__(self, model: str, **options: Any) -> None:
@@ -129,7 +125,6 @@ class FakeLLM:
 
 
 def modules() -> dict[str, types.ModuleType]:
-    """Return the modules that replace vLLM."""
     vllm, lora, request = (
         types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request")
     )
@@ -147,12 +142,7 @@ def modules() -> dict[str, types.ModuleType]:
 
 
 def serve(folder: str, tamper: Callable[[dict[str, Any], int], None] | None = None) -> Script:
-    """Answer like vLLM's server in development mode, at any of its paths.
-
-    Args:
-        folder: The initial model.
-        tamper: Changes the choice in answer k.
-    """
+    """Answer like vLLM's development server; `tamper` changes the choice in answer k."""
     engine, version = FakeEngine(folder), ["default"]
 
     def script(request: dict[str, Any], number: int) -> Answer:

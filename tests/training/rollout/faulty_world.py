@@ -1,4 +1,4 @@
-"""A world whose tool fails on request, and policies that request it, for tests of the collectors."""
+"""World whose tool fails on request, and policies that request it."""
 
 from __future__ import annotations
 
@@ -118,8 +118,6 @@ class Mortal:
 
 @dataclass(frozen=True)
 class Awaiting:
-    """Another policy, whose replies can be awaited."""
-
     policy: Policy
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -132,7 +130,7 @@ class Awaiting:
 
 
 class Drawing:
-    """A policy with a state that its copies must not share."""
+    """Policy with state that its copies must not share."""
 
     number = -1
 

@@ -19,7 +19,7 @@ def text_of(chat: Chat) -> str:
 
 
 class Client:
-    """Client like `AsyncOpenAI`: it belongs to the event loop of its first request."""
+    """Client like `AsyncOpenAI`, bound to the event loop of its first request."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -102,8 +102,6 @@ class Areply:
 
 
 class Remembering:
-    """Policy that keeps the state of one episode."""
-
     def __init__(self) -> None:
         self.seen: list[int] = []
         self.seeds: list[tuple[int, str]] = []
@@ -120,8 +118,6 @@ class Remembering:
 
 
 class RememberingByEpisode(Remembering):
-    """Policy that keeps the state of many episodes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.turns: dict[str, list[int]] = {}
@@ -172,7 +168,6 @@ GOOD: dict[str, Callable[[], Any]] = {
 
 
 def fails_on(*seeds: int, env: Any = None) -> Callable[[Sequence[Chat]], list[str]]:
-    """Return a policy that raises on an env's instances with these seeds."""
     env = env or agentgym.make("ListWorld")
     lost = {str(env.reset(seed=seed)[0].messages[1].text) for seed in seeds}
 

@@ -1,4 +1,4 @@
-"""The policy for the Anthropic Messages API, against a scripted server."""
+"""The Anthropic policy against a scripted server."""
 
 from __future__ import annotations
 

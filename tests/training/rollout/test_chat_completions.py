@@ -1,4 +1,4 @@
-"""Answers of Chat Completions servers: readable variants are accepted, anything else is one error."""
+"""Chat Completions answers: readable variants are accepted, anything else raises one error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def completion(message: str, choice: str = "") -> Any:
-    """Return an answer, from text that may contain what Python's JSON cannot write."""
+    """Return an answer from text, which may contain what Python's JSON cannot write."""
     return json.loads(f'{{"choices": [{{"message": {message}{choice}}}]}}')
 
 

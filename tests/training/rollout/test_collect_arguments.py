@@ -76,7 +76,6 @@ def test_a_log_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [{"env": "ListWorld-easy"}, {"labels": {"policy": "noisy"}}])
 def test_the_log_of_another_run_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
-    """Labels separate the episodes in a log; a command's log contains a single run."""
     run: dict[str, Any] = {"policy": POLICY, "env": "ListWorld", "seeds": [0], "num_envs": 1}
     run |= {"log": tmp_path / "run.jsonl", "labels": {"policy": "oracle"}}
     again: Callable[..., Any] = lambda **new: list(collect(**{**run, **new}))  # noqa: E731

@@ -87,7 +87,6 @@ def test_every_engine_records_what_lockstep_records(
 
 
 def numbers(seeds: Sequence[int]) -> list[int]:
-    """Return the instance numbers in the observations."""
     chats = [make_env().reset(seed=seed)[0] for seed in seeds]
     return [int(re.search(r"Number (\d)", chat.to_text())[1]) for chat in chats]  # type: ignore[index]
 
@@ -100,7 +99,7 @@ CAUSES = {
 FAULTS = [
     *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
     *(("processes", "die", replicate) for replicate in (False, True)),
-    # Each takes as long as its timeout; every episode is timed, whoever holds the policy.
+    # Each step takes as long as its timeout; every episode is timed, wherever the policy runs.
     *((engine, "hang", engine == "processes") for engine in APART),
 ]
 
@@ -111,7 +110,7 @@ def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> No
     drawn = dict(zip(range(40), numbers(range(40)), strict=True))
     struck = [seed for seed, number in drawn.items() if number == 0][:1]
     seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
-    # A slow worker on a busy machine must not be taken for a hanging one.
+    # A slow worker on a busy machine must not count as hung.
     options: dict[str, Any] = {"timeout": 8.0, "retries": 0} if how == "hang" else {"retries": 1}
     played = {
         t.seed: t
@@ -410,8 +409,6 @@ def test_an_episode_is_begun_again_in_the_slot_in_which_it_broke() -> None:
 
     @dataclass(frozen=True)
     class FailingFirst(Worker):
-        """Lets the first step of each text's first episode break."""
-
         def _reply(self, chat: Chat) -> Reply:
             text = chat.messages[1].text
             shown[text] += 1

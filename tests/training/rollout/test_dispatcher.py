@@ -1,6 +1,4 @@
-"""Running episodes: a step's work does not grow with the number of slots, and every started episode
-is accounted for.
-"""
+"""A step's work does not grow with the slots, and every started episode is accounted for."""
 
 from __future__ import annotations
 
@@ -26,8 +24,6 @@ CHAT = Chat((Message("user", "go"),))
 
 
 class TrickleSlot(Slot):
-    """Slot without a world; its requests wait until they are answered in turn."""
-
     def __init__(self, number: int, answers: Answers, asked: deque[TrickleSlot]) -> None:
         super().__init__(number)
         self._answers, self._asked = answers, asked
@@ -53,8 +49,6 @@ class TrickleSlot(Slot):
 
 
 class Trickle(Engine):
-    """Answers one request at a time."""
-
     def __init__(self) -> None:
         self.asked: deque[TrickleSlot] = deque()
 
@@ -130,7 +124,7 @@ def test_episodes_that_break_are_accounted_for() -> None:
 
 
 class Patient:
-    """Replies once the dispatcher has recorded a chat meanwhile, or nothing is left."""
+    """Replies once the dispatcher has recorded another chat, or none is left."""
 
     def __init__(self) -> None:
         self.collector: Collector | None = None

@@ -1,4 +1,4 @@
-"""Laws of the cache of endpoint policies."""
+"""Caches of endpoint policies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Laws of all endpoint policies, through the vendors' SDKs against servers on the loopback
-interface.
-"""
+"""All endpoint policies, through the vendors' SDKs against servers on the loopback interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's garbage collection during episodes."""
+"""Garbage collection during episodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ TURNS = 6
 
 
 class GrowingSlot(Slot):
-    """Slot without a world, whose chat grows at each step."""
-
     def __init__(self, number: int, answers: Answers) -> None:
         super().__init__(number)
         self._answers, self._turn, self._chat = answers, 0, Chat()
@@ -48,8 +46,6 @@ class GrowingSlot(Slot):
 
 
 class Growing(Engine):
-    """Answers at once."""
-
     isolates = False
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
@@ -58,7 +54,7 @@ class Growing(Engine):
 
 @pytest.fixture
 def visits() -> Iterator[list[int]]:
-    """Return the objects visited by each collection."""
+    """Yield the number of objects that each collection visits."""
     sizes: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

@@ -1,5 +1,6 @@
-"""The cost of storing, sending and keeping an episode grows with its new text and tokens, never
-with the history. Bytes, memory and calls are counted per step for two lengths.
+"""The cost of storing, sending and keeping an episode grows with its new text and tokens only.
+
+Bytes, memory and calls are counted per step for two lengths.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from agentgym.training.rollout.user_policy import adapt
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 
-# Operations of DocumentWorld, about twenty and about 120 turns.
+# DocumentWorld operations for about 20 and 120 turns.
 SHORT, LONG = 4, 28
-# Maximum cost ratio of a step in the long episode; growth with the history would give four.
+# Maximum cost ratio of a step; growth with the history would give four.
 STEEPEST = 1.4
 STACKS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -52,7 +53,6 @@ def renderer() -> Renderer:
 
 @pytest.fixture(scope="module")
 def played(renderer: Renderer) -> Played:
-    """Return a short and a long episode, with text only or with token ids."""
     return functools.cache(functools.partial(play, renderer))
 
 
@@ -68,7 +68,7 @@ def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Tr
 
 
 def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) -> float:
-    """Return the cost ratio of a step in the long episode."""
+    """Return the long episode's cost per step relative to the short one's."""
     short, long = (cost(trajectory) / len(trajectory.steps) for trajectory in episodes)
     return long / short
 
@@ -121,7 +121,7 @@ def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) 
 
 @pytest.mark.rotation
 def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
-    """The form of a single reply, with its whole prompt."""
+    # A single reply contains its whole prompt, so its cost must grow.
     episodes = [
         rollout(
             make("DocumentWorld", operations=size),
@@ -142,8 +142,6 @@ def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
 
 
 class Counted(TokenIds):
-    """Ids that count how many of them are read."""
-
     read = 0
 
     def __getitem__(self, index: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Files of lines, compressed and plain: a kill or a disk error costs only the lines that it hits."""
+"""A kill or a disk error costs a file only the lines that it hits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_damaged_byte_costs_its_frame_alone(tmp_path: Path, size: int) -> None
         path.write_bytes(whole[:place] + hit + whole[place + size :])
         lines = [line for _, line in whole_lines(path)]
         touched = [c for c in chunks if c.start < place + size and place < c.end]
-        # A frame whose last block is not marked as such takes at most the next frame with it.
+        # A frame without a marked last block costs at most the next frame too.
         lost = {
             index for chunk in touched for index in (chunks.index(chunk), chunks.index(chunk) + 1)
         }

@@ -1,6 +1,4 @@
-"""Local models: the input tokens are the output tokens, log-probabilities are the model's, and rows
-contain each sampled token once.
-"""
+"""Local models: no token is changed, and training rows contain each sampled token once."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ def test_prompts_continue_the_ids_of_prompts_and_replies(tokenizer: Any) -> None
 
 
 def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -> None:
-    """A reply sampled byte by byte is not re-tokenised into longer tokens."""
+    # Re-tokenising a reply sampled byte by byte would merge its tokens.
     renderer = Renderer(tokenizer)
     one = env()
     chat, _ = one.reset(seed=0)
@@ -116,7 +114,6 @@ def test_a_template_that_strips_thinking_starts_a_new_row(tokenizer: Any) -> Non
 
 
 def played(replies: list[Reply]) -> Trajectory:
-    """Return a trajectory with these replies."""
     return Trajectory(
         "{}", 0, tuple(Step(Chat(), reply, 0.0, {}) for reply in replies), Chat(), True, False
     )

@@ -1,4 +1,4 @@
-"""The policy for a chat completions endpoint, against real servers on the loopback interface."""
+"""The OpenAI policy against real servers on the loopback interface."""
 
 from __future__ import annotations
 

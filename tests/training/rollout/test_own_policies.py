@@ -1,4 +1,4 @@
-"""Any reasonable policy plays; a mistake in one is an error in one sentence."""
+"""Any reasonable policy plays; a mistake in one raises a one-sentence error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Workers whose parent closes the connection while they work, for example on an interrupt: they
-exit by themselves, close their envs, and print nothing.
-"""
+"""Workers exit quietly and close their envs when the parent closes the connection."""
 
 from __future__ import annotations
 
@@ -19,7 +17,6 @@ from agentgym.training.rollout import Processes
 
 
 def work(folder: str) -> str:
-    """Report that work has started, and continue on request."""
     Path(folder, "begun").touch()
     while not Path(folder, "go on").exists():
         time.sleep(0.01)
@@ -43,7 +40,7 @@ class SlowReset(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def part(connection: Any, process: Any, folder: Path) -> int:
-    """Close the parent's end of a working worker's connection; return its exit code."""
+    """Close the parent's end of a busy worker's connection; return the worker's exit code."""
     while not (folder / "begun").exists():
         time.sleep(0.01)
     connection.close()

@@ -1,4 +1,4 @@
-"""Instances drawn ahead of time are ready when they are played."""
+"""Prefetched instances are ready when they are played."""
 
 from __future__ import annotations
 

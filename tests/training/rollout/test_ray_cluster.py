@@ -1,5 +1,5 @@
-"""Collection on a cluster of several machines, each a separate raylet here: weights reach each
-machine once, and killing a machine costs no episode.
+"""Collection on a cluster of raylets: weights reach each machine once, and a dead one costs no
+episode.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ SAID = re.compile(r"on (\w+), weights (mapped|copied)")
 
 @dataclass(frozen=True)
 class Heavy:
-    """A slow policy with weights that reports its machine, and whether its weights are in the
-    machine's object store.
-    """
+    """Slow policy that reports its machine, and whether its weights are in the object store."""
 
     weights: Any
 
@@ -43,7 +41,6 @@ class Heavy:
 
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A cluster with a head and two machines."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     # Otherwise Ray would use this machine's network address.
     monkeypatch.setattr("ray._private.services.get_node_ip_address", lambda address=None: HERE)
@@ -96,10 +93,8 @@ def test_a_machine_that_is_killed_costs_no_episode_and_weights_reach_each_once(
 
 
 def said(trajectory: Trajectory) -> list[tuple[str, str]]:
-    """Return the machine and the kind of weights of each reply."""
     return [SAID.search(step.reply.text).groups() for step in trajectory.steps]  # type: ignore[union-attr,misc]
 
 
 def places(trajectories: Sequence[Trajectory]) -> set[str]:
-    """Return the machines that have played."""
     return {machine for trajectory in trajectories for machine, _ in said(trajectory)}

@@ -21,7 +21,7 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     options = {"include_dashboard": False, "log_to_driver": False, "_node_ip_address": "127.0.0.1"}
-    # without an address, it would join any running cluster
+    # Without an address, Ray would join any running cluster.
     ray.init("local", num_cpus=2, **options)
     yield
     ray.shutdown()

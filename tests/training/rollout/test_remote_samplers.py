@@ -1,6 +1,4 @@
-"""External samplers: vLLM in process and behind a server, with a fake that has only the published
-interface, and answers that must not be trained on.
-"""
+"""External samplers: a fake vLLM in process and behind a server, and malformed answers."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ def test_the_facts_name_their_version() -> None:
 def test_a_sampler_elsewhere_has_the_weights_of_the_training(
     tokenizer: Any, base: Path, tmp_path: Path, kind: str
 ) -> None:
-    """Its log-probabilities are the trainer's at the start of each step."""
+    # Equal weights give the trainer's log-probabilities at the start of each step.
     model = small_model(tokenizer)
     config = GRPOConfig(
         steps=3, groups=2, group_size=2, learning_rate=1e-2, warmup=0, entropy=1.0, max_new_tokens=4
@@ -195,7 +193,7 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 def test_a_malformed_answer_costs_its_episode_and_is_never_trained_on(
     tokenizer: Any, base: Path, tmp_path: Path, name: str
 ) -> None:
-    """The answers to one seed are always malformed."""
+    # The answers to one seed are always malformed.
     change, message = MALFORMED[name]
 
     def first_only(choice: dict[str, Any], number: int) -> None:

@@ -1,4 +1,4 @@
-"""The chat templates of real models: each family plays whole episodes with exact tokens."""
+"""Whole episodes with exact tokens for each family of chat templates."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def test_a_demonstration_ends_its_turn_once_and_goes_on_in_one_row(family: Any) 
 
 
 def test_every_end_mark_of_the_generation_config_ends_a_reply() -> None:
-    """The tokenizer names one end token and the generation config another, which the model samples."""
+    # The tokenizer and the generation config name different end tokens; the model samples the
+    # latter.
     tokenizer = make_family_tokenizer(FAMILIES["qwen2.5"])
     model = make_llama(tokenizer)
     other = tokenizer.convert_tokens_to_ids("<|endoftext|>")

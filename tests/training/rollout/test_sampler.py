@@ -1,4 +1,4 @@
-"""The transformers sampler is correct whatever training does, and computes no token twice."""
+"""The transformers sampler is correct during training, and computes no token twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def env(**options: Any) -> Any:
 
 
 def drift(model: Any, played: Sequence[Trajectory], temperature: float = 1.0) -> float:
-    """Return the largest difference between the log-probabilities of sampler and trainer."""
+    """Return the largest log-probability difference between sampler and trainer."""
     data = batch([row for trajectory in played for row in rows(trajectory)], 0)
     again = logprobs_of(model, data, temperature)
     return float(((again - data.logprobs) * data.sampled).abs().max().detach())
@@ -56,7 +56,7 @@ def common(first: Sequence[int], second: Sequence[int]) -> int:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_only_what_is_new_in_a_prompt_is_computed(tokenizer: Any, stack: str) -> None:
-    """One episode at a time, so that only the previous prompt can be reused."""
+    # With one episode at a time, only the previous prompt can be reused.
     for seed in range(2):
         player: Any = LocalPolicy(make_llama(tokenizer), tokenizer, max_new_tokens=5)
         (played,) = collect(player, env(**STACKS[stack]), [seed], 1)
@@ -71,7 +71,6 @@ def test_only_what_is_new_in_a_prompt_is_computed(tokenizer: Any, stack: str) ->
 
 @pytest.mark.rotation
 def test_reused_states_give_the_same_replies(tokenizer: Any) -> None:
-    """Episodes of unequal length in one batch, with and without the cache, greedy and sampled."""
     model = make_llama(tokenizer)
     for temperature in (0.0, 1.0):
         texts = []
@@ -236,7 +235,7 @@ def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
 def test_states_may_take_a_quarter_of_the_free_memory(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch of long chats exceeds the 1 GiB that is always allowed."""
+    # A batch of long chats exceeds the 1 GiB that is always allowed.
     for free, allowed in ((2**30, 2**30), (2**35, 2**33)):
         monkeypatch.setattr(sampler, "_free_memory", lambda free=free: free)
         player = TransformersSampler(make_llama(tokenizer))

@@ -30,7 +30,6 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the model as a transformers folder."""
     out = tmp_path_factory.mktemp("smollm2")
     save_model(*load_model(find_model("smollm2"), torch.device("cpu"), torch.float32), out)
     return out

@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time and complete files, whoever is killed when."""
+"""Files of a run: one writer at a time, and complete files after any kill."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ with RunLock(Path(sys.argv[1])):
 
 @contextmanager
 def holder(target: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a process that holds a lock until it is killed; return it with the number that it
+    """Start a process that holds a lock until it is killed; yield it with the number that it
     prints.
     """
     line = [sys.executable, "-c", HOLD, str(target), *options]
@@ -55,7 +55,6 @@ def holder(target: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str],
 
 
 def in_fork(function: Callable[[], bool]) -> bool:
-    """Return a function's result in a forked process."""
     if (child := os.fork()) == 0:
         status = 2
         with suppress(BaseException):
@@ -139,7 +138,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
 
 @pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
-    """The lock file appears and disappears; locking a deleted one locks nothing."""
+    # The lock file comes and goes; locking a deleted one locks nothing.
     number = tmp_path / "number"
     number.write_text("0")
 
@@ -220,7 +219,6 @@ ELSEWHERE = (
 
 
 def test_what_a_run_writes_goes_through_the_storage() -> None:
-    """No other training module opens a file for writing, or moves one into place."""
     writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
     assert [
         f"{path.relative_to(TRAINING)}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""Threads shared by all slots: their cost per step, and that no slot is forgotten."""
+"""Threads shared by all slots: their cost per step, and no forgotten slot."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tests.helpers import PATIENCE
 
 
 class CountedLock:
-    """A lock that counts its acquisitions."""
-
     def __init__(self) -> None:
         self._lock, self.taken = threading.Lock(), 0
 
@@ -32,8 +30,6 @@ class CountedLock:
 
 
 class WaitingEnv:
-    """Resets on request."""
-
     spec = None
 
     def __init__(self, told: threading.Event) -> None:
@@ -48,7 +44,7 @@ class WaitingEnv:
 
 
 def answers_of(answers: Answers, number: int) -> int:
-    """Wait for a number of answers; return how many arrived in time."""
+    """Wait for answers; return how many arrived in time."""
     got, until = 0, time.monotonic() + PATIENCE
     while got < number and (left := until - time.monotonic()) > 0:
         got += len(answers.get(left))  # empty after a late notification about an earlier answer

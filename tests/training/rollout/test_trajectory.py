@@ -1,6 +1,4 @@
-"""Trajectories survive a round trip through JSON lines, and a killed run loses at most its
-incomplete last line.
-"""
+"""Trajectories survive a JSON round trip, and a killed run loses at most an incomplete line."""
 
 from __future__ import annotations
 

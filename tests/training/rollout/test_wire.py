@@ -1,4 +1,4 @@
-"""Messages to and from a worker process arrive unchanged, in few bytes and reads."""
+"""Messages between processes arrive unchanged, in few bytes and reads."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ def value(rng: random.Random, depth: int = 3) -> Any:
 
 
 def message(rng: random.Random) -> Message:
-    """Draw a message."""
     calls = [ToolCall("pop", {"id": value(rng)}, "call_1") for _ in range(rng.randrange(3))]
     images = [Image(rng.randbytes(5), "a picture") for _ in range(rng.randrange(2))]
     return Message("assistant", rng.choice(("", "é")), calls=tuple(calls), images=tuple(images))
 
 
 def step(rng: random.Random) -> Any:
-    """Draw the answer to a step."""
     tools = rng.choice((None, agentgym.make("ListWorld").reset(seed=0)[0].tools))
     delta = ChatDelta(rng.randrange(9), tuple(message(rng) for _ in range(rng.randrange(3))), tools)
     reply = (1, ReplyDelta("\ud800x", 3, (1, 2), (4,), (-0.5,))), None
@@ -51,7 +49,7 @@ def step(rng: random.Random) -> Any:
 
 
 def typed(item: Any) -> Any:
-    """Return a value with the type of each part, so that 1 differs from True."""
+    """Return a value with the type of each part; otherwise 1 would equal True."""
     if isinstance(item, dict):
         return [(typed(name), typed(part)) for name, part in item.items()]
     if isinstance(item, (list, tuple)):
@@ -91,7 +89,7 @@ def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Puts something into the info of its second step that cannot leave its process."""
+    """Adds an unpicklable object to the info of its second step."""
 
     turn = 0
 
@@ -120,8 +118,6 @@ def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
 
 
 class CountingStream:
-    """A socket that counts its reads."""
-
     def __init__(self, stream: socket.socket) -> None:
         self._stream, self.reads = stream, 0
 

@@ -1,6 +1,4 @@
-"""Workers that play the episodes of many slots: a dead or hanging worker costs only the episode
-whose step it was playing; the others continue.
-"""
+"""A dead or hung worker costs only the episode that it was stepping."""
 
 from __future__ import annotations
 
@@ -56,8 +54,6 @@ def test_a_worker_that_breaks_costs_one_of_its_episodes(
 
 
 class Killing:
-    """Plays well, and kills the worker before its third batch."""
-
     def __init__(self, how: str = "well") -> None:
         self.worker, self.batches = Worker(how, number=-1), 0
 
@@ -84,8 +80,6 @@ def test_a_worker_that_is_killed_costs_at_most_the_step_it_was_playing(
 
 
 class Telling(Killing):
-    """Makes each step report its process."""
-
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(reply.text.replace("well", "who")) for reply in super().__call__(chats)]
 

@@ -51,7 +51,6 @@ VALUES = {
 
 
 def fields(node: ast.ClassDef) -> list[str]:
-    """Return the annotated names of a class, in order."""
     return [
         item.target.id
         for item in node.body
@@ -60,12 +59,11 @@ def fields(node: ast.ClassDef) -> list[str]:
 
 
 def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """Return the named parameters of a method, in order, without `self`."""
     return [item.arg for item in (*node.args.args, *node.args.kwonlyargs)][1:]
 
 
 def routes(tree: ast.Module) -> Iterator[str]:
-    """Return the paths that a module's functions serve."""
+    """Yield the paths that a module's functions serve."""
     for node in ast.walk(tree):
         for item in getattr(node, "decorator_list", ()):
             if isinstance(item, ast.Call) and getattr(item.func, "attr", "") in ("post", "get"):
@@ -73,7 +71,6 @@ def routes(tree: ast.Module) -> Iterator[str]:
 
 
 def strings(node: ast.expr) -> list[str]:
-    """Return the texts in an expression, in order."""
     return [
         item.value
         for item in ast.walk(node)
@@ -82,7 +79,6 @@ def strings(node: ast.expr) -> list[str]:
 
 
 def read(wheel: str) -> dict[str, Any]:
-    """Return the facts of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         trees = {
             path: ast.parse(archive.read(path))

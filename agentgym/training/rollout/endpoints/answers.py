@@ -1,4 +1,4 @@
-"""Parts of answers that all APIs share. Readers raise errors in `MALFORMED` and nothing else."""
+"""Answer parsing shared by all APIs. Readers raise only errors in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from agentgym.text.parsing import Dialect, parse, render
 from agentgym.training.rollout.token_usage import EndpointUsage
 
+# Errors from reading an answer with missing or wrong parts.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-"""Errors from reading an answer with missing or wrong parts."""
+# Larger token counts are invalid: no model has seen that many tokens.
 MAX_TOKENS = 10**12
-"""Larger token counts are unreadable: no model has seen as many tokens."""
+# Maximum characters of an answer in an error.
 QUOTED = 300
-"""Characters of an answer quoted in errors."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -24,7 +24,7 @@ class AnswerError(ValueError):
 
 
 def quote(value: Any) -> str:
-    """Return the beginning of a value as JSON."""
+    """Return a value's beginning as JSON."""
     try:
         return json.dumps(value)[:QUOTED]
     except MALFORMED:
@@ -32,12 +32,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return a field's text, given as a text, a list of parts, or None.
-
-    Args:
-        value: The field.
-        thoughts: Collects the parts that are thinking.
-    """
+    """Return the text of a field (a text, list of parts or None); thinking goes to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []
@@ -56,14 +51,7 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native call as text for the env; an invalid call is passed on unchanged, so the env
-    can report it.
-
-    Args:
-        name: The tool's name.
-        values: The arguments, as an object or as JSON.
-        dialect: Dialect of the text.
-    """
+    """Return a native call as text; an invalid call stays as it is, so the env can report it."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
     body = body.replace("</", "<\\/")  # as in `render`: no argument may end the tag
@@ -73,9 +61,8 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
 
 
 def join_parts(thought: str, *parts: str) -> str:
-    """Join the thinking and the other parts of a reply, replacing lone surrogates, which files
-    cannot store.
-    """
+    """Join the thinking and the other parts of a reply."""
+    # Files cannot store lone surrogates.
     thinking = f"<think>\n{thought}\n</think>" if thought else ""
     return _SURROGATES.sub("\ufffd", "\n".join(filter(None, (thinking, *parts))))
 
@@ -83,15 +70,9 @@ def join_parts(thought: str, *parts: str) -> str:
 def read_usage(
     usage: Any, prompt: Iterable[str], reply: str, cached: str, reasoning: str = "", *, cut: bool
 ) -> EndpointUsage:
-    """Return the usage of one reply; unreadable counts are 0 and set `unmetered`.
+    """Return one reply's usage; unreadable counts are 0 and set `unmetered`.
 
-    Args:
-        usage: The usage in the answer, as an object or anything else.
-        prompt: The fields that add up to the prompt tokens; the first is required.
-        reply: The field with the reply tokens.
-        cached: The field with the prompt tokens from the server's cache; `.` leads to inner fields.
-        reasoning: The field with the reasoning tokens.
-        cut: Whether the server cut the reply short.
+    `prompt` lists the fields that add up to the prompt tokens; the first is required.
     """
     prompts = [_count(usage, name) for name in prompt]
     written = _count(usage, reply)

@@ -1,4 +1,4 @@
-"""Chats as requests to the Anthropic Messages API, and its answers as replies."""
+"""Anthropic Messages requests and answers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ _EMPTY = "(empty)"
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return a request's `system`, `messages` and, if the chat has tools, `tools`.
-
-    Args:
-        chat: The chat; its leading system messages become `system`.
-        kept: The replies with thinking.
-    """
+    """Return `system`, `messages` and, if there are tools, `tools`."""
     messages = list(chat.messages)
     system: list[str] = []
     while messages and messages[0].role == "system":
@@ -59,7 +54,6 @@ def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
 
 
 def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
-    """Return messages with alternating roles, tool results first in a user turn."""
     out: list[Item] = []
     open_calls: set[str] = set()
     for is_reply, turn in groupby(messages, lambda message: message.role == "assistant"):
@@ -78,7 +72,6 @@ def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
 
 
 def _reply_blocks(message: Message, kept: KeptReplies) -> Iterator[Item]:
-    """Yield the blocks of a reply. A reply without a readable call is sent verbatim."""
     if found := kept.find(message):
         yield from found
         return
@@ -113,16 +106,11 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply, and keep its thinking; any malformed one raises an error in
-    `MALFORMED`.
+    """Convert an answer to a reply and keep its thinking.
 
-    A truncated call is omitted, because its arguments are incomplete.
-
-    Args:
-        answer: The parsed message.
-        dialect: The dialect of native calls.
-        kept: The replies with thinking.
+    A malformed answer raises an error in `MALFORMED`.
     """
+    # A truncated call is omitted, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
     content = list(answer["content"])
@@ -150,7 +138,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage. The API counts cached prompt tokens separately."""
+    """Return an answer's usage; the API counts cached prompt tokens separately."""
     return read_usage(
         answer.get("usage"),
         ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],

@@ -1,4 +1,4 @@
-"""Budget of requests in money."""
+"""Cost limit for requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 # Seconds between two checks of a waiting request.
 _POLL_S = 0.02
-# Whole records only: a killed writer may leave a part.
+# Whole records only: a killed writer may leave an incomplete one.
 _RECORD = struct.Struct("<d")
 
 
@@ -28,11 +28,8 @@ class BudgetError(PolicyError):
 class RequestBudget:
     """Budget that admits a request only if it is expected to fit.
 
-    A request is expected to cost as much as the dearest so far. The first one is sent alone,
-    because nothing is known about its cost.
-
-    Args:
-        config: The options of an endpoint; `max_cost` is the limit.
+    A request is expected to cost as much as the most expensive one so far. The first is sent alone,
+    because its cost is unknown.
     """
 
     def __init__(self, config: Any) -> None:
@@ -46,10 +43,8 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until a request fits, and yield the function that pays for it.
-
-        Raises:
-            BudgetError: It will not fit.
+        """Wait until a request fits, and yield the function that pays for it; may raise
+        `BudgetError`.
         """
         while self._limit is not None and not self._fits(self._limit):
             await asyncio.sleep(_POLL_S)
@@ -89,7 +84,6 @@ class RequestBudget:
         append_bytes(self._ledger, _RECORD.pack(cost))
 
     def _read_ledger(self) -> None:
-        """Record what this and other processes have paid since the last time."""
         if self._ledger is None:
             return
         with suppress(FileNotFoundError), self._ledger.open("rb") as file:

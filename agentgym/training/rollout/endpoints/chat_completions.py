@@ -1,4 +1,4 @@
-"""Chats as requests to the Chat Completions API, and its answers as replies."""
+"""Chat Completions requests and answers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agentgym.training.rollout.endpoints.answers import (
 )
 from agentgym.training.rollout.token_usage import EndpointUsage
 
+# Nats by which bfloat16 rounding may raise a log-probability above 0.
 ROUNDING = 0.01
-"""Nats by which a log-probability may exceed 0 because of rounding in bfloat16."""
 
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
-    """Return a request's `messages` and, if the chat has tools, `tools`."""
+    """Return `messages` and, if there are tools, `tools`."""
     # Send unparsable replies verbatim, so the model sees its failed markup.
     messages = [
         replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages
@@ -37,13 +37,7 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
 
 
 def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
-    """Convert an answer to a reply; any malformed one raises an error in `MALFORMED`.
-
-    Args:
-        answer: The parsed chat completion.
-        dialect: The dialect of native calls.
-        logprobs: Read the log-probabilities and require them.
-    """
+    """Convert an answer to a reply; a malformed one raises an error in `MALFORMED`."""
     choice = answer["choices"][0]
     # Gateways report failed upstream servers with status 200.
     failed = answer.get("error") or choice.get("error") or choice.get("finish_reason") == "error"
@@ -79,12 +73,6 @@ def to_usage(answer: Any) -> EndpointUsage:
 
 
 def _logprobs(choice: Mapping[str, Any], said: bool) -> tuple[float, ...]:
-    """Return the log-probabilities of an answer's tokens.
-
-    Args:
-        choice: The choice in the answer.
-        said: Whether it has text; servers return none for a call.
-    """
     tokens = (choice.get("logprobs") or {}).get("content")
     if not tokens and not said:
         return ()

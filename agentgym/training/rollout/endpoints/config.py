@@ -13,11 +13,11 @@ from pydantic import Field
 
 from agentgym.world.config import Config, TokenCount
 
+# Options that do not affect replies, so no record contains them.
 TRANSPORT = (
     "api_key_env", "concurrency", "timeout", "retries", "cache", "sample", "max_cost",
     "prompt_price", "reply_price", "ledger",
 )  # fmt: skip
-"""Options that do not affect the replies to a request, so no record contains them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Connections to APIs: an SDK client with its event loop, for any number of callers."""
+"""Shared connections to APIs: an SDK client with its event loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 class EndpointError(PolicyError):
     """The endpoint did not return a reply."""
 
+    # HTTP status; None if there was no answer.
     status: int | None = None
-    """HTTP status; None if there was no answer."""
 
 
 class ContextLengthError(EndpointError):
@@ -31,12 +31,7 @@ class ContextLengthError(EndpointError):
 
 
 class Connection:
-    """Lane to an API, opened on demand, with the budget of all its clients.
-
-    Args:
-        connect: Returns the SDK's client.
-        config: The request options.
-    """
+    """Lane to an API, opened on demand, with the budget of all its clients."""
 
     def __init__(self, connect: Callable[[], Any], config: RequestConfig) -> None:
         self._connect, self._concurrency = connect, config.concurrency
@@ -62,11 +57,8 @@ class Connection:
             lane.close()
 
     def _follow_fork(self) -> None:
-        """Start afresh in a forked process.
-
-        There, the lane has no thread, its sockets belong to the parent, and the lock may stay
-        locked.
-        """
+        # A forked process has no lane thread, its sockets belong to the parent, and the lock may be
+        # locked.
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
 

@@ -1,7 +1,7 @@
 """Clients of model APIs over the vendors' SDKs, which retry, time out and pool connections.
 
 A subclass names its SDK and converts questions to requests and answers to results. This base adds
-concurrency for any number of threads and event loops, the cache, the budget and usage.
+concurrency, the cache, the budget and usage.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from agentgym.training.rollout.endpoints.reply_cache import ReplyCache
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
-# The SDKs wait at most this long if a server asks for it.
+# The SDKs' maximum retry delay in seconds, if a server asks for one.
 _MAX_RETRY_AFTER_S = 120.0
-# The field of a cache entry for a chat that exceeds the context window, with the error.
+# Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
-# Messages of servers about a chat that exceeds the context window.
+# Servers' error messages for a chat that exceeds the context window.
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
 )
@@ -56,17 +56,13 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     """Client of an API that any number of threads and event loops may call.
 
     Requests run in an event loop in a thread that starts with the first call. Forked processes and
-    pickled copies start their own. Garbage collection closes the connections.
-
-    Args:
-        config: The model and the request options.
-        connection: Connection to share; its `concurrency` and budget hold for all clients together.
+    pickled copies start their own. Garbage collection closes the connections. Clients may share a
+    `connection` with its `concurrency` and budget.
 
     Attributes:
         sdk: The vendor's SDK.
         remedies: Advice by HTTP status.
-        answer: What the API calls an answer, for errors.
-        usage: Usage of all replies so far.
+        answer: The API's name for an answer, for errors.
         last: Usage of the latest reply.
     """
 
@@ -88,7 +84,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Return model, URL and sampling options, which are recorded with each episode."""
+        """Model, URL and sampling options."""
         return {k: v for k, v in asdict(self.config).items() if k not in TRANSPORT}
 
     # The hooks of an API.
@@ -111,14 +107,14 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         raise NotImplementedError
 
     def over_window(self, error: ContextLengthError) -> AnswerT:
-        """Return the answer to a question that exceeds the context window, or raise the error."""
+        """Answer a question that exceeds the context window, or raise the error."""
         raise error
 
     def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
         """Answer all questions, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A question got no answer; `replies` contains the other answers.
+            EndpointError: A question got no answer; `replies` contains the others.
             BudgetError: The budget is spent.
         """
         lane = self.connection.open()
@@ -131,7 +127,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             future.cancel()  # cancel the requests if this thread is interrupted
 
     def close(self) -> None:
-        """Cancel requests in flight and close the connections; a later call opens new ones."""
+        """Cancel requests and close the connections; a later call reopens them."""
         self.connection.close()
 
     async def _answers(self, lane: Lane, questions: Sequence[QuestionT]) -> list[AnswerT]:
@@ -173,11 +169,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     async def _send(
         self, lane: Lane, question: QuestionT, body: dict[str, Any]
     ) -> tuple[Any, AnswerT, EndpointUsage]:
-        """Send a request and return the data of its answer, the answer and its usage."""
         sent = 1
         async with lane.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
-            # Beyond the SDK's own timeout, because that one restarts with each byte received.
+            # In addition to the SDK's timeout, which restarts with each byte received.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
@@ -196,18 +191,17 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return data, answer, used
 
     def _key(self, body: Mapping[str, Any]) -> str:
-        """Return the cache key of a request, which counts equal requests of this client."""
         if not self._cache.folder:
             return ""
         sample = getattr(self.config, "sample", "")
-        # As text, because the digest of a long nested body takes long.
+        # As text, because digesting a long nested body is slow.
         text = json.dumps(body, sort_keys=True)
         place = digest([type(self).__name__, self.config.base_url, sample, text])
         self._asked[place] += 1
         return digest([place, self._asked[place]])
 
     def explain(self, failure: Exception, sent: int) -> EndpointError:
-        """Return the error for a failure after some requests, with a remedy."""
+        """Return the error for a failed request, with a remedy."""
         config = self.config
         where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
         if isinstance(failure, self.sdk.APIStatusError):
@@ -247,28 +241,18 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
 
 class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
-    """Policy that calls an API; see `HttpClient`.
+    """Policy that calls an API.
 
-    A chat that exceeds the model's context window is the agent's own result: the reply ends its
-    episode as `over_window`.
+    A chat that exceeds the context window is the agent's own result: the reply ends its episode as
+    `over_window`.
     """
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, up to `concurrency` at a time.
-
-        Raises:
-            EndpointError: A chat got no reply; `replies` contains the other replies.
-            BudgetError: The budget is spent.
-        """
+        """Reply to each chat, like `ask`."""
         return self.ask(chats)
 
     async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the caller's event loop.
-
-        Raises:
-            EndpointError: The chat got no reply.
-            BudgetError: The budget is spent.
-        """
+        """Reply to one chat without blocking the caller's event loop."""
         lane = self.connection.open()
         try:
             return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
@@ -283,5 +267,4 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
 
 
 def _requests_of(error: Any) -> int:
-    """Return how often the SDK sent a failed request, from the header of its last one."""
     return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))

@@ -1,4 +1,4 @@
-"""Factories of policies for `--policy`, configured by environment variables and options."""
+"""Policy factories for `--policy`, configured by environment variables and options."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from agentgym.training.rollout.endpoints.endpoint import HttpPolicy, PolicyConfi
 
 
 class FromEnvironment(Generic[PolicyConfigT]):
-    """Factory of policies that share connections.
-
-    Args:
-        prefix: Prefix of the variables: `OPENAI` reads `OPENAI_MODEL` and `OPENAI_BASE_URL`.
-        config: The class of the options.
-        policy: The class of the policies.
-    """
+    """Factory of policies that share connections; the prefix `OPENAI` reads `OPENAI_MODEL` etc."""
 
     def __init__(
         self, prefix: str, config: type[PolicyConfigT], policy: type[HttpPolicy[PolicyConfigT]]
@@ -29,15 +23,7 @@ class FromEnvironment(Generic[PolicyConfigT]):
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[PolicyConfigT]:
-        """Return a policy for any world.
-
-        Args:
-            env_id: The world, for errors.
-            **options: The fields of the config.
-
-        Raises:
-            ValueError: The model is missing, or an option is invalid.
-        """
+        """Return a policy for any world; `options` are the config's fields."""
         for name in ("model", "base_url"):
             variable = f"{self.prefix}_{name.upper()}"
             if value := os.environ.get(variable):

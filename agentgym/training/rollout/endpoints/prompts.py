@@ -1,4 +1,4 @@
-"""The parts of requests that all APIs share."""
+"""Request parts shared by all APIs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 
 
 def to_wire(chat: Chat, tools: str) -> Chat:
-    """Return the chat to send: with tool schemas or with instructions for written calls, never both.
-
-    Args:
-        chat: The observation, whose system message documents the tools.
-        tools: `native` or `text`.
-    """
+    """Return the chat with either tool schemas or instructions for written calls."""
     if tools == "text":
         return as_text(chat.messages)
     if not chat.tools:
@@ -33,7 +28,7 @@ def to_wire(chat: Chat, tools: str) -> Chat:
 
 
 def dialect_of(chat: Chat) -> Dialect:
-    """Return the env's dialect of calls, as its system message states."""
+    """Return the dialect of calls that the env's system message states."""
     first = chat.messages[0] if chat.messages else None
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 
@@ -41,13 +36,7 @@ def dialect_of(chat: Chat) -> Dialect:
 def set_fields(
     config: PolicyEndpointConfig, prompt: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the body of a request, without unset options.
-
-    Args:
-        config: The endpoint.
-        prompt: The fields of the chat.
-        options: The sampling options; None for an unset one.
-    """
+    """Return the request body, without options that are None."""
     given = {name: value for name, value in options.items() if value is not None}
     body = {"model": config.model, **prompt, **given, **config.extra_body}
     # The cache key and the SDK must see the same values.

@@ -11,14 +11,7 @@ from agentgym.world.digests import digest
 
 
 class ReplyCache:
-    """Folder with one file per answer, which any number of processes may share.
-
-    Files are replaced atomically, and two writers of a key write equally valid answers. A damaged
-    file counts as missing.
-
-    Args:
-        folder: The folder, created on the first write; empty to store nothing.
-    """
+    """Folder with one file per answer, which any number of processes may share; empty for none."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

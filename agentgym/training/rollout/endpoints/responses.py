@@ -1,4 +1,4 @@
-"""Chats as requests to the OpenAI Responses API, and its answers as replies."""
+"""OpenAI Responses requests and answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 
 def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
-    """Return a request's `input` and, if the chat has tools, `tools`.
-
-    Args:
-        chat: The chat.
-        kept: The replies with reasoning.
-    """
+    """Return `input` and, if there are tools, `tools`."""
     items: list[Item] = []
     for message in chat.messages:
         items += _items(message, kept)
@@ -64,7 +59,6 @@ def _items(message: Message, kept: KeptReplies) -> Iterator[Item]:
 
 
 def _reply_items(message: Message) -> Iterator[Item]:
-    """Yield the items of a reply. A reply without a readable call is sent verbatim."""
     text = message.raw if message.raw and not message.calls else message.text
     if text or not message.calls:
         yield {"role": "assistant", "content": text}
@@ -78,13 +72,9 @@ def _reply_items(message: Message) -> Iterator[Item]:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply, and keep its reasoning; any malformed one raises an error in
-    `MALFORMED`.
+    """Convert an answer to a reply and keep its reasoning.
 
-    Args:
-        answer: The parsed response.
-        dialect: The dialect of native calls.
-        kept: The replies with reasoning.
+    A malformed answer raises an error in `MALFORMED`.
     """
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
         raise AnswerError(quote(answer.get("error") or answer))

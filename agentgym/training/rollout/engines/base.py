@@ -1,7 +1,7 @@
-"""The common parts of all engines, and the engine that runs in the collector's thread.
+"""Base classes of engines, and the engine that runs in the collector's thread.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and answers into a
-mailbox, so the collector can wait for any slot and give up on one without the others.
+An engine opens slots, which play one episode at a time and answer into a mailbox, so the collector
+can wait for any slot and give up on any one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.user_policy import UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+# A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec.
 EnvLike = str | EnvSpec | MakeEnv
-"""A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
+# Seconds for closing slots before they are killed: enough for a running tool call.
 GRACE = 5.0
-"""Seconds for closing slots before they are killed: enough for a running tool call."""
+# Additional seconds for opening a slot: importing a deep-learning library takes some.
 OPENING = 60.0
-"""Additional seconds for opening a slot: importing a deep-learning library takes some."""
+# Start time of work that has not started.
 NEVER = float("inf")
-"""The start time of something that has not started."""
 # Garbage collection threshold for any number of slots. Python's 700 would scan recorded steps so
 # often that it takes a third of the step time at 1,000 slots.
 YOUNG = 50_000
@@ -48,11 +48,10 @@ class Failure:
     """Failure of a slot, which is unusable afterwards.
 
     Attributes:
-        cause: The error in one line.
-        error: The policy's error, if it could not reply; replaying the episode would not help.
-        fatal: Whether every later episode would fail too, so that the run stops.
-        lost: Whether the episode only lost its worker, which ended for the sake of another one; the
-            slot itself stays usable.
+        error: The policy's error, if it could not reply; a retry would not help.
+        fatal: Whether every later episode would fail too, so the run stops.
+        lost: Whether the episode only lost its worker because of another one; the slot stays
+            usable.
     """
 
     cause: str
@@ -61,43 +60,41 @@ class Failure:
     lost: bool = False
 
 
+# Result of a reset or a step, or a failure.
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""The result of a reset or a step, or a failure."""
 
 
 class Slot(ABC):
-    """A place that plays episodes one after another and answers into a mailbox.
+    """Place that plays one episode after another and answers into a mailbox.
 
     Attributes:
-        number: The slot's index in the collector.
-        began: When work on the request started (`time.monotonic`), or `NEVER`: a slot that waits
-            for its turn is not hung. In the future if the work starts with something slow, such as
-            a new process.
-        dead: Whether it was given up, so that its answers no longer count.
+        began: When work on the request started (`time.monotonic`), or `NEVER`: a waiting slot is
+            not hung. In the future if the work starts slowly, as with a new process.
+        dead: Whether the slot was given up, so its answers no longer count.
     """
 
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
     def use(self, policy: Any) -> None:
-        """Use this policy from now on; slots that never get one need not override this."""
+        """Use this policy from now on."""
         raise NotImplementedError
 
     @abstractmethod
     def reset(self, seed: int, episode_id: str) -> None:
-        """Start an episode; the answer goes into the mailbox."""
+        """Start an episode."""
 
     @abstractmethod
     def step(self, reply: Reply | None) -> None:
-        """Play a reply, or the reply of the slot's own policy; the answer goes into the mailbox."""
+        """Play a reply; None asks the slot's own policy."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop whatever is running, without waiting."""
+        """Stop running work without waiting."""
 
 
 class Answers:
-    """Mailbox for slots' answers, filled by many threads and emptied by one."""
+    """Mailbox for slots' answers, with many writers and one reader."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[Slot, Answer]] = deque()
@@ -110,13 +107,11 @@ class Answers:
             self._arrived.set()
 
     def wake(self) -> None:
-        """Wake the waiting reader, if there is one."""
+        """Wake the waiting reader, if any."""
         self._arrived.set()
 
     def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Return all answers, waiting for one if there are none; empty after a timeout or a
-        wake-up, which may arrive late.
-        """
+        """Wait for answers; empty after a timeout or a (possibly late) wake-up."""
         if not self._answers:
             self._arrived.wait(timeout)
         self._arrived.clear()  # first, so that later answers are announced again
@@ -127,8 +122,7 @@ class Engine:
     """Way to run episodes. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether an error in a slot affects only that slot's episode; otherwise it is
-            raised.
+        isolates: Whether a slot's error affects only its episode; otherwise it is raised.
         replicates: Whether slots call the policy by default.
     """
 
@@ -144,7 +138,7 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for closed slots, and free shared resources."""
+        """Wait up to `GRACE` seconds for closed slots; free shared resources."""
 
 
 class LocalSlot(Slot):
@@ -177,7 +171,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """Everything in the collector's thread, in a fixed order: for fast worlds and exact resumption."""
+    """Engine in the collector's thread, for fast worlds and exact resumption."""
 
     isolates = False
 
@@ -208,7 +202,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 class RareGarbageCollection:
-    """Garbage collector threshold, raised while any slots are in use."""
+    """Garbage collector threshold, raised while slots are in use."""
 
     _lock = threading.Lock()
     _users = _slots = 0

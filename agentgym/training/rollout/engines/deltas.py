@@ -1,6 +1,4 @@
-"""Differences between the steps of an episode. Stored and sent data grows with new text and tokens,
-never with the history.
-"""
+"""Differences between steps, so data grows with new text and tokens only."""
 
 from __future__ import annotations
 
@@ -13,18 +11,12 @@ from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
 
 T = TypeVar("T")
-# Chats that a new one may be compared with: one per agent of a team.
+# Maximum number of chats to compare with: one per agent of a team.
 _MOST_RECENT = 16
 
 
 class ChatDelta(NamedTuple):
-    """A chat relative to an earlier one.
-
-    Attributes:
-        kept: The number of common leading messages.
-        messages: The messages after them.
-        tools: The tools, if they differ.
-    """
+    """Chat relative to an earlier one, of which it keeps the first messages."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -32,7 +24,7 @@ class ChatDelta(NamedTuple):
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
-        """Return the difference of a chat from an earlier one."""
+        """Return a chat's difference from an earlier one."""
         kept = chat.shared_prefix(before) if kept is None else kept
         return cls(
             kept,
@@ -41,11 +33,7 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Rebuild the chat, sharing the common messages.
-
-        Raises:
-            ValueError: It keeps more messages than there are.
-        """
+        """Rebuild the chat; raise `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
         prefix = Chat(
@@ -54,23 +42,14 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # The end of the previous chat was replaced, as with ephemeral hints, so this one's may be
-        # too.
+        # Some wrappers replace the last message of each chat, as with ephemeral hints, so share the
+        # messages before it.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """A reply relative to an earlier one: its prompt continues that prompt and reply, unless the
-    context was edited.
-
-    Attributes:
-        text: The action.
-        kept: The number of common leading ids.
-        new: The prompt ids after them.
-        ids: The sampled token ids.
-        logprobs: Their log-probabilities.
-    """
+    """Reply relative to an earlier one; `new` are the prompt ids after the `kept` ones."""
 
     text: str
     kept: int
@@ -80,16 +59,12 @@ class ReplyDelta(NamedTuple):
 
     @classmethod
     def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
-        """Return the difference of a reply from an earlier one; `kept` is `continued`, if known."""
+        """Return a reply's difference from an earlier one."""
         kept = continued(reply, before) if kept is None else kept
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Rebuild the reply.
-
-        Raises:
-            ValueError: It keeps more ids than there are.
-        """
+        """Rebuild the reply; raise `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
             raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
         if not self.kept and not self.new:
@@ -101,25 +76,20 @@ class ReplyDelta(NamedTuple):
 
 
 class Recent(Generic[T]):
-    """Recently transferred chats or replies, identical on both sides. A new one is written relative
-    to the nearest, because the agents of a team take turns.
-
-    Args:
-        empty: The first item, which stays.
-        size: Counts the parts of an item that can be kept.
-    """
+    """Recently transferred chats or replies, identical on both sides."""
 
     def __init__(self, empty: T, size: Callable[[T], int]) -> None:
+        # A team's agents take turns, so the nearest earlier item need not be the last one.
         self.items, self._size = [empty], size
 
     def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the index of the item that shares most with a new one, and how much."""
+        """Return the item that shares most with a new one, and the number of shared parts."""
         counts = list(map(kept, self.items))
         most = max(counts)
         return counts.index(most), most
 
     def add(self, item: T, base: int, kept: int) -> None:
-        """Add an item, replacing its base if it contains the whole of it."""
+        """Add an item, replacing its base if the item contains all of it."""
         if base and kept == self._size(self.items[base]):
             del self.items[base]
         self.items.append(item)
@@ -128,9 +98,7 @@ class Recent(Generic[T]):
 
 
 class Border:
-    """One side of a connection that transfers chats and replies as differences; both sides keep
-    equal state.
-    """
+    """One side of a connection that transfers differences; both sides keep equal state."""
 
     def __init__(self) -> None:
         self._chats = Recent(Chat(), lambda chat: len(chat.messages))
@@ -166,7 +134,7 @@ class Border:
 
 
 def continued(reply: Reply, before: Reply) -> int:
-    """Count a prompt's leading ids that equal the previous prompt and reply."""
+    """Count the leading ids of a prompt that equal the previous prompt and reply."""
     if not reply.prompt_ids:
         return 0
     prompt = as_token_ids(reply.prompt_ids)

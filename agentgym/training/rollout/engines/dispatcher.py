@@ -1,4 +1,4 @@
-"""Running episodes in their slots: started, recorded, timed, retried."""
+"""Start, record, time and retry episodes in slots."""
 
 from __future__ import annotations
 
@@ -37,12 +37,9 @@ class Counts:
     """Outcomes of the requested episodes.
 
     Attributes:
-        begun: Started episodes. Each has ended, failed, been cancelled, or is running.
-        ended: Episodes played to the end.
         broken: Episodes reported as failures.
         cancelled: Episodes that were running or not yet yielded when the collection stopped.
-        retried: Restarts of failed episodes.
-        recovered: Restored episodes, whose shared worker had to be ended for another's sake.
+        recovered: Episodes restored after their shared worker was ended because of another one.
         late: Ignored answers of slots that had been given up.
     """
 
@@ -57,8 +54,6 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A starting or running episode in a slot, and its position among the seeds."""
-
     place: int
     seed: int
     number: int  # in the order of start
@@ -71,16 +66,13 @@ class _Run:
 
 
 class Dispatcher:
-    """The slots of a collector and their episodes.
+    """Slots of a collector and their episodes.
 
     Attributes:
-        counts: The outcomes of the episodes.
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
-        pending: The number of slots with open requests.
-        room: The maximum number of running episodes.
         restarts: Whether an episode that lost its worker restarts instead of being replayed,
-            because the worker's policy kept its state.
+            because the worker's policy had state.
     """
 
     def __init__(
@@ -112,14 +104,14 @@ class Dispatcher:
         self.pending = 0
 
     def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """From now on, give slots this policy (unless None) and trajectories these labels."""
+        """Use this policy (unless None) and these labels from now on."""
         self._policy, self._labels = policy, labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
         for slot in self._idle if policy is not None else ():
             slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start episodes while there are seeds and room; report whether any is running."""
+        """Start episodes while possible; report whether any is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.counts.begun += 1
@@ -127,7 +119,7 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record answers, waiting up to `wait` seconds for one, and give up hung slots."""
+        """Record answers, waiting up to `wait` seconds, and give up hung slots."""
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
@@ -143,9 +135,7 @@ class Dispatcher:
     def advancing(
         self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
     ) -> Iterator[None]:
-        """Play replies while another thread records answers. The dispatcher must not be used
-        otherwise until then.
-        """
+        """Play replies while another thread records answers."""
         ended = threading.Event()
         errors: list[Exception] = []
 
@@ -168,10 +158,9 @@ class Dispatcher:
             raise errors[0]
 
     def take(self, most: int) -> list[Slot]:
-        """Take the first ready slots, each with the others of its seed, whose chats share a prefix.
-        They come in seed order, so that a policy's random choices do not depend on which slots are
-        open.
-        """
+        """Take the first ready slots, in seed order, each with all slots of its seed."""
+        # Chats of one seed share a prefix. Seed order makes a policy's random choices independent
+        # of which slots are open.
         alike: dict[int, list[Slot]] = {}
         for slot in self.ready:
             alike.setdefault(self._runs[slot].seed, []).append(slot)
@@ -180,7 +169,7 @@ class Dispatcher:
         return sorted(ordered[:most], key=lambda slot: self._runs[slot].place)
 
     def requests(self, slots: Sequence[Slot]) -> list[PolicyRequest]:
-        """Return the waiting chats of slots, with their episodes."""
+        """Return the slots' waiting chats with their episodes."""
         runs = [self._runs[slot] for slot in slots]
         return [
             PolicyRequest(each.recording.chat, each.seed, each.id, not each.recording.steps)
@@ -189,7 +178,7 @@ class Dispatcher:
         ]
 
     def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
-        """Play a reply in each slot (None for its own policy's); end the episodes without one."""
+        """Play the replies; end the episodes whose reply is an error."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
             if isinstance(reply, PolicyError):
@@ -203,7 +192,7 @@ class Dispatcher:
 
     @property
     def under_way(self) -> int:
-        """Return the number of running episodes."""
+        """Number of running episodes."""
         return len(self._runs)
 
     def give_up_all(self) -> None:
@@ -254,11 +243,6 @@ class Dispatcher:
             heappush(self._deadlines, (time.monotonic() + self._timeout, request, slot))
 
     def _hung(self) -> Iterator[Slot]:
-        """Yield the slots that have worked too long on a request.
-
-        Deadlines are checked when they are due. An answered request's deadline is dropped; if work
-        started later than requested, the deadline moves.
-        """
         now = time.monotonic()
         while self._deadlines and self._deadlines[0][0] < now:
             _, request, slot = heappop(self._deadlines)
@@ -298,7 +282,6 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _restore(self, slot: Slot, run: _Run) -> None:
-        """Replay an episode, whose worker is gone, in another worker up to the lost step."""
         if self.restarts:
             run.recording = None
         run.replayed = None if run.recording is None else 0
@@ -322,7 +305,6 @@ class Dispatcher:
         self._step(slot, run.reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
-        """Restart a slot's episode in a new slot of the same number, or give it up."""
         run = self._runs[slot]
         self._give_up(slot)
         if run.attempt > self._retries or failure.error is not None or failure.fatal:
@@ -339,7 +321,7 @@ class Dispatcher:
         self.counts.broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # Twice over, because all slots may fail together for a temporary cause.
+        # Twice the slots, because all may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"

@@ -1,4 +1,4 @@
-"""Draws instances ahead of time, in separate processes, into the reset cache."""
+"""Draw instances ahead of time into the reset cache."""
 
 from __future__ import annotations
 
@@ -29,16 +29,10 @@ _MOST_WORKERS = 8
 
 
 class Prefetcher:
-    """Resets an env in the background, so that later resets find the instances in the reset cache.
+    """Resets an env in background processes, which fills the reset cache.
 
     Without a reset cache (`agentgym.world.reset_cache`) it does nothing. Errors are left to the
-    reset that would have used the instance.
-
-    Args:
-        make_env: Makes the env.
-
-    Attributes:
-        pending: The unfinished draws by seed.
+    reset that uses the instance.
     """
 
     def __init__(self, make_env: MakeEnv) -> None:
@@ -48,7 +42,7 @@ class Prefetcher:
         self.pending: dict[int, Future[None]] = {}
 
     def prefetch(self, seeds: Iterable[int]) -> None:
-        """Start drawing the instances of seeds; return at once."""
+        """Start drawing instances and return at once."""
         if reset_cache.active() is None:
             return
         if self._pool is None:

@@ -1,4 +1,4 @@
-"""Worker processes: the engine that plays in them, and how they start and end."""
+"""Worker processes and the engine that plays in them."""
 
 from __future__ import annotations
 
@@ -27,23 +27,19 @@ from agentgym.training.rollout.engines.wire import (
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 from agentgym.training.rollout.user_policy import UserPolicy
 
-# Held while asking for a child's state: of two concurrent callers, one would miss the exit code.
+# Held while polling a child: of two concurrent callers, one would miss the exit code.
 _CHILDREN = threading.Lock()
+# Exit code of a worker whose script starts workers while it is imported.
 UNGUARDED = 97
-"""Exit code of a worker whose script starts workers while it is imported."""
 # The kernel's signal when memory runs out; Windows has no name for it.
 _SIGKILL = 9
 
 
 class Processes(WorkerEngine):
-    """Processes that play many slots each: for compute-bound worlds, and for tools that may crash
-    or leak. Hung processes are killed.
+    """Worker processes, for compute-bound worlds and for tools that crash or leak.
 
-    Args:
-        method: The start method: `forkserver` (fast; its server never forks from a process with
-            threads), `spawn`, or `fork`.
-        workers: The maximum number of processes, each of which runs one step at a time. Further
-            slots share processes.
+    Hung processes are killed. `forkserver`, the default method, never forks a process with threads.
+    With fewer `workers` than slots, slots share processes, each of which runs one step at a time.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -100,7 +96,6 @@ class _Process(FarEnd):
             self._join()
 
     def _join(self) -> bool:
-        """Wait for the end; return whether it has come."""
         ended = bool(wait([self._process.sentinel], GRACE))
         with _CHILDREN:
             self._process.join(0)
@@ -108,16 +103,14 @@ class _Process(FarEnd):
 
 
 def exit_while_importing() -> None:
-    """Exit quietly if this is a worker process that still imports the user's script.
-
-    The script then starts workers at its top level, which would fail in each of them.
-    """
+    """Exit quietly if this worker is still importing the user's script."""
+    # The script starts workers at its top level, which would fail in each of them.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 
 
 def describe_exit(code: int | None) -> str:
-    """Describe the exit code of a worker process; a negative code is a signal."""
+    """Describe a worker's exit code; a negative code is a signal."""
     if code == UNGUARDED:
         return (
             "worker processes import the script, so the script must start them below "
@@ -150,13 +143,9 @@ def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
 
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
-    """Start processes that ignore interrupts: a process that is still importing would print a
-    traceback.
-
-    Interrupts are blocked meanwhile, and processes inherit that; the parent receives its own
-    afterwards. Another thread may be interrupted instead, so the handler only records the
-    interrupt.
-    """
+    """Start processes that ignore interrupts."""
+    # A process that is still importing would print a traceback. Another thread may be interrupted
+    # instead, so the handler only records the interrupt.
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -178,9 +167,8 @@ def interrupts_left_to_parent() -> Iterator[None]:
 
 
 def follow_the_parent() -> None:
-    """Ignore interrupts and exit with the parent, even if it is killed; a worker would otherwise
-    wait forever.
-    """
+    """Ignore interrupts, and exit with the parent."""
+    # If the parent is killed, a worker would otherwise wait forever.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 

@@ -1,6 +1,4 @@
-"""Collection on a Ray cluster: actors play many slots each and, by default, have a copy of the
-policy.
-"""
+"""Collection on a Ray cluster, in actors that play many slots each."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from agentgym.training.rollout.user_policy import UserPolicy
 
 
 class RayServer(WorkerServer):
-    """The remote side of a worker as an actor."""
+    """Remote side of a worker, as an actor."""
 
     def play(self, policy: UserPolicy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in order, with this policy if there is one."""
+        """Yield the answers to requests in order."""
         if policy is not None:
             self.use(policy)
         for request in requests:
@@ -31,13 +29,11 @@ class RayServer(WorkerServer):
 class Ray(WorkerEngine):
     """Ray actors on one machine or many. Joins the cluster at `RAY_ADDRESS`, or starts one.
 
-    The policy enters the object store once, so actors on one machine share a model's weights; an
-    endpoint's policy carries only its address. A dead actor, alone or with its machine, costs only
-    the episode it was stepping.
+    The policy enters the object store once, so actors on one machine share a model's weights. A
+    dead actor costs only the episode that it was stepping.
 
     Args:
-        workers: The maximum number of actors, each of which runs one step at a time. Further slots
-            share actors.
+        workers: The maximum number of actors, each of which runs one step at a time.
         **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`. By
             default an actor reserves no CPU, and actors are spread over the machines.
 

@@ -1,4 +1,4 @@
-"""The remote side of workers. Transferred data grows with new text, never with the history."""
+"""The remote side of workers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agentgym.training.rollout.engines.wire import FarAnswer, SentChat, SentStep
 from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.user_policy import UserPolicy
 
+# The slot's key, the method and its argument.
 Request = tuple[int, str, Any]
-"""The slot of a worker, the method and its argument."""
 
 
 class PlayerServer:
-    """The remote side of a slot: a player that sends only the new part of chats and prompts."""
+    """Remote side of a slot, which sends only the new part of chats and prompts."""
 
     def __init__(self, make_env: MakeEnv) -> None:
         self.player = Player(make_env())
@@ -30,7 +30,7 @@ class PlayerServer:
         return self._border.send_chat(self.player.reset(*episode))
 
     def step(self, sent: tuple[str, str] | None) -> SentStep:
-        """Play a reply, sent as `text` and `ended`, or one of the own policy, which is sent back."""
+        """Play a reply, sent as `text` and `ended`, or the own policy's."""
         reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
         played = self._border.send_reply(reply) if sent is None else None
         return (
@@ -44,10 +44,7 @@ class PlayerServer:
 
 
 class WorkerServer:
-    """The remote side of a worker: the players of many slots, and their shared policy.
-
-    `make_env` is pickled by cloudpickle, because it may be a lambda.
-    """
+    """Remote side of a worker: the players of many slots, and their shared policy."""
 
     def __init__(self, make_env: bytes, number: int) -> None:
         self._make_env, self._number = make_env, number
@@ -61,7 +58,7 @@ class WorkerServer:
         self._sent = policy  # loaded on demand, so that an error becomes an answer
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return whether it succeeded, and the answer or failure."""
+        """Run a slot's request; return success, and the answer or failure."""
         key, method, argument = request
         try:
             if method == "close":
@@ -72,7 +69,7 @@ class WorkerServer:
             return False, failure_of(error)
 
     def close(self, key: int) -> None:
-        """Close a slot's env, if it is open."""
+        """Close a slot's env, if open."""
         if (player := self._players.pop(key, None)) is not None:
             RareGarbageCollection.end(1)
             player.player.close()

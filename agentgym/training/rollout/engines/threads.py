@@ -30,25 +30,20 @@ from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
+# Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
+# kB.
 THREADS = 512
-"""Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
-kB.
-"""
+# Threads that start without probing the interpreter.
 FEW_THREADS = 4
-"""Threads that start without probing the interpreter."""
+# Seconds per probe of the interpreter; negligible next to a tool that merits a thread.
 PROBE = 0.003
-"""Seconds that a probe of the interpreter takes; negligible beside a tool that merits a thread."""
 
 
 class ThreadPool:
-    """Pool of threads that start on demand: a few at once, more while slots wait and the
-    interpreter is idle because all threads wait for tools.
+    """Pool that starts threads on demand: a few at once, more while slots and all threads wait.
 
-    More threads in a busy interpreter would only compete for it. Threads are daemons: a hanging
-    one cannot be ended and must not block interpreter exit.
-
-    Args:
-        limit: Maximum number of threads, excluding those that hang.
+    More threads in a busy interpreter would only compete for it. Threads are daemons, because a
+    hung one must not block interpreter exit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -83,7 +78,7 @@ class ThreadPool:
         return thread is not None
 
     def close(self) -> None:
-        """Finish queued work for at most `GRACE` seconds and end the threads."""
+        """Finish queued work for at most `GRACE` seconds."""
         with self._lock:
             self._closed = True
             self._short.set()
@@ -98,7 +93,6 @@ class ThreadPool:
         self._threads.add(start_thread(self._run, "agentgym-env"))
 
     def _grow(self) -> None:
-        """Double the threads while slots wait and the interpreter is idle."""
         while self._short.wait() and not self._closed:
             computed = time.process_time()
             time.sleep(PROBE)
@@ -119,11 +113,8 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile.
-
-        No lock is taken. A thread that waits for a lock gets it while another thread runs, which
-        then waits at its next step in turn, so threads would switch several times a step.
-        """
+        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile."""
+        # A lock would make threads wait in turn and switch several times a step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True
@@ -195,14 +186,7 @@ class ThreadSlot(Slot):
 
 
 class Threads(Engine):
-    """Engine that steps envs in threads, for tools that wait on a disk, a network or a process.
-
-    Threads that hang are abandoned.
-
-    Args:
-        threads: Maximum number of threads, hence of tools that can wait at once. Threads start on
-            demand.
-    """
+    """Engine that steps envs in threads, for tools that wait; hung threads are abandoned."""
 
     def __init__(self, threads: int = THREADS) -> None:
         check_int("threads", threads, 1, 100_000)
@@ -218,13 +202,7 @@ class Threads(Engine):
 
 
 class Asyncio(Threads):
-    """Engine that awaits replies in one event loop and steps envs in threads; for endpoints.
-
-    The policy is async, or has `async def areply(chat)`.
-
-    Args:
-        threads: Maximum number of threads, as in `Threads`.
-    """
+    """Engine that awaits an async policy's replies in one event loop and steps envs in threads."""
 
     replicates = True
 
@@ -234,7 +212,8 @@ class Asyncio(Threads):
         self._woken = False
 
     def post(self, slot: _AwaitingSlot) -> None:
-        """Start or cancel a slot's reply; the loop wakes once for all slots posted meanwhile."""
+        """Start or cancel a slot's reply."""
+        # The loop wakes once for all slots posted meanwhile.
         self._posted.append(slot)
         if not self._woken:
             self._woken = True
@@ -246,11 +225,7 @@ class Asyncio(Threads):
             self._posted.popleft().await_reply()
 
     def share(self, policy: UserPolicy) -> Any:
-        """Return the policy.
-
-        Raises:
-            ValueError: The policy is not async.
-        """
+        """Return the policy, or raise `ValueError` if it is not async."""
         if not policy.awaitable:
             raise ValueError(
                 "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "

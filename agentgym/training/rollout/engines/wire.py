@@ -14,10 +14,10 @@ from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
 from agentgym.training.rollout.faults import describe
 
 SentChat = tuple[int, ChatDelta]
+# A reply of the worker's own policy, and the outcome of its step.
 SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
-"""A reply of the worker's own policy, and the outcome of its step."""
+# Whether a request succeeded, with the answer or the failure.
 FarAnswer = tuple[bool, Any]
-"""Whether a request succeeded, with the answer or the failure."""
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
@@ -29,18 +29,15 @@ _encode = msgspec.msgpack.Encoder().encode
 # msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
 # arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-# Eight bytes, because a policy's weights may exceed 4 GiB.
+# Length prefix: eight bytes, because a policy's weights may exceed 4 GiB.
 _HEAD = 8
-# About two hundred answers per read.
+# Read size in bytes, about two hundred answers.
 _READ = 1 << 16
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
-    """Encode the answer to a request.
-
-    MessagePack takes a fifth of the time of pickle, which looks up every class; other values are
-    pickled. An answer that cannot be pickled is replaced with the error.
-    """
+    """Encode the answer to a request, or the error if it cannot be pickled."""
+    # MessagePack takes a fifth of the time of pickle, which looks up every class.
     succeeded, content = answer
     if succeeded and method in _FORMS:
         try:
@@ -54,7 +51,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Decode an answer, or return the error if its values have wrong types."""
+    """Decode an answer; wrong types become an error."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]
@@ -65,11 +62,7 @@ def decode_answer(data: bytes) -> FarAnswer:
 
 
 class Frames:
-    """One end of a stream of frames.
-
-    Each read takes everything available, because every read releases the interpreter lock and must
-    then wait for it.
-    """
+    """One end of a stream of frames."""
 
     def __init__(self, stream: socket) -> None:
         stream.settimeout(None)  # the default timeout may differ
@@ -77,7 +70,7 @@ class Frames:
         self._data = bytearray()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, or raise `OSError` if the other end is gone."""
+        """Send a frame, or raise `OSError`."""
         head = len(frame).to_bytes(_HEAD, "little")
         if len(frame) < _READ:
             self._stream.sendall(head + frame)
@@ -86,7 +79,7 @@ class Frames:
             self._stream.sendall(frame)
 
     def receive(self) -> bytes:
-        """Return the next frame, or raise `EOFError` or `OSError` if the other end is gone."""
+        """Return the next frame, or raise `EOFError` or `OSError`."""
         end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
         frame = bytes(memoryview(self._read(end))[_HEAD:end])
         del self._data[:end]

@@ -1,7 +1,7 @@
 """The local side of workers that play many slots each, in other processes or Ray actors.
 
-A worker runs one step at a time. If it dies or must be ended because of one episode, the others
-are lost with it, and the dispatcher restores them in a new worker by replaying their replies.
+If a worker dies or is ended because of one episode, the dispatcher restores the others in a new
+worker by replaying their replies.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from agentgym.training.rollout.engines.wire import FarAnswer
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
+# Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots.
 WORKERS = 16
-"""Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots."""
-# After this many deaths without an answer between them, the cause is not the first request.
+# After this many consecutive deaths without an answer, the first request is not the cause.
 BARREN = 3
 # Bounds the episodes that must be restored after a worker's death.
 _BATCH = 256
@@ -49,12 +49,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """Error: a worker's process or actor is gone.
-
-    Args:
-        cause: How it ended.
-        fatal: Whether every other worker would end too.
-    """
+    """A worker's process or actor is gone; `fatal` if every other worker would end too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -62,7 +57,7 @@ class WorkerDied(RuntimeError):
 
 
 class FarEnd(ABC):
-    """A worker as seen from here. Subclasses implement every method."""
+    """Local handle of a worker. Subclasses implement every method."""
 
     @property
     def alive(self) -> bool:
@@ -71,15 +66,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
-        """Yield the answers to requests in order.
-
-        Args:
-            policy: The policy to use from now on; None keeps the previous one.
-            requests: The requests.
-
-        Raises:
-            WorkerDied: The worker is gone.
-        """
+        """Yield the answers to requests in order, or raise `WorkerDied`."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -91,7 +78,7 @@ class FarEnd(ABC):
 
 
 class WorkerEngine(Engine):
-    """Engine of at most `workers` workers that play many slots each. Subclasses implement `start`."""
+    """Engine with workers of many slots each. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -110,7 +97,7 @@ class WorkerEngine(Engine):
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        """Close the envs and end the workers, forcibly after `GRACE` seconds."""
+        """Close the envs and end the workers."""
         for worker in self._running.values():
             worker.close()
         until = time.monotonic() + GRACE
@@ -119,11 +106,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """A slot of a worker.
-
-    Attributes:
-        home: The worker that has the slot's env.
-    """
+    """Slot in a worker; `home` is the worker that has its env."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
@@ -155,12 +138,12 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether the slot's episode went with another worker."""
+        """Report whether the slot's episode was lost with another worker."""
         return self._asked[0] == "step" and self.home is not far
 
     @property
     def request(self) -> Request:
-        """The request for the worker."""
+        """Request for the worker."""
         return (self._key, "close", None) if self.dead else (self._key, *self._asked)
 
     def received(self, answer: FarAnswer) -> Answer:
@@ -177,11 +160,7 @@ class WorkerSlot(Slot):
 
 
 class Worker:
-    """The local side of a worker: a thread that sends it requests and restarts it if it dies.
-
-    Attributes:
-        keys: Yields the keys of new slots.
-    """
+    """Thread that sends a worker requests and restarts it if it dies."""
 
     def __init__(
         self, engine: WorkerEngine, make_env: bytes, number: int, answers: Answers
@@ -238,7 +217,6 @@ class Worker:
         self._end_worker()
 
     def _next_batch(self) -> list[WorkerSlot] | None:
-        """Return new requests, waiting for them; None at the end."""
         batch: list[WorkerSlot] = []
         while len(batch) < _BATCH:
             try:
@@ -283,7 +261,6 @@ class Worker:
     def _play_one(
         self, slot: WorkerSlot, far: FarEnd, answers: Iterator[FarAnswer], *, closes: bool
     ) -> Answer:
-        """Wait for the answer to a request; closing has little time."""
         with self._lock:
             self._head = slot
             slot.began = time.monotonic() + (0.0 if slot.home is far else OPENING)
@@ -305,7 +282,7 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
-        """Charge a worker's death to the episode it was stepping; the others are lost with it."""
+        # Only the episode that the worker was stepping failed; the others are lost with it.
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

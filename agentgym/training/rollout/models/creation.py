@@ -1,4 +1,4 @@
-"""Small language models and tokenizers created from scratch."""
+"""Small language models and tokenizers, created from scratch."""
 
 from __future__ import annotations
 
@@ -25,23 +25,18 @@ _ROLES = {
     "tool": "<|tool|>",
 }
 
+# Chat template without the system message, which is the same in all episodes of a world.
 TEMPLATE = (
     "{% for message in messages %}{% if message.role != 'system' %}"
     "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
-"""Chat template of models created from scratch. It omits the system message, which is the same in
-all episodes of a world.
-"""
 
 
 def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer; numbers of up to three digits become one token if frequent
-    enough.
+    """Train a byte-level BPE tokenizer of at most `size` tokens.
 
-    Args:
-        texts: The training texts.
-        size: Maximum vocabulary size.
+    Numbers of up to three digits become one token if frequent enough.
     """
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
@@ -75,16 +70,9 @@ def make_model(
     """Return a randomly initialised GPT-2 model without touching the global random generator.
 
     GPT-2's learned absolute positions let a small model learn positions in a list much sooner than
-    rotary ones, from which it would first have to learn to count. Weights are initialised with
-    scale `width**-0.5`.
-
-    Args:
-        tokenizer: Determines the vocabulary size.
-        width: Width of the residual stream; a multiple of `heads`.
-        layers: Number of layers.
-        heads: Number of attention heads.
-        context: Maximum tokens of prompt plus reply.
-        seed: Seed of the weights.
+    rotary ones, with which it would first have to learn to count. The weights' scale is
+    `width**-0.5`. `width` must be a multiple of `heads`; `context` limits prompt plus reply in
+    tokens.
     """
     config = GPT2Config(
         vocab_size=len(tokenizer),

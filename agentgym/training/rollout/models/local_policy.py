@@ -22,12 +22,10 @@ class TokenPolicy:
     """Policy over any token sampler. Images are omitted; `render="scene"` describes them in words.
 
     Args:
-        sampler: Samples the tokens.
         renderer: Converts chats to token ids with the tokenizer of the sampler's model.
         temperature: Sampling temperature; 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
-        seed: Seed of the sampling.
-        vocabulary: Number of ids of the model, if known; samples with other ids are rejected.
+        vocabulary: The model's number of ids, if known; samples with other ids are rejected.
     """
 
     def __init__(
@@ -56,8 +54,7 @@ class TokenPolicy:
         """Reply to all chats.
 
         Raises:
-            PolicyError: A prompt leaves no room in the model's context, or a sample is invalid;
-                `replies` contains the other replies.
+            PolicyError: A prompt is too long or a sample invalid; `replies` contains the others.
         """
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
@@ -86,7 +83,6 @@ class TokenPolicy:
     def _read(
         self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
     ) -> Reply | PolicyError:
-        """Convert a sample to a reply, or return the error."""
         if isinstance(sample, PolicyError):
             return sample
         if fault := find_fault(sample, options, self.vocabulary):
@@ -101,14 +97,10 @@ class LocalPolicy(TokenPolicy):
         model: The model, on the device where it runs.
         tokenizer: Its tokenizer, with a chat template.
         temperature: Sampling temperature; 0 for greedy decoding.
-        max_new_tokens: Maximum reply length in tokens.
         seed: Seed of the sampling; the global generator is not touched.
         batch_size: Maximum number of prompts per forward pass.
         template: Variables of the chat template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the template.
-
-    Attributes:
-        renderer: Converts chats to token ids.
     """
 
     def __init__(
@@ -137,7 +129,7 @@ class LocalPolicy(TokenPolicy):
 
 
 def count_ids(model: PreTrainedModel) -> int:
-    """Return the number of a model's ids; its tokenizer may define fewer."""
+    """Return a model's number of ids; its tokenizer may define fewer."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 

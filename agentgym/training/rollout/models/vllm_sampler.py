@@ -16,22 +16,17 @@ from agentgym.training.rollout.models.server_sampler import ADAPTER_NAME, ENDING
 
 
 class VLLMSampler:
-    """Sampler that runs vLLM in this process.
+    """Sampler that runs vLLM in this process. Untested on a GPU.
 
-    Untested on a GPU; its calls are checked against the interface of the vLLM 0.33.0 wheel
+    Its calls are checked against the interface of the vLLM 0.33.0 wheel
     (`tests/training/rollout/vllm_facts.json`).
 
     Args:
         model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
         folder: Folder for updated weights, created if missing.
-        seed: Seed of the sampling; each request gets its own seed.
         sleeps: Release GPU memory during weight updates.
-        **options: Options of `vllm.LLM`, such as `gpu_memory_utilization`, `max_model_len`, and
-            `enable_lora=True` with `max_lora_rank` for adapters.
-
-    Attributes:
-        context: Maximum tokens of prompt plus reply.
-        version: Number of weight updates.
+        **options: Options of `vllm.LLM`, such as `enable_lora=True` with `max_lora_rank` for
+            adapters.
     """
 
     def __init__(
