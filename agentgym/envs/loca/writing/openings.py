@@ -1,4 +1,4 @@
-"""Draw the first prompt of an instance: a deterministic policy would act alike on equal prompts."""
+"""First prompt of an instance, drawn because a deterministic policy acts alike on equal prompts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime)
     Args:
         rng: The random generator.
         task: The class name; a task without introductions only gets its rules.
-        rules: The rules. Brackets contain alternatives, and successive lines that begin with "- "
-            are independent, so they come in any order.
+        rules: The rules. Brackets contain alternatives; successive lines that begin with "- " come
+            in any order.
         now: The start of the episode.
     """
     text = _ALTERNATIVES.sub(lambda match: pick(rng, match[1].split("|")), rules)

@@ -1,7 +1,7 @@
 """Phrase books: sentences as data that write facts in words and read them back.
 
-A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book groups phrases by kind, which is the fact that they state.
+A phrase has alternatives in brackets and slots in braces: `[It|The exam] begins at {time}.` A
+book groups phrases by kind: the fact that they state.
 """
 
 from __future__ import annotations
@@ -24,13 +24,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """Forms of the values of one type.
-
-    Attributes:
-        pattern: A regular expression without groups that matches every form.
-        write: Draws a form of a value.
-        read: Returns the value of a form.
-    """
+    """Type of a slot: a pattern without groups, and functions that write and read a value."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -38,11 +32,7 @@ class PhraseSlot:
 
 
 class Phrase:
-    """Sentence with alternatives and slots.
-
-    Args:
-        text: The sentence.
-        slots: Slots by type; the slot `old_date` has the type `date`.
+    """Sentence with alternatives and slots; the slot `old_date` has the type `date`.
 
     Attributes:
         names: The slots.
@@ -69,13 +59,13 @@ class Phrase:
         self._pattern = re.compile(pattern)
 
     def forms(self) -> Iterator[str]:
-        """Yield the sentence with each choice of alternatives and slots in braces."""
+        """Yield the sentence with each choice of alternatives."""
         braces = {name: f"{{{name}}}" for name in self.names}
         for form in self._forms:
             yield "".join(braces.get(part, part) for part in form)
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
-        """Draw a form of the sentence with values in its slots."""
+        """Draw a form with values in its slots."""
         texts = list(self._forms[int(rng.integers(self.count)) if self.count > 1 else 0])
         for place in range(1, len(texts), 2):
             name = texts[place]
@@ -114,7 +104,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind with values in its slots, given as a mapping or by name."""
+        """Draw a sentence of a kind."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -124,19 +114,16 @@ class PhraseBook:
         count: int,
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
-        """Draw sentences of a kind from different phrases; `values` draws the slots of each."""
+        """Draw sentences from different phrases; `values` draws the slots of each."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return kind and values of each sentence of a text that matches a phrase."""
+        """Return kind and values of each sentence that matches a phrase."""
         facts = [self._read_sentence(sentence) for sentence in sentences(text)]
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield kind and values of each phrase that occurs in a text, in the order of the book.
-
-        Use it for texts without reliable sentence and line ends, such as PDF texts.
-        """
+        """Yield kind and values of each phrase in a text without reliable sentence ends, such as PDF text."""
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
             for phrase in group:
@@ -159,13 +146,13 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
+    """Split a text at a mark followed by whitespace, or at an empty line."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
 
 
 def _split(text: str) -> Iterator[tuple[str, ...] | str]:
-    """Yield the parts of a phrase: tuples of alternatives, and slot names."""
+    """Yield tuples of alternatives, and slot names."""
     if _BRACKETS.search(_PIECE.sub("", text)) or re.search(r"\[[^\]]*[{}]", text):
         raise ValueError(
             f"the phrase {text!r} has an open bracket, or a slot inside alternatives; close the "
@@ -180,23 +167,20 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible index keys of a sentence: its first words, longest first, and its last
-    word.
-    """
+    """Return the possible index keys of a sentence: its first words, longest first, and last word."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
-    """Return the longest keys of a phrase form that contain no slot."""
     starts, ends = _ends(form)
     start = next(text for text in starts if "{" not in text)
     end = next(text for text in ends if "{" not in text)
     return start, end
 
 
+# For dates that do not mention a year.
 YEAR = 2025
-"""The year of dates that do not mention one."""
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 DURATIONS = {
     15: ("15 minutes", "a quarter of an hour"),
@@ -274,6 +258,7 @@ def _read_duration(text: str) -> int:
     return _MINUTES[text] if text in _MINUTES else int(text.split(maxsplit=1)[0])
 
 
+# ISO 8601 dates, HH:MM times, durations in minutes and day counts.
 COMMON_SLOTS: Mapping[str, PhraseSlot] = {
     "date": PhraseSlot(
         r"\d{4}-\d\d-\d\d|"
@@ -288,6 +273,3 @@ COMMON_SLOTS: Mapping[str, PhraseSlot] = {
     "number": PhraseSlot(r"\d+", read=int),
     "name": PhraseSlot(r"[A-Z][\w' -]*"),
 }
-"""Slot types that several tasks share: ISO 8601 dates, HH:MM times, durations in minutes and day
-counts.
-"""
