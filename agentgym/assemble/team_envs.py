@@ -11,10 +11,6 @@ from agentgym.text.requirements import install_command
 def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
     """Make a team as a `pettingzoo.AECEnv` with the arguments of `agentgym.spec`.
 
-    Raises:
-        ImportError: PettingZoo is not installed.
-        ValueError: The id is not a team's, or an option is invalid.
-
     Example:
         >>> env = aec_env("ListWorld-team", oracles="S", items=6)
     """

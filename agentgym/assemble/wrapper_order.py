@@ -13,7 +13,7 @@ from agentgym.play.env import tool_env
 
 
 class Stage(IntEnum):
-    """Position of a wrapper in a stack: additions, then edits, cheap ones first, then reports."""
+    """Position of a wrapper in a stack."""
 
     TOOLS = 1
     HINTS = 2

@@ -1,4 +1,4 @@
-"""Env of one agent in a team, for any wrapper."""
+"""Env of one agent in a team."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from agentgym.world.world import World
 
 
 class AgentEnv(ToolEnv):
-    """Env of one agent over the team's world, with its own chat, some of the world's tools and the
-    team's tools; the game ends it at the end of a cycle.
+    """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
     Args:
         world: The class of the world.
@@ -29,7 +28,6 @@ class AgentEnv(ToolEnv):
         **options: Keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
-        agent: The name of the agent.
         took_turn: Whether the last reply used a turn of the world's budget.
     """
 
@@ -55,7 +53,6 @@ class AgentEnv(ToolEnv):
         return self._protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the tools of the role and of the team."""
         tools = tools_of(*self._protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
@@ -66,17 +63,15 @@ class AgentEnv(ToolEnv):
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
-        """Return the team's world, which the game created."""
         self._replies = self._deliveries = 0
         return self.team.worlds[self.agent]
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        """Return the rules of the world and of the team, and the task or sub-task."""
         rules, task = self._protocol.opening(self.agent, self.team)
         return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
     def restated_task(self) -> str | None:
-        """Return the task as the world restates it, if this agent has the world's task."""
+        """Return the restated task if this agent has the world's task."""
         return self._protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
@@ -85,7 +80,6 @@ class AgentEnv(ToolEnv):
         return f"{world.instance}{rival}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Count a turn unless the reply calls only team tools."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
         self.took_turn = not reply.calls or any(
@@ -121,7 +115,6 @@ class AgentEnv(ToolEnv):
         return rebuild(world, new, tools_of(*owners), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
-        """Continue the whole team in a re-created world."""
         self.team.replace_world(self.world, world)
         super()._replace_world(world)
 
@@ -160,7 +153,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return the observation and info of a stack after a change of its chat or world."""
+    """Return a stack's observation and info after a change of its chat or world."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

@@ -1,4 +1,4 @@
-"""A team as a PettingZoo env. Only this file imports pettingzoo (extra `multi`)."""
+"""A team as a PettingZoo env (extra `multi`)."""
 
 from __future__ import annotations
 
@@ -55,12 +55,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def observe(self, agent: str) -> Chat:
-        """Return an agent's chat, which stays available after the end of the episode.
-
-        Raises:
-            ResetNeeded: The env has not been reset.
-            ValueError: There is no such agent.
-        """
+        """Return an agent's chat, which stays available after the end of the episode."""
         if agent not in self.possible_agents:
             raise ValueError(
                 f"there is no agent {agent!r} in this team; "
@@ -93,7 +88,6 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
         Raises:
             ResetNeeded: No agent is left, or the env has not been reset.
-            TypeError: The action is not a `str`.
             ValueError: The agent's episode has ended and the action is not None.
         """
         if not self.agents:

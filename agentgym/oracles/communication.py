@@ -29,9 +29,6 @@ class CommunicationOracle(HintOracle):
         env: The stack of an agent whose team shares a world.
         placebo: Whether to show text without content instead of the log.
 
-    Raises:
-        ValueError: The env does not belong to a team agent, or its team are rivals.
-
     Example:
         >>> env = agentgym.make("ListWorld-team", oracles="C")
     """

@@ -38,9 +38,6 @@ class ScriptedPolicy:
 
     Attributes:
         hooks: The required hooks of `World`.
-
-    Raises:
-        MissingHook: The world lacks a hook.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -54,7 +51,7 @@ class ScriptedPolicy:
         self._readings = Readings(ChatReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat."""
+        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -99,7 +96,7 @@ class ScriptedPolicy:
 
 
 def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
-    """Return the call that requests the rest of a state hint, or None if the hint is complete."""
+    """Return the call that requests the rest of a state hint, or None."""
     pages = missing_pages(parsed.hints.get("state", ""))
     return ToolCall(TOOL, {"pages": [*pages]}) if pages else None
 
@@ -116,7 +113,7 @@ class OraclePolicy(ScriptedPolicy):
 
 class RandomPolicy(ScriptedPolicy):
     """Policy that plays random legal calls, or calls that fit the tools' schemas if the world
-    cannot be read from the chat. Summaries are empty if the state is unknown.
+    cannot be read from the chat.
     """
 
     hooks = ()
@@ -147,7 +144,7 @@ class NoisyPolicy(ScriptedPolicy):
         env_id: The id of the world.
         p: The error probability, in [0, 1].
         seed: Seeds the errors.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        dialect: The form of the calls.
     """
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
@@ -183,16 +180,17 @@ class Deficits(Config):
 
 
 class ControlPolicy(ScriptedPolicy):
-    """Policy that plays optimally except for its deficits: the positive control of an ablation over
-    the oracle arms, which must find exactly these deficits.
+    """Policy that plays optimally except for its deficits.
 
-    It follows plan hints instead of planning, and takes the state from hints instead of memory.
+    It is the positive control of an ablation over the oracle arms, which must find exactly these
+    deficits. It follows plan hints instead of planning, and takes the state from hints instead of
+    memory.
 
     Args:
         env_id: The id of the world.
         deficits: The agent's deficits.
         seed: Seeds the errors.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        dialect: The form of the calls.
     """
 
     hooks = NoisyPolicy.hooks
@@ -219,13 +217,12 @@ class ControlPolicy(ScriptedPolicy):
         return best_call(world)
 
     def remember(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that the agent's summary describes, without forgotten changes."""
+        """Return the world in the agent's summary, without forgotten changes."""
         if "state" in parsed.hints:
             return self.recall(parsed)
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
-        """Return the world as the agent remembers it; each past change may be missing."""
         if not self.deficits.tracking:
             return parsed.past.world(self.world, parsed.task, parsed.summary)
         world = self.world.read_task(parsed.task)
@@ -239,10 +236,10 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that writes the world's reasoning before another policy's calls, except after a plan
-    and a state hint.
+    """Policy that writes the world's reasoning before another policy's calls.
 
-    It is a teacher: a small model learns to write down what it cannot compute in one step.
+    It is a teacher: a small model learns to write down what it cannot compute in one step. After a
+    plan and a state hint it writes no reasoning.
 
     Args:
         policy: The policy that chooses the calls.
@@ -255,7 +252,7 @@ class ThinkingPolicy:
         self.policy = policy
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat."""
+        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:

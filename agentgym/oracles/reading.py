@@ -1,7 +1,7 @@
 """Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`), with which a reading stays.
-A context edit creates a new buffer, which is read in full.
+The chats of an episode are versions of one buffer (`Messages.lineage`). A context edit creates a
+new buffer, which is read in full.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ParsedChat:
         past: The calls after the task, or after the summary if there is one.
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
-        moment: The moment of the newest message that has one (`Message.moment`).
+        moment: The newest `Message.moment`.
         dialect: The form of calls that the env asks for.
     """
 
@@ -144,9 +144,6 @@ class ChatReading:
     Args:
         chat: A version of the chat; nothing after its task has been read yet.
 
-    Attributes:
-        past: The calls since the summary, if there is one.
-
     Raises:
         ValueError: The chat has no task message.
     """
@@ -176,7 +173,7 @@ class ChatReading:
         self._own = tuple(messages[shared:])
 
     def take(self, message: Message, before: str) -> None:
-        """Read a message, given the text before it; empty after the task."""
+        """Read a message, given the text before it."""
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
             self.past = PastCalls()
@@ -197,7 +194,6 @@ class ChatReading:
         )
 
     def _newest_observation(self, chat: Chat) -> Message:
-        """Return the newest message with a text of the world, initially the task."""
         for place in range(len(chat.messages) - 1, self._pinned - 1, -1):
             message = chat.messages[place]
             is_ours = message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
@@ -210,9 +206,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, which threads may share.
-
-    Copies and pickles contain none, because readings belong to the chats.
+    """Readings of a policy's chats, which threads may share. Copies and pickles contain none.
 
     Args:
         begin: Starts the reading of a chat.
@@ -243,7 +237,6 @@ class Readings(Generic[ReadingT]):
         self._keep(lineage, reading)  # not after an error, which may leave it half-updated
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
-        """Take out the most advanced reading of a chat."""
         with self._lock:
             readings = self._kept.get(lineage, [])
             fitting = [reading for reading in readings if reading.fits(chat, shared)]
@@ -262,7 +255,6 @@ class Readings(Generic[ReadingT]):
 
 
 def _read_alike(one: Message, other: Message) -> bool:
-    """Report whether two messages differ at most in hints of past moments."""
     if one is other or one == other:
         return True
     if one.role == "assistant":

@@ -98,7 +98,6 @@ def whole_state(hint: str) -> str:
 
 
 def _read(hint: str) -> tuple[str, Sequence[int]]:
-    """Return the visible part of the state and the missing page numbers."""
     notice = _PAGES.search(hint)
     if notice is None:
         return hint, ()

@@ -1,6 +1,4 @@
-"""Guard around the code that a policy triggers: exceptions become faults, scores are checked, and
-worlds are re-created from their calls.
-"""
+"""Guard around code that a policy triggers: it records faults, checks scores and restores worlds."""
 
 from __future__ import annotations
 
@@ -21,10 +19,8 @@ from agentgym.world.call_record import CallRecord
 from agentgym.world.step_info import Fault, StepInfo
 from agentgym.world.world import World
 
+# Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
-"""Result of a call with an unexpected exception. It is constant, because an exception's text may
-reveal hidden information.
-"""
 
 # Longer results are logged as checksums; below this length a checksum costs more than it saves.
 _SHORT = 80
@@ -37,7 +33,7 @@ class Guard:
     """Record of failures that the policy did not cause.
 
     Args:
-        on_fault: What to do with an unexpected exception: `report` or `raise`.
+        on_fault: `report` or `raise` unexpected exceptions.
 
     Attributes:
         faults: The faults of the current step.
@@ -56,7 +52,7 @@ class Guard:
         self.broken = False
 
     def take_faults(self) -> tuple[Fault, ...]:
-        """Return the faults of this step and forget them."""
+        """Return this step's faults and forget them."""
         faults, self.faults = self.faults, ()
         return faults
 
@@ -69,7 +65,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it if the user asked for that.
+        """Record an exception for this step's info, or raise it in the mode `raise`.
 
         Args:
             tool: What failed.
@@ -84,15 +80,11 @@ class Guard:
     def watch(
         self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
     ) -> _Watch:
-        """Return a context manager that records an exception and suppresses it, except those in
-        `passes`.
-        """
+        """Return a context manager that records and suppresses exceptions, except those in `passes`."""
         return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
-        """Return a world's score and report; None if the scorer fails, which invalidates the
-        episode.
-        """
+        """Return a world's score and report; None if the scorer fails."""
         if self.broken:
             return None, None
         with self.watch("score", "the scorer broke"):
@@ -125,7 +117,6 @@ def carry_out(
 
 
 def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
-    """Show a call's result to the world, as part of the call that is undone with it."""
     answer = to_content(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
@@ -173,8 +164,8 @@ class _Watch:
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside.
 
-    Any other exception is a fault of the code that raised it, including those outside `Exception`,
-    such as a panic of a Rust library.
+    Any other exception is a fault of the code that raised it, even outside `Exception`, such as a
+    panic of a Rust library.
     """
     # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
     # import time.
@@ -193,9 +184,7 @@ _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 
 def of_host(error: BaseException) -> bool:
-    """Report whether the host, and no reply, caused an exception: it is out of memory, disk or
-    processes, or cannot start a program.
-    """
+    """Report whether the host caused an exception: no memory, disk or processes are left."""
     if isinstance(error, OSError):
         return error.errno in _EXHAUSTED
     cause = error.__cause__
@@ -205,7 +194,6 @@ def of_host(error: BaseException) -> bool:
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:
-    """Return the report of an exception, even of one whose text raises."""
     report = traceback.TracebackException.from_exception(error, limit=-40)
     text = "".join(report.format())
     if len(text) > _MAX_TRACEBACK_CHARS:

@@ -1,5 +1,4 @@
-"""Shared memory for chats, so that Gymnasium's `AsyncVectorEnv` works with its default
-(`shared_memory=True`) and observations of any length.
+"""Shared memory for chats, so Gymnasium's `AsyncVectorEnv` works with `shared_memory=True`.
 
 Each env has a section of one unnamed in-memory file, which the system frees when the last process
 closes it. A step writes only the new messages.
@@ -66,11 +65,7 @@ class SharedChats(Sequence[Chat]):
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
-        """Write an env's chat, in the process that plays it.
-
-        Raises:
-            ValueError: A chat or its new part exceeds 4 GiB.
-        """
+        """Write an env's chat; raise ValueError if it exceeds 4 GiB."""
         start, last, number = index * _PART, self._chats[index], self._numbers[index]
         (seen,) = _SEEN.unpack(os.pread(self._file, _SEEN.size, start + _HEAD.size) or bytes(8))
         base = number if seen == number else 0

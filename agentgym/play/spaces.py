@@ -1,7 +1,7 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
 `gymnasium.spaces.Text` rejects newlines and most of Unicode, and returns garbage through the shared
-memory of async vector envs, where `agentgym.play.shared_chats` passes chats.
+memory of async vector envs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChatSpace(Space[Chat]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False: a chat has no fixed-size array form."""
+        """Return False: a chat has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +74,7 @@ class ActionSpace(Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False: a text has no fixed-size array form."""
+        """Return False: a text has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -94,10 +94,7 @@ def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random JSON value that fits a JSON Schema as `@tool` creates them.
-
-    Values are short, because they only need the right form.
-    """
+    """Return a random short JSON value that fits a schema from `@tool`."""
     if "$ref" in schema:
         return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)
     if "const" in schema:

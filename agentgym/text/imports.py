@@ -19,11 +19,10 @@ def trust_package(module: str) -> None:
 
 
 def trust_only(modules: Iterable[str]) -> None:
-    """Import no other modules by name from now on, except this and installed packages' worlds.
+    """Import no other modules by name, except this and installed packages' worlds.
 
-    A run folder names modules too, and whoever made it must not choose what is imported. The
-    commands therefore trust only the modules on the command line. Those may be in the working
-    folder, which goes to the end of `sys.path` when the first of them is imported.
+    A run folder names modules too, and its author must not choose what is imported. The modules on
+    the command line may be in the working folder, which is appended to `sys.path`.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)

@@ -13,11 +13,7 @@ from agentgym.text.tools import BoundTool
 
 
 def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
-    """Run a tool that belongs to no world and return its result as the policy sees it.
-
-    Raises:
-        ToolError: The tool rejected the call.
-    """
+    """Run a tool that belongs to no world and return its result as the policy sees it."""
     return bound.run(arguments, to_content)
 
 

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
+# Arguments as JSON: more than any file of a task, and fast to validate.
 MAX_CALL_CHARS = 262_144
-"""The maximum length of arguments as JSON: more than any file of a task, and fast to validate."""
 
+# Far from the recursion limit of JSON decoders.
 MAX_DEPTH = 64
-"""The maximum nesting of arguments, far from the recursion limit of JSON decoders."""
 
 # Errors stay in the context, so they quote little.
 _ECHO_CHARS = 120
@@ -37,7 +37,7 @@ class ToolError(Exception):
 
 
 class HostLimitError(ToolError):
-    """Error: the host stopped a call for a reason beyond any reply; the episode becomes invalid."""
+    """Error of a call that the host stopped, whatever the reply; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
@@ -81,7 +81,7 @@ def tool(
     The method needs a Google-style docstring with an `Args:` section and type annotations: `str`,
     `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
     `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
-    changes anything. A parameter `class_` is offered as `class`, and so on.
+    changes anything. A parameter `class_` is offered as `class`.
 
     Args:
         method: The method, when used without parentheses.
@@ -100,8 +100,7 @@ class Toolset:
     """Tools mounted on an env besides its world's.
 
     Attributes:
-        requirements: Host requirements (`agentgym.text.requirements`), each with an alternative for
-            the user.
+        requirements: Host requirements (`agentgym.text.requirements`).
         episode_state: The attributes that belong to the episode and to snapshots.
         tool_order: All tools in listing order; by default in the order of definition, with the
             parts' tools last.
@@ -124,8 +123,9 @@ class Toolset:
         """Release external resources, which a later call may acquire again."""
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context manager that restores the episode's state after an exception; with None,
-        a tool must reject a call before it changes anything.
+        """Return a context manager that restores the episode's state after an exception.
+
+        With None, a tool must reject a call before it changes anything.
 
         Raises:
             RollbackError: The state cannot be restored.
@@ -137,7 +137,7 @@ class BoundTool(msgspec.Struct, eq=False):
     """Tool of one object; a struct because each reset builds all of them.
 
     Attributes:
-        owner: The toolset or other object that owns the state.
+        owner: The object that owns the state.
         json_indent: The indentation of data in results; None for one line.
         transaction: The `Toolset.transaction` of a toolset.
     """
@@ -150,7 +150,7 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool and return the method's plain result."""
+        """Run the tool and return its plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
@@ -182,8 +182,6 @@ class BoundTool(msgspec.Struct, eq=False):
 
 
 class _ArgumentCheck:
-    """Strict validation of the arguments of one tool."""
-
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
         from agentgym.text.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
@@ -219,8 +217,6 @@ class _ArgumentCheck:
 def _with_underscores(
     validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return the validation of arguments whose names are Python keywords."""
-
     def validate_and_rename(arguments: Any) -> dict[str, Any]:
         checked = validate(arguments)
         return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
@@ -240,7 +236,7 @@ def first_paragraph(docstring: str | None) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names with commas; shorten very long lists to the first names and the count."""
+    """Join names with commas; very long lists become the first names and the count."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
@@ -288,11 +284,7 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(*owners: Any) -> dict[str, BoundTool]:
-    """Return the tools of objects and their parts by name, in listing order.
-
-    Raises:
-        TypeError: Two parts share a tool name, or `tool_order` does not list exactly the tools.
-    """
+    """Return the tools of objects and their parts by name, in listing order."""
     tools: dict[str, BoundTool] = {}
     for owner in owners:
         tools.update(_tools_of_one(owner))

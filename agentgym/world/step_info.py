@@ -43,7 +43,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code, with its result, which starts with `error:` if the call failed."""
+    """A call made by code; the result of a failed one starts with `error:`."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -52,11 +52,7 @@ class NestedCall:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An unexpected failure of our code or of the host.
-
-    Attributes:
-        tool: The failing tool, or `score`.
-    """
+    """An unexpected failure of our code or of the host, in a tool or in `score`."""
 
     tool: str
     exception: str

@@ -162,7 +162,6 @@ class ClearToolResults(ContextWrapper):
             self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the uncleared results with their replies, and count the clearable ones."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
@@ -177,7 +176,6 @@ class ClearToolResults(ContextWrapper):
         return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str], int]:
-        """Return the edits, the results they clear, and the tokens they gain."""
         uses, free = self._uses()
         load = self.view.load
         edits: dict[str, Message] = {}

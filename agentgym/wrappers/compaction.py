@@ -31,7 +31,6 @@ SUMMARY_FOLLOWS = (
 )
 
 Summarizer = Callable[[Chat], str]
-"""Writes a summary of a chat's messages."""
 
 
 class Compaction(ContextWrapper):
@@ -128,7 +127,6 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """Return the messages to replace: the older turns and the last summary."""
         turns = self.view.turns()
         played = [turn.reply.id for turn in turns if turn.reply.id not in self.view.summaries]
         kept = set(played[-self.keep_last_turns :])
@@ -138,7 +136,6 @@ class Compaction(ContextWrapper):
         return [message for turn in old for message in (turn.reply, *turn.answers)]
 
     def _pair(self, summary: str) -> tuple[Message, Message]:
-        """Return the messages that show a summary, which is cut to the limit."""
         limit = self.max_summary or max(1, self.view.limit // 4)
         text = cut_middle(summary.strip(), limit, self.view.counter)
         name = f"compaction:{self._number}"
@@ -148,12 +145,10 @@ class Compaction(ContextWrapper):
         )
 
     def _shortens(self, span: list[Message]) -> bool:
-        """Report whether the rule-based summary would shorten the view."""
         pair = self._pair(summarize_by_rules(Chat(tuple(span))))
         return self.view.count(pair) < self.view.count(span)
 
     def _compact(self, text: str) -> None:
-        """Replace the span with a summary, if that shortens the view."""
         self._is_fruitless = True
         span = self._span()
         if not span:  # the span was trimmed while the policy wrote the summary
@@ -183,7 +178,6 @@ def summarize_by_rules(chat: Chat) -> str:
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
-    """Return the function that writes summaries, or None for the policy."""
     if callable(summarizer):
         return summarizer
     if summarizer in ("policy", "rules"):

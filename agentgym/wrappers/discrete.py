@@ -25,12 +25,6 @@ class DiscreteActions(
 
     A call that is impossible now returns an error and uses a turn.
 
-    Attributes:
-        action_space: `Discrete(count)`.
-
-    Raises:
-        NotImplementedError: The world has no action catalog.
-
     Example:
         >>> env = DiscreteActions(gymnasium.make("agentgym/GridWorld-v0"))
     """
@@ -41,11 +35,7 @@ class DiscreteActions(
         self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
-        """Return the reply for an action.
-
-        Raises:
-            ValueError: The catalog has no such index.
-        """
+        """Return the reply for an action."""
         if not self.action_space.contains(action):
             raise ValueError(
                 f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}"
@@ -70,9 +60,6 @@ class FeatureObservations(
 
     Attributes:
         observation_space: `Box(-1, 1)` of float32.
-
-    Raises:
-        NotImplementedError: The world has no features.
 
     Example:
         >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
@@ -103,7 +90,6 @@ def _key(call: ToolCall) -> str:
 
 
 def _example(env: ToolEnv) -> World[Any]:
-    """Return an instance; all have the same shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

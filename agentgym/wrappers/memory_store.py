@@ -84,11 +84,7 @@ class MemoryLimits:
 
 
 def canonical(path: str) -> str:
-    """Return the canonical form of a path in the memory.
-
-    Raises:
-        ToolError: The path is outside the memory or contains a forbidden name.
-    """
+    """Return the canonical form of a path; raise ToolError outside the memory."""
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(
             f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md"
@@ -207,7 +203,6 @@ def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> P
 
 
 def _listing(files: Files, path: str) -> str:
-    """List a directory and two levels of its contents, sorted by name."""
     sizes: dict[str, list[int]] = {}
     for name, text in files.items():
         if within(name, path):

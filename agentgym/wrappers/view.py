@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(slots=True)
 class StepAccounts:
-    """Token accounts of one step; `ContextRecord` explains them."""
+    """Token accounts of one step; see `ContextRecord`."""
 
     phase: Literal["act", "summary"] = "act"
     appended: int = 0
@@ -127,7 +127,7 @@ class ContextView:
 
     @property
     def tokens(self) -> int:
-        """The visible tokens."""
+        """Return the number of visible tokens."""
         return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
@@ -200,7 +200,6 @@ class ContextView:
         self._render()
 
     def _book(self, before: Sequence[Message], after: Sequence[Message]) -> None:
-        """Account for a change that no strategy caused."""
         accounts = self.accounts
         old = {message.id: message for message in before}
         for message in after:
@@ -264,7 +263,6 @@ class ContextView:
     def _permitted(
         self, edits: Mapping[str, Message | None]
     ) -> dict[str, tuple[Message, Message | None]]:
-        """Return the edits that keep the invariants."""
         tail = self._tail()
         if edits.keys() <= {message.id for message in tail}:  # older messages need no check then
             shown = [message for message in tail if message.id not in self._pinned]
@@ -307,7 +305,6 @@ class ContextView:
         self._render()
 
     def _with_edits(self, message: Message) -> Iterator[Message]:
-        """Yield an env message in its visible form, followed by its insertions."""
         for each in (message, *self._inserts.get(message.id, ())):
             shown = self.overlay.get(each.id, each)
             if shown is not None:
@@ -318,8 +315,6 @@ class ContextView:
         return [*self._recent, *self._newest]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
-        """Apply edits to the visible messages."""
-
         def edited(messages: Iterable[Message]) -> list[Message]:
             results = [edits.get(message.id, message) for message in messages]
             return [message for message in results if message is not None]
@@ -333,7 +328,6 @@ class ContextView:
         self._render()
 
     def _archive(self) -> None:
-        """Move turns that are no longer recent to the archive."""
         replies = sum(message.role == "assistant" for message in self._recent)
         old: list[Message] = []
         while self._recent and (
@@ -346,7 +340,6 @@ class ContextView:
             self._archived_load = self._sum(old, self._archived_load)
 
     def _render(self) -> None:
-        """Join the parts and the request, and measure them."""
         tail = self._tail()
         tokens, uses, turns = self._sum(tail, self._archived_load)
         request = 0
@@ -367,7 +360,6 @@ class ContextView:
     def _sum(
         self, messages: Iterable[Message], start: tuple[int, int, int] = (0, 0, 0)
     ) -> tuple[int, int, int]:
-        """Add the tokens, tool uses and replies of messages to a total."""
         tokens, uses, turns = start
         for message in messages:
             tokens += self.counter.count(message)
@@ -379,7 +371,6 @@ class ContextView:
 def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
-    """Extend edits to whole turns: a call goes with its result, and a reply with its last result."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]
