@@ -31,9 +31,7 @@ records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    """Subscribe to the lines of a package function once. All lines of its first call count, because
-    the call began before.
-    """
+    """Subscribe to a function's lines once; the call began before, so its first call counts whole."""
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)
@@ -55,7 +53,6 @@ monitoring.set_events(TOOL, monitoring.events.PY_START)
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Record a test with its fixtures."""
     running.clear()
     monitoring.restart_events()
     began = seconds()
@@ -74,7 +71,6 @@ def seconds() -> float:
 
 
 def pytest_sessionfinish() -> None:
-    """Write this process's records if it ran tests."""
     monitoring.set_events(TOOL, 0)
     if records:
         path = Path(os.environ["RECORDS"]) / f"{os.getpid()}.pickle"

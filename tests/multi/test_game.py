@@ -1,4 +1,4 @@
-"""Rules within teams, by hand: permissions, visibility and timing of messages, costs, and refusals."""
+"""Rules within teams: permissions, visibility and timing of messages, costs, and refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for env_id in sys.argv[1:]:
 
 
 def lists(**options: Any) -> Game:
-    """Return a game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
+    """Return a game in which `actor_0` pops and `closer_0` ends the task."""
     env = make("ListWorld-team", **options).unwrapped
     env.reset(seed=0)
     return env.game

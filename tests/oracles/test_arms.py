@@ -1,4 +1,4 @@
-"""Arms beyond the paper: wrong hints, hints with a given accuracy, placebos, a team's log."""
+"""Arms beyond the paper: wrong hints, accuracies, placebos, a team's log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ MOST_MORE_ANNOUNCED = 8
 
 
 def lockstep(env_id: str, arms: list[str], seed: int, **options: Any) -> Iterator[Any]:
-    """Yield the worlds and chats of arms that play the same optimal calls, at each turn."""
     envs = [make(env_id, oracles=arm, hint_scope="ephemeral", **options) for arm in arms]
     chats = [env.reset(seed=seed)[0] for env in envs]
     inner = [tool_env(env) for env in envs]

@@ -39,7 +39,6 @@ def tags(text: str) -> list[str]:
 
 
 def views(env_id: str, arm: str, scope: str = "persistent", **options: Any) -> list[Chat]:
-    """Yield an optimal policy's observations step by step."""
     env = make(env_id, oracles=arm, hint_scope=scope, **options)
     trajectory = rollout(env, OraclePolicy(env_id), 3)
     return [*(step.chat for step in trajectory.steps), trajectory.last]

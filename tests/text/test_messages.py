@@ -1,6 +1,4 @@
-"""Messages and chats are immutable, grow cheaply, and work with chat completion APIs and chat
-templates.
-"""
+"""Messages and chats are immutable, grow cheaply, and work with chat APIs and templates."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}
 
 
 def stock_template() -> str:
-    """Return the Llama 4 chat template from the sources of transformers, without importing its
-    module, which needs torch.
-    """
+    """Return the Llama 4 chat template without importing its module, which needs torch."""
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.origin is not None
@@ -75,7 +71,7 @@ def test_chats_are_read_no_further_than_where_they_part() -> None:
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
-    """Random growth, branching and replacement against plain tuples: no version ever changes."""
+    """Random growth, branching and replacement against plain tuples."""
     versions: list[tuple[Chat, tuple[Message, ...]]] = [(Chat((message(0),)), (message(0),))]
     for number in range(1, data.draw(st.integers(1, 25))):
         chat, plain = data.draw(st.sampled_from(versions))

@@ -1,6 +1,4 @@
-"""Token counters are exact where they claim to be, additive, and give the same counts
-incrementally.
-"""
+"""Token counters are exact where they claim to be, additive and incremental."""
 
 from __future__ import annotations
 
@@ -165,8 +163,6 @@ def test_few_long_texts_stay_in_memory() -> None:
 
 
 class _Text(str):
-    """Return a long text that depends on a number."""
-
     def __new__(cls, number: int) -> _Text:
         return super().__new__(cls, str(number) * 10_000)
 
