@@ -40,7 +40,6 @@ class StagedWrapper(
     """Base of wrappers that keep the order of stages and record their arguments for specs.
 
     Args:
-        env: The env.
         **recorded: The arguments of the subclass.
 
     Attributes:

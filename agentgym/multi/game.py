@@ -36,15 +36,13 @@ class Game:
     """Loop that plays a team's episodes.
 
     A cycle asks each agent that is awake at its start for a reply, which is played at once. Mail
-    and
-    the end of the episode reach everyone at the end of the cycle.
+    and the end of the episode reach everyone at the end of the cycle.
 
     Args:
         world: The world's class or path.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
         stacks: The wrappers of each agent's env, inner to outer; `""` applies to agents that are
-            not
-            listed. Each wrapper is a mapping with `entry_point` and `kwargs`.
+            not listed. Each wrapper is a mapping with `entry_point` and `kwargs`.
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.
         split: `train`, `test`, or None for all instances.

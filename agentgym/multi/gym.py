@@ -19,8 +19,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team reply by reply. The observation is the chat of the next agent.
 
     `info["agent"]` is the agent whose reply was played, and `info["task"]` the number of its chats
-    in
-    this episode. The reward is the team's score, once, at the end;
+    in this episode. The reward is the team's score, once, at the end;
     `info["detail"].report["team"]` contains each agent's reward.
 
     Args:

@@ -67,7 +67,6 @@ class HintOracle(
     wrong hints, and a hint that is right at a lower probability is right at a higher one.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
         accuracy: The probability, in [0, 1], that a hint is right.
         placebo: Whether to show text of the same length without content.
@@ -184,7 +183,6 @@ class PlanOracle(HintOracle):
     """Oracle that shows the next step of an optimal plan.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
         with_state: Whether the policy also sees the state, to which the step may refer.
         accuracy: The probability that a hint is right; a wrong one asks for a legal, non-optimal
@@ -226,7 +224,6 @@ class StateOracle(HintOracle):
     """Oracle that shows the belief state.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
         whole: Whether the state replaces the history. A tool then shows the rest of a brief state
             (`World.brief_state`). Team agents, whose chats contain only part of the history, always

@@ -25,7 +25,6 @@ class ContextAwareness(ContextWrapper):
     The number covers the whole visible chat, including its own line.
 
     Args:
-        env: The env.
         budget: The window.
         latest_only: Whether to remove earlier lines, which rewrites the prompt every turn.
 

@@ -24,7 +24,6 @@ class ClearThinking(ContextWrapper):
     """Wrapper that keeps the thinking of only the newest replies with thinking.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to clear; by default at every turn.
         keep: The number of newest replies that keep their thinking, at least 1, or "all".
@@ -87,7 +86,6 @@ class ClearToolResults(ContextWrapper):
     `clear_at_least` makes these edits rarer.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to clear.
         target: The level to clear down to; by default 8/15 of the trigger. A low target makes

@@ -41,7 +41,6 @@ class Compaction(ContextWrapper):
     other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to compact; a turn trigger counts visible replies, including summaries.
         keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
@@ -197,7 +196,6 @@ class Trim(ContextWrapper):
     step without playing the reply.
 
     Args:
-        env: The env.
         budget: The window.
         target: The level to drop turns down to; a low one makes rewrites of the prompt rare.
 

@@ -79,7 +79,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     (`may_edit`).
 
     Args:
-        env: The env.
         budget: The window. The innermost strategy sets it for all; the default is 128,000 tokens.
         **recorded: The strategy's arguments, for the spec.
 
@@ -254,7 +253,6 @@ class EditMessages(ContextWrapper):
     that do not shorten the chat are ignored.
 
     Args:
-        env: The env.
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.

@@ -49,7 +49,6 @@ class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `memory` to view, create, edit, delete and rename text files.
 
     Args:
-        env: The env.
         persist: `episode`: the memory is empty at each reset, and snapshots contain it.
             `namespace`: episodes, envs and processes share `folder/namespace` on disk, and
             snapshots do not contain it.

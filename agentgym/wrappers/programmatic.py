@@ -32,7 +32,6 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     Tools that end the episode are never functions.
 
     Args:
-        env: The env.
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that are functions and not offered for direct calls.
         direct_only: Tools that are not functions.

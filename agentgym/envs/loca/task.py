@@ -103,7 +103,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         text: The rules of the task; see `draw_opening`.
         opening: The task prompt: who asks, and the rules in a drawn order.
         truth: The generator's facts about the expected final state. If they contain `files` (the
-        `file_state` of the start), changes to files other than outputs are failures.
+            `file_state` of the start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
