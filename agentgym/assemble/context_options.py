@@ -82,17 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function by its annotations.
-
-    Args:
-        owner: Its name, for errors.
-        factory: The class or function.
-        texts: The texts by name.
-        more: Further names for the error about an unknown one.
-
-    Raises:
-        ValueError: An argument is unknown or invalid.
-    """
+    """Parse the arguments of a class or function by its annotations; `more` are names for errors."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):

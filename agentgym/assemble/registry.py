@@ -85,10 +85,10 @@ def register(
     """Register a world as `<namespace>/<Class>-v0`, with ids for its presets and teams.
 
     Args:
-        world: The class, or its path `module:Class`, which is imported and checked on first use.
+        world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
         teams: Further kinds of teams that can play it; see `TEAMS`.
-        namespace: The first part of the ids; other packages use their name.
+        namespace: The first part of the ids.
 
     Raises:
         MissingHook: The class lacks a required hook or `Config`.
@@ -164,14 +164,10 @@ def load_plugins(namespace: str = "") -> None:
 
 
 def resolve(env_id: str) -> str:
-    """Return the full id of a world or team.
+    """Return the full id of a world or team; raise ValueError unless there is exactly one.
 
     `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
-    unique. `package.module:MyWorld` names a class, registered or not. As in Gymnasium, a module may
-    precede an id that it registers.
-
-    Raises:
-        ValueError: There is no such world, or there are several.
+    unique. `package.module:MyWorld` names a class, registered or not.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")

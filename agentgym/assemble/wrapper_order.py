@@ -39,15 +39,10 @@ class StagedWrapper(
 ):
     """Base of wrappers that keep the order of stages and record their arguments for specs.
 
-    Args:
-        **recorded: The arguments of the subclass.
-
-    Attributes:
-        world_env: The env inside all wrappers.
+    `world_env` is the env inside all wrappers.
 
     Raises:
         ValueError: The env has a wrapper of a later stage.
-        TypeError: The env does not play a world.
     """
 
     def __init__(self, env: gymnasium.Env[ObsType, ActType], **recorded: Any) -> None:

@@ -20,15 +20,7 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    Args:
-        world: The class of the world.
-        agent: The name of the agent.
-        team: The shared state of the team.
-        protocol: The kind of team.
-        **options: Keyword arguments of `ToolEnv`, and options of the world.
-
-    Attributes:
-        took_turn: Whether the last reply used a turn of the world's budget.
+    `took_turn` states whether the last reply used a turn of the world's budget.
     """
 
     sees_all: ClassVar[bool] = False

@@ -41,8 +41,7 @@ class Game:
     Args:
         world: The world's class or path.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
-        stacks: The wrappers of each agent's env, inner to outer; `""` applies to agents that are
-            not listed. Each wrapper is a mapping with `entry_point` and `kwargs`.
+        stacks: Wrapper specs by agent, inner to outer; `""` applies to agents that are not listed.
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.
         split: `train`, `test`, or None for all instances.
@@ -55,7 +54,6 @@ class Game:
         over: Whether the episode has ended.
         terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
-        instance_key: The key of the instance if there is a split, else empty.
     """
 
     def __init__(
@@ -134,12 +132,7 @@ class Game:
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
-        """Play the reply of an agent whose turn it is.
-
-        Raises:
-            ResetNeeded: There is no running episode.
-            ValueError: It is not this agent's turn.
-        """
+        """Play the reply of an agent; raise ValueError if it is not this agent's turn."""
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):

@@ -41,15 +41,12 @@ class Team:
     Attributes:
         worlds: The world of each agent: one for all, or one each.
         mail: The texts that each agent sees at the end of the cycle.
-        actions: The completed world calls, in order.
         idle: The agents that are not asked until they have mail.
-        tasks: The current sub-tasks, by agent.
         restarting: The agents that start a new chat at the end of the cycle.
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
-        answer: The right answer to it.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
     """
 
@@ -127,9 +124,6 @@ class TeamProtocol:
         roles: World tools by role or agent, overriding the protocol's.
         reward: `shared`, or a factor of the score by role or agent; others get nothing.
         max_message: The maximum characters an agent may send per cycle.
-
-    Attributes:
-        agents: The names of the agents, in turn order, with their world tools.
     """
 
     kind: ClassVar[str]

@@ -84,12 +84,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def step(self, action: str | None) -> None:
-        """Play the selected agent's reply; an agent whose episode has ended is stepped with None.
-
-        Raises:
-            ResetNeeded: No agent is left, or the env has not been reset.
-            ValueError: The agent's episode has ended and the action is not None.
-        """
+        """Play the selected agent's reply; an agent whose episode has ended is stepped with None."""
         if not self.agents:
             raise ResetNeeded("there is no agent left to step: call reset() before the next step()")
         agent = self.agent_selection

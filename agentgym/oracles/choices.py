@@ -57,13 +57,7 @@ def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
 
 
 def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
-    """Return a plan hint for a non-optimal legal call, or else for one that fits a tool's schema.
-
-    Args:
-        env: The env of the world.
-        with_state: Whether the hint may refer to a visible state.
-        rng: Draws the call.
-    """
+    """Return a plan hint for a non-optimal legal call, or else for one that fits a tool's schema."""
     world = env.world
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:

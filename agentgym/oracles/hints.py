@@ -78,9 +78,6 @@ class HintOracle(
         wrong_hooks: Further hooks for wrong hints.
         source: The chat before this hint was added.
         hint: The newest hint; empty after the end of the episode.
-
-    Raises:
-        ValueError: The oracle has no wrong hints, or should show wrong placebos.
     """
 
     stage = Stage.HINTS

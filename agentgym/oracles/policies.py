@@ -35,9 +35,6 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
-
-    Attributes:
-        hooks: The required hooks of `World`.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -138,14 +135,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one.
-
-    Args:
-        env_id: The id of the world.
-        p: The error probability, in [0, 1].
-        seed: Seeds the errors.
-        dialect: The form of the calls.
-    """
+    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
@@ -185,12 +175,6 @@ class ControlPolicy(ScriptedPolicy):
     It is the positive control of an ablation over the oracle arms, which must find exactly these
     deficits. It follows plan hints instead of planning, and takes the state from hints instead of
     memory.
-
-    Args:
-        env_id: The id of the world.
-        deficits: The agent's deficits.
-        seed: Seeds the errors.
-        dialect: The form of the calls.
     """
 
     hooks = NoisyPolicy.hooks
@@ -240,9 +224,6 @@ class ThinkingPolicy:
 
     It is a teacher: a small model learns to write down what it cannot compute in one step. After a
     plan and a state hint it writes no reasoning.
-
-    Args:
-        policy: The policy that chooses the calls.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

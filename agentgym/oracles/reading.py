@@ -70,13 +70,9 @@ class PastCalls:
         self.take(replace(newest, text=text))
 
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
-        """Return the world after these calls. The next call with the same arguments returns the
-        same object with later events applied.
+        """Return the world after these calls, which started from the task's state or the given one.
 
-        Args:
-            kind: The class of the world.
-            task: The text of the task.
-            state: The state before the calls; empty for the task's initial state.
+        The next call with the same arguments returns the same object with later events applied.
         """
         origin = (kind, task, state)
         world = self._world
@@ -104,7 +100,6 @@ class ParsedChat:
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
         moment: The newest `Message.moment`.
-        dialect: The form of calls that the env asks for.
     """
 
     task: str
@@ -139,14 +134,7 @@ class ParsedChat:
 
 
 class ChatReading:
-    """The reading of a chat up to one of its messages.
-
-    Args:
-        chat: A version of the chat; nothing after its task has been read yet.
-
-    Raises:
-        ValueError: The chat has no task message.
-    """
+    """The reading of a chat up to one of its messages; raise ValueError without a task message."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""
@@ -206,11 +194,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, which threads may share. Copies and pickles contain none.
-
-    Args:
-        begin: Starts the reading of a chat.
-    """
+    """Readings of a policy's chats, which threads may share. Copies and pickles contain none."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin

@@ -28,7 +28,6 @@ class StatePages(Toolset):
 
     Attributes:
         count: The pages of the last state; 0 if the hint was complete.
-        shown: The visible page numbers, in order.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")

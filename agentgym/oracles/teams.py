@@ -37,10 +37,8 @@ class _TeamReading(ChatReading):
     """Reading of a team agent's chat: the state, and whose turn it is.
 
     Attributes:
-        summary: The last state that the agent received or summarised.
         has_floor: Whether it should act; None if unknown.
         parts: The number of the last part received of a long state, and the number of parts.
-        parts_sent: The number of parts sent of such a state.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -117,13 +115,13 @@ class TeamPolicy:
     """Policy that plays every agent of a team like one scripted policy.
 
     In a split team, the agent with the tool for the next call plays it; the others send it the
-    state and wait. A manager delegates the calls that it cannot play; a worker plays up to
-    `patience` turns and reports the state. A host answers from the question alone.
+    state and wait. A manager delegates the calls that it cannot play. A host answers from the
+    question alone.
 
     Args:
         env_id: The id of the team.
         player: The policy that chooses the calls; by default `OraclePolicy`.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        dialect: The form of the calls.
         patience: The maximum turns of a sub-task.
 
     Example:

@@ -58,16 +58,14 @@ class ToolEnv(ToolHost):
     checked in this order, so the last turn may succeed.
 
     After an unexpected exception of a tool or the scorer, the call returns an error, the world is
-    restored, and `StepInfo.faults` contains the exception. `StepInfo.invalid` is set if the episode
-    no longer measures the policy.
+    restored, and `StepInfo.faults` contains the exception.
 
     Args:
         world: The world's class or path (`"package.module:Class"`).
         dialect: The form of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
         max_failed_rounds: The consecutive replies without a successful call that end the episode;
-            `world` uses `World.max_failed_rounds`, None disables the limit. Replies without an
-            attempted call count only if `World.prose_fails`.
+            `world` uses `World.max_failed_rounds`, None disables the limit.
         max_result_chars: The maximum characters of a tool result outside code. A longer result is
             cut, with a notice.
         on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
@@ -263,13 +261,9 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        Args:
-            name: The tool.
-            arguments: Its arguments.
-            nested: Whether the current reply's code makes the call; `StepInfo.nested` lists it.
+        With `nested`, the current reply's code makes the call, and `StepInfo.nested` lists it.
 
         Raises:
-            ResetNeeded: There is no running episode.
             ToolError: The call was rejected and changed nothing.
         """
         self._running_world("call reset() before call()")

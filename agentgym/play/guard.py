@@ -32,9 +32,6 @@ _MAX_TRACEBACK_CHARS = 10_000
 class Guard:
     """Record of failures that the policy did not cause.
 
-    Args:
-        on_fault: `report` or `raise` unexpected exceptions.
-
     Attributes:
         faults: The faults of the current step.
         invalid: Why the episode does not measure the policy; empty while it is valid.
@@ -65,13 +62,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it in the mode `raise`.
-
-        Args:
-            tool: What failed.
-            error: The exception.
-            invalid: Why the episode no longer measures the policy, if so.
-        """
+        """Record an exception for this step's info, or raise it in the mode `raise`."""
         if self._raises and not isinstance(error, HostLimitError):
             raise error
         self.faults = (*self.faults, _make_fault(tool, error))
@@ -101,11 +92,7 @@ class Guard:
 def carry_out(
     world: World[Any], bound: BoundTool, name: str, arguments: Mapping[str, Any]
 ) -> str | Content:
-    """Run a world's tool and log the call; return the result as the policy sees it.
-
-    Raises:
-        ToolError: The tool rejected the call.
-    """
+    """Run a world's tool and log the call; raise ToolError if the tool rejects it."""
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_content
     answer = bound.run(arguments, convert)
     if bound.schema.final:
@@ -125,13 +112,7 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay another world's first calls in a world generated from the same seed.
-
-    Args:
-        world: The world to re-create.
-        new: The replacement.
-        tools: All tools of the new world, including those of every team agent.
-        calls: The number of logged calls to replay.
+    """Replay a world's first calls in `new`, which was generated from the same seed.
 
     Raises:
         RollbackError: A call returned a different result.
@@ -164,8 +145,7 @@ class _Watch:
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside.
 
-    Any other exception is a fault of the code that raised it, even outside `Exception`, such as a
-    panic of a Rust library.
+    Others are faults of the code that raised them, such as a panic of a Rust library.
     """
     # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
     # import time.

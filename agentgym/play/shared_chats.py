@@ -43,10 +43,6 @@ class SharedChats(Sequence[Chat]):
     A deep copy is a tuple of the current chats. A record is a chat as the difference from the
     previous record, or from nothing if the reader missed that one.
 
-    Args:
-        count: The number of envs.
-        file: The descriptor of another process's file; by default a new one.
-
     Raises:
         CustomSpaceError: The system cannot pass an open file to another process.
     """

@@ -44,13 +44,7 @@ class ChatSpace(Space[Chat]):
 
 
 class ActionSpace(Space[str]):
-    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect.
-
-    Args:
-        tools: The available tools; at least one.
-        dialect: The form of samples.
-        seed: Seeds the sampling.
-    """
+    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect."""
 
     def __init__(
         self,

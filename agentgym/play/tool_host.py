@@ -34,14 +34,7 @@ class Snapshot:
 
 
 class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Base of `ToolEnv`: a world with its tools and those of mounted toolsets.
-
-    Args:
-        world_class: The class of the world.
-        config: Its configuration.
-        dialect: The form of calls in the documentation.
-        parallel_calls: Whether one reply may contain several calls.
-    """
+    """Base of `ToolEnv`: a world with its tools and those of mounted toolsets."""
 
     def __init__(
         self, world_class: type[World[Any]], config: Any, dialect: Dialect, parallel_calls: bool
@@ -91,7 +84,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
         Raises:
             ValueError: A tool name is taken, or `code_only` names an unknown tool.
-            MissingRequirement: The host does not meet the toolset's requirements.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(

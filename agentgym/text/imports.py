@@ -21,8 +21,7 @@ def trust_package(module: str) -> None:
 def trust_only(modules: Iterable[str]) -> None:
     """Import no other modules by name, except this and installed packages' worlds.
 
-    A run folder names modules too, and its author must not choose what is imported. The modules on
-    the command line may be in the working folder, which is appended to `sys.path`.
+    A run folder names modules too, and its author must not choose what is imported.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)

@@ -104,8 +104,6 @@ class Message(Record, frozen=True):
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
-        thinking: An assistant's reasoning.
-        calls: An assistant's tool calls, in order.
         call_id: The id of the call that a tool message answers.
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
@@ -340,8 +338,8 @@ class Chat(Record, frozen=True):
         The API accepts no pictures in tool messages, so a user message with the pictures follows.
 
         Args:
-            json_arguments: Whether the arguments of `tool_calls` are JSON text, as in the API, or
-                objects, as in the chat templates of transformers.
+            json_arguments: Whether `tool_calls` arguments are JSON text, as in the API, or objects,
+                as in the chat templates of transformers.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):

@@ -81,11 +81,7 @@ def parse(
 ) -> Message:
     """Return a reply as an assistant message, without calls if any of them cannot be read.
 
-    Args:
-        text: The reply.
-        dialect: The form of the calls.
-        tools: The available tools, which name the positional arguments of a Python call.
-        turn: The turn, for the ids of the message and its calls.
+    `tools` name the positional arguments of a Python call; `turn` is part of the ids.
     """
     # A shortcut to the result of `_read` in half the time, because it runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
@@ -157,8 +153,7 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
     """Split a reply into its blocks in one pass.
 
     Returns:
-        The prose outside all blocks, the contents of `<think>` blocks, of Python blocks and of
-        `<tool_call>` tags, and why no call can be run (empty if they can).
+        The prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be run.
     """
     prose: list[str] = []
     thinking: list[str] = []

@@ -40,16 +40,10 @@ class MissingRequirement(ImportError, RuntimeError, ValueError):
 
 
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
-    """Check that this host meets requirements.
+    """Check that this host meets requirements; raise MissingRequirement otherwise.
 
-    Args:
-        owner: The world, toolset or wrapper, for the error.
-        requirements: The alternative for the user, or an empty text, by requirement: `programs`
-            (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in
-            `PACKAGES`.
-
-    Raises:
-        MissingRequirement: A requirement is not met.
+    Requirements map names to the user's alternative or an empty text: `programs` (bash and CPython
+    in a sandbox), `bubblewrap` (the code sandbox), or an extra in `PACKAGES`.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

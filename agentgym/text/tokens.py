@@ -135,8 +135,7 @@ def cl100k() -> TokenCounter:
     """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
     Texts are encoded in linear time, in blocks that end at word boundaries. A run of more than
-    24,576 characters without a boundary is cut anyway, which may change adjacent tokens. Surrogates
-    count as question marks.
+    24,576 characters without a boundary is cut anyway, which may change adjacent tokens.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 

@@ -46,13 +46,7 @@ class RollbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool as the policy sees it.
-
-    Attributes:
-        description: The docstring without its sections.
-        parameters: A JSON Schema of type object.
-        final: Whether a successful call ends the episode.
-    """
+    """Schema of a tool as the policy sees it; a successful call of a `final` one ends the episode."""
 
     name: str
     description: str
@@ -100,7 +94,6 @@ class Toolset:
     """Tools mounted on an env besides its world's.
 
     Attributes:
-        requirements: Host requirements (`agentgym.text.requirements`).
         episode_state: The attributes that belong to the episode and to snapshots.
         tool_order: All tools in listing order; by default in the order of definition, with the
             parts' tools last.
@@ -134,13 +127,7 @@ class Toolset:
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object; a struct because each reset builds all of them.
-
-    Attributes:
-        owner: The object that owns the state.
-        json_indent: The indentation of data in results; None for one line.
-        transaction: The `Toolset.transaction` of a toolset.
-    """
+    """Tool of one object; a struct because each reset builds all of them."""
 
     schema: Tool
     checks: _ArgumentCheck
@@ -156,11 +143,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method.
-
-        Args:
-            arguments: The arguments of the call.
-            convert: Converts the result, given `json_indent`; if it fails, the call fails.
+        """Validate the arguments and run the method; if `convert` fails, the call fails.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method rejected the call.

@@ -57,14 +57,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 def list_names(
     value: object, names: Sequence[str], noun: str, near: Iterable[str] | None = None
 ) -> str:
-    """Return the remedy for an unknown name: similar names, and all names.
-
-    Args:
-        value: The unknown name.
-        names: The names to list.
-        noun: Their plural noun, such as `worlds`.
-        near: The names to suggest from, if there are more than the listed ones.
-    """
+    """Return the remedy for an unknown name: similar names (from `near` if given), and all names."""
     everything = f"{noun}: {', '.join(names) or 'none'}"
     close = suggest(value, names if near is None else near)
     return f"{close} {everything}" if close else everything

@@ -91,12 +91,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of an option table.
-
-    Attributes:
-        default: The default as a JSON value; also None if there is none.
-        bounds: The allowed values; empty if the type allows all.
-    """
+    """A row of an option table; `bounds` is empty if the type allows all values."""
 
     name: str
     type: str
@@ -108,12 +103,7 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create a world's configuration from keyword arguments.
-
-    Args:
-        world: The class.
-        options: The keyword arguments.
-        others: Further names to suggest for an unknown option.
+    """Create a world's configuration; an error may suggest a name from `others`.
 
     Raises:
         ValueError: An option is unknown, or its value is invalid.

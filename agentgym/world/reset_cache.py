@@ -41,15 +41,12 @@ class ResetCache:
     """Folder of instances before their first turn.
 
     The key covers the world class, its config, the files that the config names, the seed, and the
-    sources of the package and the world. Damaged entries are generated again.
-
-    Args:
-        folder: The folder, created if missing. Entries are pickles, which can run code, so no other
-            user may have access.
-        max_bytes: The maximum total size; the least recently used entries are deleted first.
+    sources of the package and the world. Damaged entries are generated again, and the least
+    recently used entries are deleted first.
 
     Raises:
-        ValueError: The folder is accessible to others or belongs to another user.
+        ValueError: The folder is accessible to others or belongs to another user. Entries are
+            pickles, which can run code.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:

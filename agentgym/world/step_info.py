@@ -22,8 +22,8 @@ class StepInfo:
         nested: The calls made by the policy's code; the chat does not show their results.
         report: The world's report, at the end; None if there is none.
         faults: The unexpected exceptions of this step; the chat does not show them.
-        invalid: Why the episode does not measure the policy, such as a broken scorer; empty while
-            it is valid. Once set, it stays.
+        invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
+            stays.
         split: The env's split, at the end; empty for all instances.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """

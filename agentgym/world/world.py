@@ -27,13 +27,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error of a world that lacks a hook, or `Config`.
-
-    Args:
-        world: The class of the world.
-        hook: The name of the hook.
-        feature: The feature that needs it; by default all that do.
-    """
+    """Error of a world that lacks a hook, or `Config`; `feature` needs it, by default all do."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature

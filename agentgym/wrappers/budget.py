@@ -49,14 +49,7 @@ class ContextBudget(Config):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of a context.
-
-    Attributes:
-        tokens: The visible tokens.
-        usable: The maximum prompt tokens.
-        tool_uses: The visible tool results that have not been cleared.
-        turns: The visible replies.
-    """
+    """Load of a context: visible tokens, usable tokens, uncleared tool results and replies."""
 
     tokens: int
     usable: int

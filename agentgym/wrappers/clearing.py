@@ -92,8 +92,7 @@ class ClearToolResults(ContextWrapper):
             edits, which rewrite the prompt, rare.
         ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
             paper).
-        keep: The number of newest results that stay regardless of the target. Results of the newest
-            reply always stay.
+        keep: The number of newest results that stay. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
         clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.

@@ -40,7 +40,6 @@ class ContextRecord:
     """Token accounts of one step in `info["context"]`.
 
     Attributes:
-        counter: The name of the token counter.
         phase: The kind of reply: `act`, or `summary` if the view requested one.
         tokens: The visible chat.
         reused: Its longest common prefix with the previous chat, which a prefix cache saves.
@@ -51,8 +50,7 @@ class ContextRecord:
         hidden: Results of calls made by code, which the chat does not show.
         summary: The reply and its request, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edit_counts: How often each strategy of the stack has edited in this episode; an awareness
-            report counts as an edit.
+        edit_counts: Edits by strategy in this episode; an awareness report counts as one.
     """
 
     counter: str
@@ -74,13 +72,8 @@ class ContextRecord:
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     """Base of wrappers that edit the view which the strategies of a stack share.
 
-    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. A
-    strategy acts whenever its trigger is reached (`is_due`) and it has something to edit
-    (`may_edit`).
-
-    Args:
-        budget: The window. The innermost strategy sets it for all; the default is 128,000 tokens.
-        **recorded: The strategy's arguments, for the spec.
+    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. The
+    innermost strategy sets the budget for all; the default is 128,000 tokens.
 
     Raises:
         ValueError: The wrappers are in the wrong order, or inner strategies have another budget.

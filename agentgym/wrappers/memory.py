@@ -187,11 +187,6 @@ class FolderStore:
     killed process leaves either the old or the new state; a power loss may cost the newest edits.
     Links and other files that are not memory files are neither shown, followed nor changed.
 
-    Args:
-        folder: The folder that contains the namespaces.
-        namespace: The subfolder that is `/memories`.
-        limits: The limits of the memory.
-
     Raises:
         ValueError: The folder is a link, or the system has no file locks.
     """

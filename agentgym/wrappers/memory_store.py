@@ -111,16 +111,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
-    """Plan a command.
-
-    Args:
-        files: The state.
-        command: `view`, `create`, `str_replace`, `insert`, `delete` or `rename`.
-        arguments: The command's arguments, with the right types.
-        limits: The limits of the memory.
-
-    Returns:
-        The edit, or None for a view, and the answer after the edit.
+    """Return the edit of a command (None for a view) and the answer after the edit.
 
     Raises:
         ToolError: The command cannot be executed.

@@ -54,8 +54,8 @@ class ContextView:
 
     1. `begin_step` opens the accounts.
     2. `update` reads the env's observation under the existing edits.
-    3. Each strategy, inner to outer, edits with `apply`, adds notes to the newest message with
-       `annotate`, or requests a summary with `ask`.
+    3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
+       summary with `ask`.
     4. The outermost strategy reports `accounts`: `tokens` after a step equals `tokens` before it +
        `appended` - `removed` + `inserted`.
 
@@ -63,23 +63,16 @@ class ContextView:
     `editable_tail` replies, and the env's newest message with everything after it, because the next
     observation may no longer contain its hint.
 
-    Args:
-        budget: The window and its token counter.
-
     Attributes:
         limit: The tokens that strategies may fill; a later report may need the rest of the window.
-        notices: Text appended to the system message.
         editable_tail: The number of newest replies that can be edited without copying the rest.
-        edit_counts: How often each strategy has edited in this episode.
         overlay: This episode's edits by message id; None for a dropped message.
-        cleared: Ids of cleared tool results.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
         was_rebuilt: Whether the env rewrote older messages, so `new_messages` is the whole view.
         warned: Whether the policy was warned of a lossy edit since the last one.
         overflow: Whether the minimum view exceeds the window.
         request: A request in the newest message, shown once and not logged.
-        last_request_tokens: The tokens of the last withdrawn request.
         chat: The visible chat; the same object while nothing changes.
     """
 
@@ -226,7 +219,7 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Apply a strategy's edits; every edit goes through here.
+        """Apply a strategy's edits and return the tokens gained; every edit goes through here.
 
         Pinned messages are never edited, and the newest reply and its results are never dropped.
         Calls and results are dropped together. Edits that do not shorten the view are ignored.
@@ -237,9 +230,6 @@ class ContextView:
             at_least: The minimum gain in tokens; a smaller gain changes nothing.
             cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.
-
-        Returns:
-            The tokens gained.
         """
         changes = self._permitted(edits)
         removed = self.count(old for old, _ in changes.values())

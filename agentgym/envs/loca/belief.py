@@ -114,13 +114,7 @@ class OfficeBelief:
         self._empty.pop(label, None)
 
     def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return lines of at most `room` characters in total, line ends included.
-
-        Args:
-            needed: The words of the next steps; facts with the most of them come first.
-            room: The maximum number of characters.
-            off_plan: Calls outside the plan that still matter.
-        """
+        """Return at most `room` characters; facts that share most words with `needed` come first."""
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)

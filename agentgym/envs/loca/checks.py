@@ -122,7 +122,7 @@ def row_failures(
         expected: The expected rows.
         columns: The comparison of each column.
         key: The columns that identify rows; expected rows may share a key.
-        ordered: Whether the order of the rows counts.
+        ordered: Whether the order counts.
     """
 
     def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -159,13 +159,7 @@ def row_failures(
 
 @dataclass(frozen=True)
 class CsvTable:
-    """CSV file that a task requires.
-
-    Attributes:
-        cells: The comparison of each column; key columns may be left out.
-        key: The columns that identify rows.
-        forms: Functions that normalise the notation of a key, by column.
-    """
+    """CSV file that a task requires; `cells` may leave out key columns."""
 
     path: str
     columns: Sequence[str]

@@ -37,15 +37,13 @@ class PlanStep:
 
     Attributes:
         label: An imperative sentence, unique in the plan.
-        call: The call.
         learn: Extracts the JSON-able fact from the result; optional for changes.
         output: The output that a change contributes to; empty for a reading step.
         same: The arguments that another call must share to count as this step; empty means all.
-        accepts: Further condition on the canonical arguments of a call that counts.
-        mark_own: Marks in the fact what off-plan calls have written, given their effects.
+        accepts: Further condition on the canonical arguments.
+        mark_own: Marks what off-plan calls have written, given their effects.
         thing: What a change writes or a look shows, as in `things_changed`.
-        is_look: Whether the step only runs if an off-plan call has changed the thing; its fact is
-            None otherwise.
+        is_look: Whether the step only runs if an off-plan call has changed the thing.
     """
 
     label: str
@@ -141,15 +139,7 @@ _SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context wi
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder in pages.
-
-    Args:
-        keep: Extracts the fact from a listed mail, or returns None.
-        folder: The folder.
-
-    Returns:
-        The facts, newest mail first.
-    """
+    """Read all mails of a folder; return the facts that `keep` extracts, newest first."""
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
@@ -310,12 +300,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
 def look_at_workbook(
     path: str, title: str
 ) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
-    """Look at a workbook that an off-plan call has changed.
-
-    Returns:
-        The sheets by title, with the rows of the sheet `title`; no sheets if the file is missing;
-        None if no look was needed.
-    """
+    """Return the sheets of a workbook that an off-plan call has changed; None if no look was needed."""
     thing = f"file {path}"
     label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
     is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
@@ -380,7 +365,7 @@ def settle_sheet(
         where: The spreadsheet and the sheet.
         table: All required rows, header included.
         area: The part of the initial sheet to write, as in `A5:C9`.
-        is_right: Whether the values of the sheet need no change.
+        is_right: Whether the sheet needs no change.
     """
     label = f"Look at the entries of {where['sheet']}."
     seen = yield look("spreadsheets", label, sheet_values, "get_sheet_data", **where)

@@ -36,16 +36,10 @@ def _identity(call: ToolCall) -> ToolCall:
 class Progress:
     """Progress along a plan, as far as the results in the chat show it. Instances can be pickled.
 
-    Args:
-        plan: Starts the plan.
-        canonicalize: See `PlanStep.counts`.
-        files: The files that the plan writes.
-
     Attributes:
         facts: The facts by step label.
         off_plan_calls: Irreversible calls that match no step so far.
-        lost: Why the plan cannot continue: the agent changed data before reading it. Empty
-            otherwise.
+        lost: Why the plan cannot continue: the agent changed data before reading it.
     """
 
     def __init__(

@@ -43,13 +43,7 @@ _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 def fingerprint_protected(
     office: Office, mutable_tables: Collection[str], harmless: Collection[str]
 ) -> dict[str, str]:
-    """Hash each part of the services that a task must not change.
-
-    Args:
-        office: The office.
-        mutable_tables: The tables that the work changes, as `server.table`.
-        harmless: Patterns of differences that do not count.
-    """
+    """Hash each part of the services, except mutable tables and harmless differences."""
     hashes: dict[str, str] = {}
     for server in office.toolsets():
         patterns = [name for name in harmless if name.startswith((f"{server.name}.", "*"))]

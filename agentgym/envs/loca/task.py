@@ -96,14 +96,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         outputs: The required outputs; files by path.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.
-        harmless: Differences from the expected final state that this task ignores, with
-            descriptions, in addition to `HARMLESS`.
+        harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
         text: The rules of the task; see `draw_opening`.
-        opening: The task prompt: who asks, and the rules in a drawn order.
-        truth: The generator's facts about the expected final state. If they contain `files` (the
-            `file_state` of the start), changes to files other than outputs are failures.
+        opening: The task prompt.
+        truth: The facts about the expected final state. With `files` (the `file_state` of the
+            start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -246,12 +245,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the size whose reference plan has about `steps` steps.
+        """Return the size whose plan has about `steps` steps; raise ValueError if there is none.
 
         The size is interpolated from two plans, then corrected by the actual length.
-
-        Raises:
-            ValueError: No size has a plan of about that length.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)

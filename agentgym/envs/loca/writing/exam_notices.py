@@ -29,8 +29,6 @@ class Exam:
     """Facts about a final exam; None means not known yet.
 
     Attributes:
-        day: ISO 8601.
-        time: The start, as HH:MM.
         proctor: Name and address of a proctor other than the teacher.
         books: `OPEN` or `CLOSED`, if a notice mentions it.
         held: False without an exam, or after a cancellation.

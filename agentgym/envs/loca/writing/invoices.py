@@ -100,12 +100,7 @@ def draw_invoice(
 ) -> tuple[dict[str, Any], bytes]:
     """Draw an invoice; return its facts, with amounts in cents, and its PDF file.
 
-    Args:
-        rng: The random generator.
-        key: The invoice number, which begins with the supplier's letters.
-        buyer: Address and name of the purchaser.
-        other: Another address that may be on it.
-        rates: The probabilities of `paid`, otherwise of `partial`, and of `box`.
+    `rates` are the probabilities of `paid`, otherwise of `partial`, and of `box`.
     """
     goods = [
         (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))

@@ -172,15 +172,7 @@ def draw_order_note(
     amended_rate: float,
     note_rate: float,
 ) -> tuple[str, dict[str, int]]:
-    """Draw the note of an order, and the pieces after it.
-
-    Args:
-        rng: The random generator.
-        order: The pieces of the order lines.
-        withdrawn: Whether the customer withdraws the order.
-        amended_rate: The probability that the note asks for changes.
-        note_rate: The probability of asides and remarks.
-    """
+    """Draw the note of an order with these rates of changes and remarks, and the pieces after it."""
     facts = draw_changes(rng, order) if rng.random() < amended_rate else []
     if withdrawn:
         facts.append(("withdrawn", {}))
