@@ -60,7 +60,7 @@ class Row:
         numeric: Whether to run only the files whose results may depend on the machine's arithmetic.
         order: Whether the row varies the order of tests, and so skips the exhaustive cases.
         options: Further arguments for pytest.
-        around: Context manager that runs beside the tests.
+        around: Context manager that runs during the tests.
         run: Replacement for pytest over all files.
         check: Raises `Unplayable` if the machine lacks a requirement.
     """

@@ -47,9 +47,9 @@ HANGING = 60
 OWN = 99
 # Number of test files that run first, because they detect most faults.
 NEAREST = 3
-# Assumed seconds of a test without a record, about those of a slow test.
+# Assumed seconds of a test without a record: a slow test.
 UNKNOWN = 5.0
-# Bytes that a process may reserve, so that an endless list ends the process and not the machine.
+# Bytes that a process may reserve: an endless list must end the process, not the machine.
 MEMORY = 24 << 30
 # Operators by the beginning of their names, each drawn equally often.
 KINDS = (
@@ -275,7 +275,7 @@ def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str
 
 
 def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Return the first test that fails only with the fault; "" if there is none."""
+    """Return the first test that fails only with the fault, or ""."""
     source = (clone / fault.file).read_text(encoding="utf-8")
     left = list(tests)
     while left:

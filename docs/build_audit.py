@@ -20,7 +20,7 @@ PAGE = Path(__file__).with_name("audit.md")
 SEEDS, OFFICE_SEEDS = 200, 60
 # More episodes where a shortcut comes close to the ceiling.
 MORE_SEEDS = {"GridWorld": 600}
-# Episodes for learning; those of an office task differ only in their ids and numbers.
+# Episodes for learning; episodes of an office task differ only in ids and numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
 HEAD = """# Audit: what shortcuts earn

@@ -47,7 +47,7 @@ def wrong_calls(world: World[object]) -> list[ToolCall]:
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random non-optimal legal call, or an optimal one if there is no other."""
+    """Return a random non-optimal legal call, or else an optimal one."""
     return choose(wrong_calls(world) or world.legal_calls(), rng)
 
 

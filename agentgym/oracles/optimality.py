@@ -29,7 +29,7 @@ class InContextExamples(
     """Wrapper that adds solved examples between the system message and the task.
 
     Each example is another instance, solved by optimal calls in a second env of the same spec. It
-    contains every observation as it was when it was the newest, then the world's reasoning and
+    contains each observation in its newest form, then the world's reasoning and
     call.
 
     Args:
@@ -193,5 +193,5 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         return {"optimal": optimal, "alive": bool(best), "labels": tuple(labels)}
 
 
-# Inside the oracles, so that labels refer to the world's own messages.
+# Inside the oracles, because labels refer to the world's own messages.
 register_option("labels", StepOptimality, Stage.HINTS)

@@ -162,7 +162,7 @@ class TeamPolicy:
                 ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
             )
         if _is_hidden(chat) and (request := ask_for_state(parsed)):
-            return parsed.render(request, self.dialect)  # the agent knows nothing but the state
+            return parsed.render(request, self.dialect)  # the agent knows only the state
         call = self.player.act(parsed)
         if "tell" in tools:
             call = self._share(chat, view, parsed, call)

@@ -20,7 +20,7 @@ class Reply:
             memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
-        ended: Why the policy cannot go on, such as `over_window`: the episode ends with the world's
+        ended: Why the policy stopped, such as `over_window`: the episode ends with the world's
             current score (`StepInfo.ended`) instead of a step. Empty for a step.
     """
 
@@ -45,7 +45,7 @@ class PolicyError(RuntimeError):
     The agent is not to blame, so the episode gets no score.
     """
 
-    # Whether every later request would fail too, so that the run stops.
+    # True stops the run, because every later request would fail too.
     fatal: ClassVar[bool] = False
     # One entry per chat if only some failed; empty if the whole batch failed.
     replies: Sequence[Reply | PolicyError] = ()

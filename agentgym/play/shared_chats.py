@@ -95,7 +95,7 @@ class SharedChats(Sequence[Chat]):
             base, kept, new, tools = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
-            # Usually the whole chat is kept, and a slice would copy it.
+            # Usually all messages are shared, and a slice would copy them.
             shared = messages if kept == len(messages) else messages[:kept]
             self._chats[index] = Chat(shared, last.tools if tools is None else tools).extend(new)
             self._numbers[index] = number

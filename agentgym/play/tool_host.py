@@ -34,7 +34,7 @@ class Snapshot:
 
 
 class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Base of `ToolEnv`: a world with its tools and those of mounted toolsets."""
+    """Base of `ToolEnv`: a world with its own and mounted tools."""
 
     def __init__(
         self, world_class: type[World[Any]], config: Any, dialect: Dialect, parallel_calls: bool

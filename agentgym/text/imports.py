@@ -21,7 +21,7 @@ def trust_package(module: str) -> None:
 def trust_only(modules: Iterable[str]) -> None:
     """Import no other modules by name, except this and installed packages' worlds.
 
-    A run folder names modules too, and its author must not choose what is imported.
+    A run folder names modules too, and its author must not choose the imports.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)
@@ -59,5 +59,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
             f"agentgym --import {module} before the command"
         )
     if str(Path.cwd()) not in sys.path:
-        # Last, so that no file in the folder replaces an installed module.
+        # Last, because no file in the folder may replace an installed module.
         sys.path.append(str(Path.cwd()))

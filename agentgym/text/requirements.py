@@ -1,4 +1,4 @@
-"""Host requirements of worlds, toolsets and wrappers, checked when an env is made.
+"""Host requirements of worlds, toolsets and wrappers, checked when an env is created.
 
 An env behaves identically on every host that can make it.
 """

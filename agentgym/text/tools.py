@@ -37,7 +37,7 @@ class ToolError(Exception):
 
 
 class HostLimitError(ToolError):
-    """Error of a call that the host stopped, whatever the reply; the episode becomes invalid."""
+    """Error of a call that the host, not the reply, stopped; the episode becomes invalid."""
 
 
 class RollbackError(Exception):

@@ -45,7 +45,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """Return a question that suggests close choices; empty if there are none."""
+    """Return a question that suggests close choices, or an empty text."""
     # Reversed, because the first of several that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()

@@ -33,7 +33,7 @@ _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
 _MAX_DRAWS = 500  # chance misses a fifth of the instances that often once in 10^48
 
-# Probed configurations, so that each process probes each once.
+# Probed configurations; each process probes each only once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 

@@ -20,7 +20,7 @@ class StepInfo:
             reason such as `context_overflow`; empty while it continues.
         score: The world's score, at the end.
         nested: The calls made by the policy's code; the chat does not show their results.
-        report: The world's report, at the end; None if there is none.
+        report: The world's report, at the end, or None.
         faults: The unexpected exceptions of this step; the chat does not show them.
         invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
             stays.

@@ -42,7 +42,7 @@ def raw_html(text: str) -> str:
 
 
 def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
-    """Return messages, or notes in place of omitted ones, as a block of a page."""
+    """Return messages and notes about omitted ones as a block of a page."""
     rows = [
         f'<p class="gap">{html.escape(part)}</p>'
         if isinstance(part, str)

@@ -1,4 +1,4 @@
-"""`make` checks what an env requires of the host, so no episode fails midway."""
+"""`make` checks an env's host requirements, so no episode fails midway."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_placebo_is_as_long_as_its_hint_and_depends_on_nothing_else(env_id: st
             assert abs(whole[0] - whole[1]) <= MOST_MORE
             system = [TOKENS(chat.messages[0].text) for chat in (right, placebo)]
             assert abs(system[0] - system[1]) <= 2 * MOST_MORE_ANNOUNCED
-    for same_turn in texts.values():  # whatever the instance, the state and the hint
+    for same_turn in texts.values():  # for every instance, state and hint
         longest = max(same_turn, key=len)
         assert all(longest.startswith(text) for text in same_turn)
 

@@ -257,7 +257,7 @@ def test_the_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    """Git without symlinks writes small files in place of the top-level links."""
+    """Git without symlinks writes small files instead of the top-level links."""
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")

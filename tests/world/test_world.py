@@ -1,4 +1,4 @@
-"""ToolEnv and what a world may add to its tools: call limits, failed rounds, labels and reports."""
+"""ToolEnv and the additions of a world to its tools: call limits, failed rounds, labels and reports."""
 
 from __future__ import annotations
 

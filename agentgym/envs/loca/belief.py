@@ -179,7 +179,7 @@ class OfficeBelief:
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # A single read that is shown in part says so on its own line.
+            # The line of a single read already shows that it is partial.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(

@@ -245,7 +245,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the size whose plan has about `steps` steps; raise ValueError if there is none.
+        """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
         The size is interpolated from two plans, then corrected by the actual length.
         """

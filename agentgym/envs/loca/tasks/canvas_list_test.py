@@ -204,7 +204,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw a deadline from a few, so that many tie, and whether it is in the future."""
+        """Draw one of few deadlines, many of which tie, and whether it is in the future."""
         past = not sure and self.rng.random() < self.config.past_rate
         days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -212,7 +212,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _count(self, rate: float, sure: bool) -> int:
         if sure:
             return 1
-        # Both numbers are always drawn, so that later draws do not depend on the first.
+        # Both numbers are always drawn: later draws must not depend on the first.
         first, second = self.rng.random() < rate, self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 

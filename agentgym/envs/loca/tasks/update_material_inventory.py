@@ -279,7 +279,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
             lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
             note, pieces = self._note(kind, lines)
-            # Something can always be made, and some order just misses being counted.
+            # At least one product is always possible, and some order just misses being counted.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)

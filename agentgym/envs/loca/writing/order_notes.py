@@ -236,7 +236,7 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that change nothing but are true of this order."""
+    """Draw sentences that are true of this order and request no change."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]
