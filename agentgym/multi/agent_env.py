@@ -67,7 +67,7 @@ class AgentEnv(ToolEnv):
         return self._protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment; rivals need different ones, or they would draw alike."""
+        # Rivals need different moments, or they would draw alike.
         rival = "" if self._protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
@@ -99,7 +99,7 @@ class AgentEnv(ToolEnv):
         self._own -= self._team_tools
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
-        """Re-create the world with the tools of all agents, whose calls share one log."""
+        # The calls of all agents share one log.
         new = draw(self.world_class, self.config, world.instance_seed)
         owners: list[object] = []
         for agent in self._protocol.agents:
@@ -111,14 +111,14 @@ class AgentEnv(ToolEnv):
         super()._replace_world(world)
 
     def _running_world(self, remedy: str) -> World[Any]:
-        """Return the team's world, which another agent's call may have replaced."""
+        # Another agent's call may have replaced the world.
         world = self.team.worlds.get(self.agent)
         if self._world is not None and world is not None and world is not self._world:
             super()._replace_world(world)
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        """Report an end of the world to the protocol; only the game ends this env."""
+        # Only the game ends this env.
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):

@@ -99,9 +99,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
-    """Write an optimal call after the world's reasoning, or after the next step if the reasoning
-    would be empty or repeat the visible state.
-    """
+    # The next step replaces a reasoning that is empty or repeats the visible state.
     world, call = inner.world, best_call(inner.world)
     shows_state = "state" in split_hints(chat.messages[-1].text)[1]
     repeats = shows_state and not has_hook(inner.world_class, "reasoning")

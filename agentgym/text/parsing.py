@@ -385,7 +385,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _python_literal(value: Any) -> str:
-    """Return a JSON value as a Python literal without backquotes, which would close the block."""
+    # Backquotes would close the block.
     if isinstance(value, Mapping):
         items = [f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()]
         return f"{{{', '.join(items)}}}"

@@ -193,7 +193,7 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a function that counts block by block, so a new end costs only the last block."""
+    # A new end costs only the last block.
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:

@@ -385,7 +385,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return a JSON Schema without pydantic's titles; a property named `title` stays."""
+    # A property named `title` stays.
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

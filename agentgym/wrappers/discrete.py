@@ -85,7 +85,7 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    """Return a key that only equal calls share; cheaper than rendering the call."""
+    # This is cheaper than rendering the call.
     return f"{call.name}{sorted(call.arguments.items())}"
 
 

@@ -120,7 +120,10 @@ def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> 
 
 
 class MemoryTools(Toolset):
-    """Toolset of the memory; `files` maps paths to texts and is never modified in place."""
+    """Toolset of the memory.
+
+    `files` maps paths to texts and is never modified in place.
+    """
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
 

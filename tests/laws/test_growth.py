@@ -147,7 +147,7 @@ def test_the_law_finds_work_that_grows_with_the_square() -> None:
 
 
 def test_replies_of_full_length_are_read_and_counted_at_once() -> None:
-    """A pattern or a token merge with quadratic time would take minutes."""
+    # A pattern or a token merge with quadratic time would take minutes.
     for name in sample([*TEXTS, *REPLIES], "full length"):
         text = (
             REPLIES[name]("say", "text", MAX_REPLY_CHARS)

@@ -261,7 +261,7 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    """Every message counts once, in the form in which it was first shown."""
+    # Every message counts once, as it was first shown.
     for context, scope in product(
         ["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]
     ):

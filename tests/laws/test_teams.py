@@ -88,8 +88,7 @@ def test_the_conversions_pass_too(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
-        """Random calls are seeded here because PettingZoo's test does not, and some end the task."""
-
+        # Random calls are seeded here because PettingZoo's test does not, and some end the task.
         def seeded(env: Any) -> Any:
             for agent in env.possible_agents:
                 env.action_space(agent).seed(seed)
@@ -155,7 +154,7 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    """A chat is complete, even if it was read several times since the last reply."""
+    # A chat is complete, even if it was read several times since the last reply.
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}

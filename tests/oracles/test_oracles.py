@@ -246,8 +246,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    """Its optimal calls are a plain tuple, so True equals 1."""
-
+    # The optimal calls are a plain tuple, so True equals 1.
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())
 

@@ -331,7 +331,7 @@ def test_a_world_that_does_not_repeat_itself_is_not_restored_wrongly() -> None:
 def test_a_result_of_any_length_that_is_not_repeated_shows(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log keeps enough of each result to distinguish it."""
+    # The log keeps enough of each result to distinguish it.
     env = begun()
     monkeypatch.setattr(env._direct["note"], "method", lambda text: "x" * length)
     env.step(write("note", text="it is answered by other code"))

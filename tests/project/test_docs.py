@@ -105,7 +105,6 @@ def test_the_study_of_an_endpoint_finds_its_deficit(
 
 
 def snippets() -> Iterator[tuple[str, str, bool]]:
-    """Yield each shell line and each code span in prose."""
     for page, text in PAGES.items():
         for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
@@ -125,7 +124,6 @@ MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
 
 
 def parse_command(words: list[str]) -> None:
-    """Parse a command line as the CLI would, without running it."""
     command: Any = typer.main.get_command(app)
     context = command.make_context(words[0], words[1:])
     while hasattr(command, "commands"):  # a command group
@@ -173,7 +171,7 @@ def test_targets_and_files_on_the_pages_exist() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    """The site build checks links within docs/, and this test checks README's."""
+    # The site build checks links within docs/, and this test checks README's.
     broken = [
         (page, link)
         for page, text in PAGES.items()

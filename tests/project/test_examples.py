@@ -68,7 +68,7 @@ def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_own_world() -> None:
-    """Runs as a program, so its world stays out of the other tests' registry."""
+    # Runs as a program, because its world must stay out of the other tests' registry.
     *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
     assert labels.startswith("optimal: [True")
     assert "False" not in labels
@@ -76,7 +76,7 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    """A guess is optimal exactly if its worse answer leaves a winnable game."""
+    # A guess is optimal exactly if its worse answer leaves a winnable game.
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 
@@ -99,7 +99,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
-    """Runs as a program, so its task stays out of the other tests' registry."""
+    # Runs as a program, because its task must stay out of the other tests' registry.
     pytest.importorskip("icalendar", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"

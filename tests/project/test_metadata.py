@@ -31,7 +31,7 @@ def text(name: str) -> str:
 
 
 def without_code(page: str) -> str:
-    """Return a page without code blocks and code spans, where brackets have other meanings."""
+    # Brackets have other meanings in code.
     return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
 
 
@@ -111,7 +111,7 @@ def test_the_citation_is_that_of_the_version() -> None:
 
 
 def test_the_changelog_has_the_usual_form() -> None:
-    """Versions from new to old, each dated, with entries under the usual headings."""
+    # Versions run from new to old, each dated, with entries under the usual headings.
     lines = text("CHANGELOG.md").splitlines()
     versions = [line for line in lines if line.startswith("## ")]
     assert versions[0] == "## [Unreleased]"

@@ -149,7 +149,7 @@ def cycle(targets: Mapping[str, set[str]]) -> set[str]:
 
 
 def test_nothing_imports_in_a_circle() -> None:
-    """Imports inside functions count; imports for type checking never run."""
+    # Imports inside functions count; imports for type checking never run.
     files = {module_of(path): path for path in SOURCES}
     targets = {
         module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
@@ -257,7 +257,7 @@ def test_the_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    """Git without symlinks writes small files instead of the top-level links."""
+    # Git without symlinks writes small files instead of the top-level links.
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")

@@ -138,7 +138,7 @@ def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
 
 @pytest.mark.rotation
 def test_long_texts_are_counted_at_once() -> None:
-    """Quadratic time in merging tokens would take minutes."""
+    # Quadratic time in merging tokens would take minutes.
     for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
         assert cl100k().length(TEXTS[name](300_000)) > 1_000
 

@@ -84,8 +84,7 @@ def test_an_unknown_split_is_refused() -> None:
 
 
 def test_a_reset_that_finds_nothing_says_so() -> None:
-    """A world that overstates its number of instances must not hang an env."""
-
+    # A world that overstates its number of instances must not hang an env.
     class Boaster(FewWorld):
         @classmethod
         def instance_count(cls, config: Any) -> float:

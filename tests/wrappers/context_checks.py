@@ -212,7 +212,6 @@ def check_form(shown: list[Message]) -> None:
 def played_without(
     stack: Stack, actions: Sequence[str], seed: int = 0
 ) -> tuple[list[Any], list[float]]:
-    """Return the env's log and rewards without strategies."""
     env: Env = stack.bare()
     env.reset(seed=seed)
     rewards = []

@@ -210,7 +210,6 @@ class Stack:
     memory: bool = False
 
     def bare(self) -> Env:
-        """Return the env without strategies."""
         env: Env = ToolEnv(ToolBox)
         if self.memory:
             env = MemoryTool(env)

@@ -73,7 +73,7 @@ def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
 
 @each_case
 def test_gymnasium_finds_nothing_to_say(env_id: str, options: dict[str, Any]) -> None:
-    """Except that there are wrappers; other warnings are errors."""
+    # Only the warning about wrappers is expected; others are errors.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")
         check_env(numbers(env_id, **options), skip_render_check=True)
@@ -116,7 +116,7 @@ def test_shapes_are_those_of_the_configuration(env_id: str, options: dict[str, A
 
 @each_case
 def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str, Any]) -> None:
-    """The shape depends on the configuration, which is not secret."""
+    # The shape depends on the configuration, which is not secret.
     env = numbers(env_id, **options)
     policy = RandomPolicy(env_id)
     for seed in range(10):
@@ -232,7 +232,7 @@ def test_the_features_of_a_grid() -> None:
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
-    """A learner must not bootstrap where the budget, a feature, is exhausted."""
+    # A learner must not bootstrap where the budget, a feature, is exhausted.
     env = numbers("GridWorld", **EXACT)
     env.reset(seed=0)
     over = False
@@ -342,7 +342,7 @@ def test_maskable_ppo_learns_a_small_grid() -> None:
 
 @pytest.mark.exhaustive
 def test_maskable_ppo_learns_the_grid() -> None:
-    """Without slack only the shortest path pays; with slack a wrong turn can be repaired."""
+    # Without slack only the shortest path pays; with slack a wrong turn can be repaired.
     slack = {"budget_factor": 1.5, "budget_slack": 2}
     envs = crowd(
         64,

@@ -194,7 +194,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    """Replace words with digits, which distinguish reads of one kind."""
+    # Numbers distinguish reads of one kind, so they go.
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

@@ -51,7 +51,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the recipients: to, cc and bcc deliver the same mail."""
+    # To, cc and bcc deliver the same mail.
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]

@@ -250,7 +250,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    """Hash a table from its image where possible: that costs less than a query."""
+    # An image costs less than a query.
     image = cloud.engine.table((dataset, table))
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))

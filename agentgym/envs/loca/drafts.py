@@ -69,7 +69,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
 ) -> _Draft:
-    """Draw a state and measure it; only the accepted draft plays its plan."""
+    # Only the accepted draft plays its plan.
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))

@@ -397,7 +397,7 @@ class _FailureCount:
         return self._count
 
     def __eq__(self, other: object) -> bool:
-        """Return True for any other counter: the cache is not part of the state."""
+        # The cache is not part of the state.
         return isinstance(other, _FailureCount)
 
     __hash__ = None  # type: ignore[assignment]

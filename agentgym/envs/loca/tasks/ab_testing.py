@@ -171,7 +171,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Draw clicks and store views for which the mean of the rates misleads."""
+        # The mean of the rates must mislead.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(

@@ -203,7 +203,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         data: Mapping[int, Sequence[Decimal]],
         units: Mapping[int, str],
     ) -> None:
-        """Write the workbooks; RawData and Methodology order their columns differently."""
+        # RawData and Methodology order their columns differently.
         rows: list[list[Any]] = [["Category", *names]]
         rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
@@ -307,7 +307,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    """Yield the report's steps; a workbook needs a sheet, so the empty one goes last."""
+    # A workbook needs a sheet, so the empty one goes last.
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."

@@ -407,7 +407,7 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    """Return a row's sort key; ratios are exact, so rounded cells sort alike."""
+    # Ratios are exact, so rounded cells sort alike.
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),

@@ -254,7 +254,7 @@ def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Draw games by day; teams that played the day before play less often."""
+    # Teams that played the day before play less often.
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:

@@ -432,7 +432,7 @@ def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) 
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    """Return the PDF names in a text; a name with more after .pdf belongs to another file."""
+    # A name with more after .pdf belongs to another file.
     listed = set()
     for token in re.findall(r"[\w.-]+", text):
         name = token.strip("-_.")

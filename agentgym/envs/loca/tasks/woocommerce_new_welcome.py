@@ -531,7 +531,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows in SQL; JSON and GoogleSQL write these values alike."""
+    # JSON and GoogleSQL write these values alike.
     tuples = []
     for row in rows:
         values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]

@@ -157,7 +157,7 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    """Insert whether the work is required; some required items do not mention it."""
+    # Some required items do not mention it.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(int(rng.integers(1, len(texts) + 1)), note)
