@@ -127,7 +127,7 @@ class AgentEnv(ToolEnv):
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the whole team's episode at the end of the cycle."""
+        """End the team's episode at the end of the cycle."""
         self.team.end(reason)
         detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
         return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}

@@ -53,7 +53,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.game.chats[self.agent], dict(self.game.infos[self.agent])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play the current agent's reply; raise ResetNeeded without a running episode."""
+        """Play the current agent's reply."""
         game, played = self.game, self.agent
         if not game.due:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")

@@ -1,4 +1,4 @@
-"""Team of a host that knows the answer and a guesser that asks; a referee checks the host."""
+"""Team of a host that knows the answer and a guesser; a referee checks the host."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules of each role; the host sees a question instead of the task."""
+        """Return the rules; the host sees a question instead of the task."""
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
                 HOST, "There is no question yet."
@@ -112,7 +112,7 @@ class Hosting(TeamProtocol):
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run a call; if it needs the host, keep the result for the referee and ask the host."""
+        """Run a call, or ask the host and keep the result for the referee."""
         question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()

@@ -1,4 +1,4 @@
-"""Teams without a referee: split tools, a manager with workers, and rivals."""
+"""Teams without a referee."""
 
 from __future__ import annotations
 

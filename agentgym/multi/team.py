@@ -149,7 +149,7 @@ class TeamProtocol:
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the world tools by agent; `tools` maps each to whether it ends the task."""
+        """Return the world tools by agent."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
@@ -157,7 +157,7 @@ class TeamProtocol:
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
-        """Return the description of the team for an agent's system message."""
+        """Return the description of the team for a system message."""
         raise NotImplementedError
 
     def begin(self, team: Team) -> None:
@@ -172,7 +172,7 @@ class TeamProtocol:
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return an agent's restated task, or None if it is unchanged."""
+        """Return an agent's restated task, if it has changed."""
         return team.worlds[agent].restate()
 
     def run(
@@ -244,7 +244,7 @@ def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTools:
-    """Return the tools by role (`World.roles`); by default a `closer` has those that end the task."""
+    """Return the tools by role; by default a `closer` has those that end the task."""
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]

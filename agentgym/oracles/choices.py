@@ -57,7 +57,7 @@ def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
 
 
 def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
-    """Return a plan hint for a non-optimal legal call, or else for one that fits a tool's schema."""
+    """Return a plan hint for a non-optimal call."""
     world = env.world
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
@@ -95,7 +95,7 @@ class Decoys:
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:
-        """Return another instance's state that differs from the right one; empty if all agree."""
+        """Return another instance's state that differs; empty if all agree."""
         right, turn = describe(self._env.world), self._env.world.turn
         for decoy in self._others():
             while decoy.world.turn < turn and not decoy.over:

@@ -1,4 +1,4 @@
-"""Communication oracle for teams; unlike the state oracle, it leaves state tracking to the agent."""
+"""Communication oracle for teams."""
 
 from __future__ import annotations
 

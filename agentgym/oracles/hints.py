@@ -127,7 +127,7 @@ class HintOracle(
         raise NotImplementedError
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Draw a wrong hint for the current moment; empty if the world has none."""
+        """Draw a wrong hint; empty if the world has none."""
         raise NotImplementedError
 
     def begin(self) -> None:

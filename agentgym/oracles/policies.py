@@ -57,7 +57,7 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the contents of a chat; they and the recalled worlds change with its next version."""
+        """Lend the contents of a chat until its next version."""
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 
@@ -76,7 +76,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that a hint, or the summary and history, describe; read-only."""
+        """Return the world that a hint, or the summary and history, describe."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
             if read_state(world, state):
@@ -109,9 +109,7 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random legal calls, or calls that fit the tools' schemas if the world
-    cannot be read from the chat.
-    """
+    """Policy that plays random calls, legal ones if it can read the world from the chat."""
 
     hooks = ()
 

@@ -134,7 +134,7 @@ class ParsedChat:
 
 
 class ChatReading:
-    """The reading of a chat up to one of its messages; raise ValueError without a task message."""
+    """The reading of a chat up to one of its messages."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""

@@ -55,7 +55,7 @@ class StatePages(Toolset):
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe a world's state; a long one partially, with the requested pages."""
+        """Describe a world's state, with the requested pages if it is long."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0

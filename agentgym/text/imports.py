@@ -1,4 +1,4 @@
-"""Import of modules named by users, by installed packages, and by the files of a run."""
+"""Import of modules that users, packages and runs name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _trusted: set[str] | None = None
 
 
 def trust_package(module: str) -> None:
-    """Trust the package of a module that an installed package names in its metadata."""
+    """Trust the package of a module named by an installed package."""
     _installed.add(module.partition(".")[0])
 
 

@@ -94,12 +94,12 @@ def parse(
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Return why `parse` finds no call, worded for the model; empty if it finds one."""
+    """Return why `parse` finds no call, worded for the model."""
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return the text that `parse` reads: a code block in the `python` dialect, else a tag."""
+    """Return the text that `parse` reads."""
     if dialect == "python":
         pairs = [f"{name}={_python_literal(value)}" for name, value in call.arguments.items()]
         return f"```python\n{call.name}({', '.join(pairs)})\n```"
@@ -130,7 +130,6 @@ def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tupl
 
 
 def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
-    """Return why the blocks of a reply are not one set of calls; empty if they are."""
     if fences and tags:
         return "the reply mixes ```python and <tool_call>: write all calls in one form"
     if len(fences) > 1:

@@ -46,7 +46,7 @@ def _forms() -> dict[Dialect, str]:
 
 
 def without_written_calls(system: str) -> str:
-    """Return a system message without the text of `document_tools`, for APIs that take the schemas."""
+    """Return a system message without the text of `document_tools`."""
     rules, tools, documentation = system.rpartition(_TOOLS)
     _, heading, advice = documentation.partition(f"\n\n{_HEADING}")
     if not tools or not heading:
@@ -59,5 +59,5 @@ def without_written_calls(system: str) -> str:
 
 
 def read_dialect(system: str) -> Dialect:
-    """Return the dialect of a system message: `python` if it is the only one allowed, else `auto`."""
+    """Return the dialect that a system message asks for."""
     return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"

@@ -1,4 +1,4 @@
-"""Token counting: additive over messages, deterministic, and paid for new text only."""
+"""Token counting."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return the function from a text to its GPT-4 tokens, given the pattern of its words."""
+    """Return the function from a text to its GPT-4 tokens."""
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
     return tiktoken.Encoding(

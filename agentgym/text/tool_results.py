@@ -13,12 +13,12 @@ from agentgym.text.tools import BoundTool
 
 
 def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
-    """Run a tool that belongs to no world and return its result as the policy sees it."""
+    """Run a tool that belongs to no world."""
     return bound.run(arguments, to_content)
 
 
 def to_content(result: Any, indent: int | None) -> str | Content:
-    """Convert the result of a tool: text and content stay, other data becomes JSON."""
+    """Convert a tool result: text and content stay, other data becomes JSON."""
     if isinstance(result, (str, Content)):
         return result
     text = json.dumps(result, ensure_ascii=False)

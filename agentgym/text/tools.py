@@ -1,4 +1,4 @@
-"""Tools: methods that a policy calls by name, with schemas from docstring and annotations."""
+"""Tools: methods that a policy calls by name."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def first_paragraph(docstring: str | None) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names with commas; very long lists become the first names and the count."""
+    """Join names with commas, shortening very long lists."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
@@ -248,7 +248,7 @@ def nests_deeper(value: object, levels: int) -> bool:
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
-    """Raise `ToolError` if arguments are too large, or JSON or UTF-8 cannot represent them."""
+    """Raise `ToolError` if arguments are too large or not JSON."""
     if nests_deeper(arguments, MAX_DEPTH):
         raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
     try:
@@ -267,7 +267,7 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(*owners: Any) -> dict[str, BoundTool]:
-    """Return the tools of objects and their parts by name, in listing order."""
+    """Return the tools of objects and their parts, in listing order."""
     tools: dict[str, BoundTool] = {}
     for owner in owners:
         tools.update(_tools_of_one(owner))

@@ -1,4 +1,4 @@
-"""Configurations, whose declarations give validation, errors, option tables and JSON Schemas."""
+"""Configurations, whose declarations give validation, errors and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -103,11 +103,7 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create a world's configuration; an error may suggest a name from `others`.
-
-    Raises:
-        ValueError: An option is unknown, or its value is invalid.
-    """
+    """Create a world's configuration; raise ValueError for an invalid option."""
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
         raise ValueError(
@@ -118,7 +114,7 @@ def make_config(
 
 
 def json_schema(config: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a dataclass, with bounds, defaults and descriptions."""
+    """Return the JSON Schema of a dataclass."""
     schema = _adapter(config).json_schema()
     meanings = _read_meanings(config)
     required = []

@@ -91,7 +91,7 @@ def draw_instance(
 
 
 def generate(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return the instance of a configuration and a seed, from the reset cache if it is enabled."""
+    """Return an instance, from the reset cache if it is enabled."""
     cache = reset_cache.active()
     draw = cache.generate if cache else reset_cache.draw
     return draw(world, config, seed)

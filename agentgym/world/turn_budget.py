@@ -33,7 +33,7 @@ class TurnBudget(Config):
     budget_slack: BudgetSlack = 2
 
     def budget(self, optimal: int) -> int:
-        """Return the budget of a task that an optimal policy solves in `optimal` turns."""
+        """Return the budget of a task that takes `optimal` turns."""
         return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
 
 

@@ -162,7 +162,7 @@ class Compaction(ContextWrapper):
 
 
 def summarize_by_rules(chat: Chat) -> str:
-    """List the newest 100 calls with the beginnings of their results, after the last summary."""
+    """List the newest 100 calls with the beginnings of their results."""
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
     summary: list[str] = []
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Base of all context strategies, and `EditMessages`, a strategy defined by one function."""
+"""Base of all context strategies, and `EditMessages`."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self.view.chat
 
     def count_edits(self, before: int) -> None:
-        """Count this strategy's edits after the first `before` edits of the step."""
+        """Count this strategy's edits of the step."""
         self.view.edit_counts[type(self).__name__] += len(self.view.accounts.edits) - before
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:

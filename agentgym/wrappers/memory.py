@@ -1,4 +1,4 @@
-"""Memory managed by the policy: text files under `/memories` that survive context edits."""
+"""Memory managed by the policy: files that survive context edits."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory; one that already exceeds a limit, such as a folder, must not grow."""
+    """Limits of a memory; one that already exceeds a limit must not grow."""
 
     file_chars: int
     total_chars: int

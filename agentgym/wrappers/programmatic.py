@@ -1,4 +1,4 @@
-"""Programmatic tool calling: the policy writes Python that calls the tools as functions."""
+"""Programmatic tool calling: Python code that calls the tools."""
 
 from __future__ import annotations
 

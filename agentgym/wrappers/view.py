@@ -160,7 +160,7 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Split the view into the older turns and the newest turn, which must stay; O(view)."""
+        """Split the view into the older turns and the newest turn; O(view)."""
         turns = self.turns()
         start = len(turns) - 1
         while start > 0 and turns[start].reply.id in self.summaries:
@@ -268,7 +268,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages instead of the owner's previous text."""
+        """Append a text to one of the newest messages, replacing the owner's previous text."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

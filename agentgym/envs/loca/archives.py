@@ -1,4 +1,4 @@
-"""Read untrusted zip archives in memory with size limits; nothing is unpacked to disk."""
+"""Read untrusted zip archives in memory with size limits."""
 
 from __future__ import annotations
 

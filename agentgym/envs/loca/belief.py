@@ -1,4 +1,4 @@
-"""Short belief states for long episodes: the facts for the next steps, and counts of the rest."""
+"""Short belief states for long episodes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """Count of the reads of one kind, of the pieces in their facts, and the newest label."""
+    """Counts of one kind of read, and its newest label."""
 
     count: int = 0
     pieces: int = 0
@@ -80,7 +80,7 @@ class _Reads:
 
 
 class OfficeBelief:
-    """Facts of an episode, indexed by word, so building a brief text does not scan all facts."""
+    """Facts of an episode, indexed by word to avoid scans."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, oldest first

@@ -34,7 +34,7 @@ _DIALECTS = {
 
 
 def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
-    """Return the canonical form of a call; `servers` define the default arguments."""
+    """Return the canonical form of a call."""
     defaults = _defaults(servers).get(call.name, {})
     arguments = {}
     for name, value in call.arguments.items():

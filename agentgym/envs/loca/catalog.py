@@ -1,4 +1,4 @@
-"""Shop products; many names are prefixes of others, so a search by name is ambiguous."""
+"""Shop products with names that are prefixes of others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def products_book() -> PhraseBook:
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw at most 900,000 products (the number of SKUs); names and SKUs do not reveal the order."""
+    """Draw at most 900,000 products (the number of SKUs)."""
     products: list[dict[str, str]] = []
     seen = Counter[str]()
     departments = _departments()

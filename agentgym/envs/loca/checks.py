@@ -1,4 +1,4 @@
-"""Compare final states with expected ones in both directions: missing and extra items both fail."""
+"""Compare final states with expected ones in both directions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def loose(actual: Any, expected: Any) -> bool:
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
-    """Return a comparison within a tolerance that accepts a unit and thousands separators."""
+    """Return a comparison that accepts a unit and thousands separators."""
 
     def same(actual: Any, expected: Any) -> bool:
         value = as_number(actual, unit)
@@ -83,7 +83,7 @@ def as_number(value: Any, unit: str = "") -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """Return a cell as text: ISO 8601 dates, whole numbers without a decimal point."""
+    """Return a cell as text; dates in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -199,7 +199,7 @@ class CsvTable:
 def csv_rows(
     text: str, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the non-blank rows of a CSV text, and its format errors."""
+    """Return the rows of a CSV text, and its format errors."""
     try:
         reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
         records = [record for record in reader if not is_blank(record)]
@@ -225,12 +225,12 @@ def hash_of(value: object) -> str:
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
-    """Return id, user, folder and message of each mail, in order of arrival."""
+    """Return id, user, folder and message of each mail."""
     return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
 def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a sentence if initial mails were moved or removed; reading them is fine."""
+    """Yield a sentence if initial mails were moved or removed."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
@@ -262,7 +262,7 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each table that differs from `before`; new tables are allowed."""
+    """Yield a sentence for each changed table; new tables are allowed."""
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
@@ -287,7 +287,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield the failures of a sheet whose first row has the columns of `cells`; see `row_failures`."""
+    """Yield the failures of a sheet; see `row_failures`."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:
@@ -307,7 +307,7 @@ def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Seq
 def named_rows(
     table: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the header and the non-empty rows, dropping cells beyond `columns`."""
+    """Return the header and the non-empty rows of a table."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends at its last non-empty cell
     names = [as_text(cell) for cell in header]
@@ -325,7 +325,7 @@ def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequ
 def open_output(
     files: Workspace, path: str, title: str
 ) -> tuple[Sequence[Sequence[Any]], list[str]]:
-    """Return the rows of a workbook's only sheet, and the failures of the workbook itself."""
+    """Return the rows of a workbook's only sheet, and the workbook's failures."""
     try:
         sheets, hidden = _sheets_of(files.read(path))
     except ToolError as error:
@@ -346,13 +346,13 @@ def is_blank(row: Iterable[Any]) -> bool:
 def other_sheet_failures(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]
 ) -> Iterator[str]:
-    """Yield a sentence if anything outside one sheet has changed since `before`."""
+    """Yield a sentence if anything outside one sheet has changed."""
     if other_sheets(sheets, spreadsheet, sheet) != before:
         yield "a protected spreadsheet or sheet was added, removed, shared or changed"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
-    """Return the content and permissions of all spreadsheets, without one sheet's values."""
+    """Return all spreadsheets without one sheet's values."""
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
@@ -374,7 +374,7 @@ def storage_state(cloud: GoogleCloud) -> dict[str, str]:
 def storage_failures(
     cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield a sentence for each difference in buckets or objects, except those in `changed`."""
+    """Yield a sentence for each unexpected difference in buckets or objects."""
     free, now = set(changed), storage_state(cloud)
     for name in before:
         if name in free:
@@ -388,7 +388,7 @@ def storage_failures(
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Return log, severity and JSON content of all entries, oldest first."""
+    """Return log, severity and JSON content of all entries."""
     entries = []
     for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id"):
         payload = json.dumps(row["payload"], ensure_ascii=False)
@@ -404,7 +404,7 @@ def file_state(files: Workspace) -> dict[str, bytes]:
 def file_failures(
     files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]
 ) -> Iterator[str]:
-    """Yield a sentence for each initial file that was changed or removed, except `changed`."""
+    """Yield a sentence for each initial file that was changed or removed."""
     free = {files.resolve(path) for path in changed}
     for path, data in before.items():
         if path in free:

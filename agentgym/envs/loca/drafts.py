@@ -38,7 +38,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class DrawnState(_Draft):
-    """Accepted draft, with the number of plan steps and the hashes of the protected parts."""
+    """Accepted draft with its plan length and protected hashes."""
 
     steps: int
     hashes: Mapping[str, str]
@@ -87,8 +87,6 @@ def _draw_draft(
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
-    """Return the results of the plan's reading steps and the number of all steps."""
-
     def play(step: PlanStep) -> str:
         return office.call(step.call.name, step.call.arguments) if step.learn else ""
 

@@ -34,7 +34,7 @@ def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> It
 
 
 class DrawnValues(dict[str, Any]):
-    """Known values for the slots of sentences, and functions that draw the others on access."""
+    """Known values for the slots of sentences; others are drawn on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)

@@ -96,7 +96,7 @@ def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 def look(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return a step that looks at a thing once an off-plan call has changed it."""
+    """Return a step that only runs if an off-plan call has changed the thing."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing, is_look=True)
 
 
@@ -139,7 +139,7 @@ _SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context wi
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder; return the facts that `keep` extracts, newest first."""
+    """Read all mails of a folder, newest first."""
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
@@ -171,7 +171,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
 def read_shop(
     what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
 ) -> Piece:
-    """Read a shop listing page by page; return the facts that `keep` extracts."""
+    """Read a shop listing page by page."""
 
     def learn(text: str) -> dict[str, Any]:
         items = json.loads(text)
@@ -275,7 +275,7 @@ def read_metadata(text: str) -> dict[str, Any]:
 
 
 def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Look at a CSV file changed off plan; return the step that writes it unless it is right."""
+    """Look at a CSV file changed off plan; return the step that corrects it."""
     path = table.path
 
     def is_right(text: str) -> bool:
@@ -300,7 +300,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
 def look_at_workbook(
     path: str, title: str
 ) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
-    """Return the sheets of a workbook that an off-plan call has changed; None if no look was needed."""
+    """Return the sheets of a workbook changed off plan, or None."""
     thing = f"file {path}"
     label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
     is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
@@ -344,7 +344,7 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 
 
 def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as data that replaces a table: blanks clear the remaining cells."""
+    """Return rows as data that replaces a table, clearing the other cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -409,7 +409,7 @@ def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping
 
 
 def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return subject (the first line) and text of a letter template, filled with `values`."""
+    """Return subject (the first line) and text of a filled letter template."""
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()

@@ -80,7 +80,7 @@ class Progress:
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
-        """Return the steps that may run now, in plan order; `CLAIM` at the end, then none."""
+        """Return the steps that may run now, in plan order; `CLAIM` at the end."""
         self._advance()
         return list(self._pending.values())
 
@@ -396,7 +396,7 @@ def _dump(value: Any) -> str:
 def steps_of(
     plan: Callable[[], Plan], play: Callable[[PlanStep], str]
 ) -> Iterator[tuple[PlanStep, str]]:
-    """Yield the plan's steps, without `CLAIM`; raise ValueError if it cannot interpret a result."""
+    """Yield the plan's steps without `CLAIM`."""
     progress = Progress(plan)
     while steps := progress.pending():
         for step in steps:

@@ -1,4 +1,4 @@
-"""Fingerprints of the office parts that a task must not change, and the differences to ignore."""
+"""Fingerprints of the office parts that a task must not change."""
 
 from __future__ import annotations
 

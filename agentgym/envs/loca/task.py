@@ -282,7 +282,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return len(_FACTS) + 1 + lines + len(self._missing())
 
     def brief_state(self) -> str:
-        """Return the state, shortened to `LIMIT` characters: facts for the next steps, counts of the rest."""
+        """Return the state, shortened to `LIMIT` characters."""
         if self.state_chars() <= LIMIT:
             return self.state()
         steps = self.progress.pending()[:NEXT_STEPS]
@@ -300,13 +300,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """Return the instruction for the next step; a reading step also names its call."""
+        """Return the instruction for the next step, with the call of a read."""
         if not self.optimal_calls():
             return "The task can no longer be completed correctly."
         return _order(self.progress.pending()[0])
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the instruction for the pending or completed step that makes the call."""
+        """Return the instruction for the step that makes the call."""
         for step in self._steps():
             if step.call == call:
                 return _order(step)
@@ -316,14 +316,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the label of the pending step that the call carries out."""
+        """Return the label of the pending step that makes the call."""
         for step in self.progress.pending():
             if self.progress.counts(step, call):
                 return step.label
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls of the pending steps; none at the end after an irreversible off-plan call."""
+        """Return the pending calls; none at the end after an irreversible off-plan call."""
         pending = self.progress.pending()
         if pending == [CLAIM] and self.progress.is_spoiled():
             return []
@@ -384,7 +384,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
 
 class _FailureCount:
-    """Failure count, cached until the office changes, since labels need it twice per step."""
+    """Failure count, cached because labels need it twice per step."""
 
     def __init__(self) -> None:
         self._version: object = None

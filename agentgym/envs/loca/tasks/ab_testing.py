@@ -263,7 +263,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of scenarios, of four hours each, for a plan of `steps` steps."""
+        """Return the number of scenarios for a plan of `steps` steps."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
@@ -372,7 +372,6 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -> None:
-    """Change the sum of counts by `more` in steps of one, within 0 and `most`."""
     while more:
         places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[
             : abs(more)

@@ -164,7 +164,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
-        """Draw exams (None if missed) and the quiz, in tenths of a point."""
         if kind in ("25", "45"):
             # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
             return [800] * exams, 600 if kind == "25" else 440

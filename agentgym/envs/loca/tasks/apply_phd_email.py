@@ -328,7 +328,6 @@ def _read_paper(text: str) -> tuple[str, str]:
 
 
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
-    """Return address, date and requested papers of a mail; None for an automatic reply."""
     if mail["subject"].startswith(AUTOMATIC):
         return None
     above: list[tuple[int, str]] = []

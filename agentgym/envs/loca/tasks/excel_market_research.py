@@ -318,7 +318,6 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Draw weights that sum to about 1; `mixed` ensures two non-zero ones and a 0."""
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)

@@ -207,7 +207,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
-        """Draw a regular and a sale price with an exact ratio."""
         regular = Decimal(2 * int(self.rng.integers(3, 150)))
         percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
         sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"

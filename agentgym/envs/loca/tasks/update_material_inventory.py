@@ -151,7 +151,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of products for a plan of `steps` steps, and twice as many orders."""
+        """Return the number of products for a plan of `steps` steps."""
         # Every plan has seven fixed steps; each product adds one, and part of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:

@@ -461,7 +461,6 @@ def _row_failures(
 
 
 def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Look at the new rows after off-plan statements; remove them if one is wrong."""
     seen = yield look(
         "tables",
         "Look at the new rows.",

@@ -1,4 +1,4 @@
-"""Applications for a PhD position: papers, requested archive structures and professors' replies."""
+"""Applications for a PhD position and professors' replies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Layout: TypeAlias = dict[str, str]
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; return letters with authors and awards, each sorted by date."""
+    """Write the papers; return letters and awards, sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if not paper.endswith(".pdf"):
             continue
@@ -169,7 +169,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
-    """Format a structure as paths, as an indented tree, or as a tree with lines."""
+    """Format a structure as paths or as a tree."""
     style = int(rng.integers(3))
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
@@ -209,7 +209,7 @@ def asks_for_papers(text: str) -> bool:
 
 
 class Correspondence:
-    """Draw the mails of a mailbox, written about `now`, which mention `names`."""
+    """Draw the mails of a mailbox."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)

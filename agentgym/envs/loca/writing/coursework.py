@@ -1,4 +1,4 @@
-"""University courses, their quizzes and assignments, and announcements that change them."""
+"""University courses and announcements that change them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
 
 
 def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
-    """Draw a course's announcements on the entrance assessment, oldest first, and the points that finally exempt."""
+    """Draw announcements on the entrance assessment, and the points that finally exempt."""
     first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
@@ -232,7 +232,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the exempting points and the dropped titles, from announcements newest first."""
+    """Return the exempting points and the dropped titles."""
     need: int | None = None
     newest: dict[str, str] = {}
     for text in texts:

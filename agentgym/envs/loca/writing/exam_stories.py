@@ -1,4 +1,4 @@
-"""Draw the history of an exam: a first notice, and later ones that change parts of it."""
+"""Draw an exam's first notice and later changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day; return the first free shift of `order` in days."""
+        """Take the same hour on another day; return the shift in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -188,7 +188,6 @@ class ExamStory:
         return self._say(kind, **values)
 
     def _sections(self, day: str, other: str) -> dict[str, Any]:
-        """Draw the exceptional section; `day` holds for the section of the course."""
         if self._rng.integers(2):
             number = self._setting.section
             return {"section_number": number, "section_date": day, "all_date": other}

@@ -71,7 +71,7 @@ def write_payment(
 
 
 def read_payment(text: str, total: int) -> int:
-    """Return the cents paid; raise ValueError if the text mentions no payment."""
+    """Return the cents paid; raise ValueError without a payment."""
     books = payment_books()
     found = [*books["boxes"].find(text), *books["notes"].find(text)]
     if not found:

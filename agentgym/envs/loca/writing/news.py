@@ -35,7 +35,7 @@ class News:
         topic: str = "",
         first: str = "",
     ) -> tuple[str, str, str]:
-        """Draw sender, title and text on a topic, with a given first sentence."""
+        """Draw sender, title and text on a topic."""
         book = self._books[topic or pick(rng, self.topics)]
         more = book.kinds["more"]
         order = rng.permutation(len(more))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]

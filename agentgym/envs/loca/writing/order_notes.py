@@ -1,4 +1,4 @@
-"""Customer notes on shop orders: consent to mails, and requested changes of the order."""
+"""Customer notes on shop orders."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
 def write_note(
     rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact], rate: float
 ) -> str:
-    """Write a note with statements in order; `rate` is the probability of asides."""
+    """Write a note with statements in order."""
     texts: list[str] = []
     for fact in facts:
         text = _say(rng, shop, fact)
@@ -126,7 +126,7 @@ _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return the pieces after the statements of a note; all zero if withdrawn."""
+    """Return the pieces after a note; all zero if withdrawn."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:
@@ -172,7 +172,7 @@ def draw_order_note(
     amended_rate: float,
     note_rate: float,
 ) -> tuple[str, dict[str, int]]:
-    """Draw the note of an order with these rates of changes and remarks, and the pieces after it."""
+    """Draw the note of an order, and the pieces after it."""
     facts = draw_changes(rng, order) if rng.random() < amended_rate else []
     if withdrawn:
         facts.append(("withdrawn", {}))
@@ -236,7 +236,6 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that are true of this order and request no change."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]

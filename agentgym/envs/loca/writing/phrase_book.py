@@ -24,7 +24,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """Type of a slot: a pattern without groups, and functions that write and read a value."""
+    """Type of a slot; the pattern has no groups."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -32,12 +32,7 @@ class PhraseSlot:
 
 
 class Phrase:
-    """Sentence with alternatives and slots; the slot `old_date` has the type `date`.
-
-    Attributes:
-        names: The slots.
-        count: The number of forms.
-    """
+    """Sentence with alternatives and slots; the slot `old_date` has the type `date`."""
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
         self._slots: dict[str, PhraseSlot] = {}
@@ -123,7 +118,7 @@ class PhraseBook:
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield kind and values of each phrase in a text without reliable sentence ends, such as PDF text."""
+        """Yield kind and values of each phrase in a text without reliable sentence ends."""
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
             for phrase in group:
@@ -167,7 +162,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible index keys of a sentence: its first words, longest first, and last word."""
+    """Return the possible index keys of a sentence, longest first."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
