@@ -94,7 +94,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault: its file, the statement's lines, the operator, and the mutated file."""
+    """Planted fault: its file and lines, the operator, and the mutated file."""
 
     file: str
     lines: range
@@ -108,7 +108,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a sampled run: the seconds of each test and its executed lines per file as bits."""
+    """Records of a sampled run: each test's seconds and executed lines."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]
@@ -131,8 +131,8 @@ class Records:
         """Return as many tests that execute the faulty line as time allows, nearest and cheapest
         first.
 
-        Tests outside the sample are assumed to execute what the sampled cases of the same function
-        execute. Of functions without a sampled case, only those in the fault's folder are tried.
+        Tests outside the sample are assumed to execute the same lines as the sampled cases of their
+        function. Of functions without a sampled case, only those in the fault's folder are tried.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
@@ -168,7 +168,6 @@ def function(test: str) -> str:
 
 
 def nearness(fault: Fault, test: str) -> int:
-    """Return how many folders around a fault a test file mirrors, or `OWN` if its name matches."""
     *folders, name = Path(test.partition("::")[0]).parts[1:]
     if name == f"test_{fault.parts[-1]}.py":
         return OWN
@@ -240,7 +239,7 @@ def statement(source: str, line: int) -> range:
 
 
 def same(source: str, text: str) -> bool | None:
-    """Return whether two texts are the same program apart from annotations; None if one does not parse."""
+    """Return whether two texts are the same program apart from annotations."""
     try:
         return ast.dump(_bare(source)) == ast.dump(_bare(text))
     except SyntaxError:

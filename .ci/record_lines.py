@@ -31,7 +31,7 @@ records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    """Subscribe to a function's lines once; the call began before, so its first call counts whole."""
+    # The first call counts as a whole, because it began before the subscription.
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)
@@ -65,7 +65,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def seconds() -> float:
-    """Return the CPU time of this process and its finished children."""
+    """Return the CPU time including finished children."""
     times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in times)
 

@@ -1,6 +1,6 @@
 """Context strategies with arguments as text: `clear_results:trigger=60k:keep=3+compaction`.
 
-Arguments of the shared window (`BUDGET`) may follow any strategy, or `none`.
+The window's arguments may follow any strategy, or `none`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,6 @@ def _write(name: str, default: Any) -> str:
 
 
 def _read(name: str, hint: Any, text: str) -> Any:
-    """Parse an argument's text; without a known type, it stays text."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if text == "none" and type(None) in kinds:
         return None

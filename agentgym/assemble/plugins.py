@@ -20,7 +20,7 @@ _unused: dict[str, EntryPoint] = {}
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Call `register` with the `module:Class` and the package of each world named by class."""
+    """Call `register` with the `module:Class` and package of each world."""
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
@@ -46,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries; return the `module:Class` of failed ones."""
+    """Import the modules of new entries; return the failed ones."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

@@ -142,11 +142,7 @@ def teams() -> list[Entry]:
 
 
 def is_team(env_id: str) -> bool:
-    """Report whether an id, full or short, is a team's.
-
-    Raises:
-        ValueError: There is no such id.
-    """
+    """Report whether an id is a team's; raise ValueError for an unknown id."""
     return resolve(env_id) in _teams
 
 
@@ -156,7 +152,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the other packages, or one; remove the worlds of broken ones with a warning."""
+    """Import the other packages, or one; remove broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in _ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -362,7 +358,7 @@ def env_metadata(env_id: str) -> Mapping[str, Any]:
 
 
 def config_schema(env_id: str) -> dict[str, Any]:
-    """Return the JSON Schema of a world's options; preset options are the defaults."""
+    """Return the JSON Schema of a world's options, with preset defaults."""
     preset = gymnasium.spec(resolve(env_id)).kwargs
     schema = json_schema(load_world(preset["world"]).Config)
     for name, option in schema["properties"].items():

@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, its arguments in an arm, and the letter it needs and why."""
+    """A registered oracle, with the letter it needs and why."""
 
     layer: Layer
     arguments: ArmArguments
@@ -127,7 +127,7 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Name the wrapper that `labels`, `shots` (`examples`) or `window` (`trim`) adds."""
+    """Name the wrapper of `labels`, `shots` (`examples`) or `window` (`trim`)."""
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -137,7 +137,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name`, which registers its contents, and return the name."""
+    """Import the module of a `module:name` and return the name."""
     module, _, short = name.rpartition(":")
     if module:
         try:
@@ -210,7 +210,7 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the strategies in a context, importing the modules of `module:name`.
+    """Return the strategies in a context.
 
     Raises:
         ValueError: A strategy is unknown or occurs twice.
@@ -245,7 +245,7 @@ def build_stack(
     shots: int = 0,
     is_team: bool = False,
 ) -> list[WrapperSpec]:
-    """Compose the wrappers of an env, inner to outer, from the arguments of `agentgym.spec`."""
+    """Compose the wrappers of an env, inner to outer."""
     check_int("shots", shots, 0, 100)
     context_options = _read_options(
         "context_options", context_options, "{'compaction': {'trigger': '8k'}}"
@@ -276,7 +276,7 @@ def build_stack(
 
 
 def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the world hooks that a wrapper needs, including those for wrong hints."""
+    """Return the world hooks that a wrapper needs."""
     hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
     if arguments.get("accuracy", 1.0) < 1.0:
         hooks += getattr(wrapper, "wrong_hooks", ())

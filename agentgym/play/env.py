@@ -1,4 +1,4 @@
-"""Gymnasium environment that plays any world: it shows a chat and takes the policy's text."""
+"""Gymnasium environment that plays any world."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class ToolEnv(ToolHost):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode from outside, with the current score; `reason` becomes `StepInfo.ended`."""
+        """End the episode with the current score; `reason` becomes `StepInfo.ended`."""
         self._running_world("call reset() before truncate()")
         return self._end(reason)
 
@@ -312,7 +312,6 @@ class ToolEnv(ToolHost):
             raise ToolError(FAULT) from None
 
     def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:
-        """Restore the world and the toolsets after a failed call, or end the episode."""
         name = bound.schema.name
         with self.guard.watch(name, "the state before a call could not be restored"):
             if isinstance(error, RollbackError):
@@ -390,12 +389,12 @@ class ToolEnv(ToolHost):
         )
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the episode in the render mode's form, or None."""
+        """Return the episode in the render mode's form."""
         return render_chat(self.render_mode, self.chat, self.world.board())
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return an independent copy of an env and its wrappers, at the same point of the episode."""
+    """Return an independent copy of an env and its wrappers."""
     return copy.deepcopy(env)
 
 

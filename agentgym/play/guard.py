@@ -1,4 +1,4 @@
-"""Guard around code that a policy triggers: it records faults, checks scores and restores worlds."""
+"""Guard around code that a policy triggers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Guard:
     def watch(
         self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
     ) -> _Watch:
-        """Return a context manager that records and suppresses exceptions, except those in `passes`."""
+        """Return a context manager that records and suppresses exceptions."""
         return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
@@ -164,7 +164,7 @@ _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 
 def of_host(error: BaseException) -> bool:
-    """Report whether the host caused an exception: no memory, disk or processes are left."""
+    """Report whether the host caused an exception."""
     if isinstance(error, OSError):
         return error.errno in _EXHAUSTED
     cause = error.__cause__

@@ -27,7 +27,7 @@ class KeepsSpec:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Return the env's spec without wrappers, or None if the env was built directly."""
+        """Return the env's spec without wrappers; None if it was built directly."""
         return self._spec
 
     @spec.setter

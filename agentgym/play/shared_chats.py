@@ -123,7 +123,7 @@ class SharedChats(Sequence[Chat]):
 
 
 class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
-    """The chats of a vector env: tuples, or `SharedChats` with `copy=False`."""
+    """The chats of a vector env."""
 
     def contains(self, x: Any) -> bool:
         """Report whether `x` contains one chat per env."""

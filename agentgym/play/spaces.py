@@ -24,7 +24,7 @@ class ChatSpace(Space[Chat]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> Chat:
-        """Return a chat with one user message that contains a random number."""
+        """Return a chat with one user message."""
         return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
 
     def contains(self, x: Any) -> bool:
@@ -59,11 +59,11 @@ class ActionSpace(Space[str]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """Return a random call that fits a random tool's schema."""
+        """Return a random call that fits a tool's schema."""
         return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` is a text: any text is an action."""
+        """Report whether `x` is a text."""
         return isinstance(x, str)
 
     @property
@@ -82,13 +82,12 @@ class ActionSpace(Space[str]):
 
 
 def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
-    """Return a random call of a random tool that fits its schema."""
+    """Return a random call that fits its tool's schema."""
     tool = tools[int(rng.integers(len(tools)))]
     return ToolCall(tool.name, _sample(tool.parameters, tool.parameters, rng))
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random short JSON value that fits a schema from `@tool`."""
     if "$ref" in schema:
         return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""The lasting parts of an env: its world, its tools and their documentation, and snapshots."""
+"""The lasting parts of an env: its world, tools and snapshots."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """Return the schemas of all tools, including those that only code may call."""
+        """Return all schemas, including tools that only code may call."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The episodes on the pages, played with a fixed seed when the site is built."""
+"""Episodes on the pages, played with a fixed seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Episode: the chats and boards before each reply and at the end, and the last `info`."""
+    """Episode: the chats and boards before each reply and at the end."""
 
     env: Any
     chats: Sequence[Chat]
@@ -32,7 +32,7 @@ def play(
     turns: int | None = None,
     **options: Any,
 ) -> Played | MissingRequirement:
-    """Play an episode or its first turns; return a note if the host lacks a requirement."""
+    """Play an episode; return a note if the host lacks a requirement."""
     try:
         # A fault of the package or the host must not end up on a page, so the build fails.
         env: Any = agentgym.make(env_id, on_fault="raise", **options)

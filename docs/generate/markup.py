@@ -1,4 +1,4 @@
-"""Building blocks of pages: chats and boards as HTML, tables of tools and arguments, indexes."""
+"""Building blocks of pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINES = 16
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a text cut at the end of a line or word, and the number of omitted characters."""
+    """Return a cut text, and the number of omitted characters."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text
@@ -42,7 +42,6 @@ def raw_html(text: str) -> str:
 
 
 def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
-    """Return messages and notes about omitted ones as a block of a page."""
     rows = [
         f'<p class="gap">{html.escape(part)}</p>'
         if isinstance(part, str)
@@ -75,7 +74,6 @@ def board_block(boards: Sequence[tuple[str, str]]) -> str:
 
 
 def _picture(board: str) -> str:
-    """Return a board as an image, with the drawing itself as alternative text."""
     pixels, buffer = draw_text(board), io.BytesIO()
     pillow("PIL.Image").fromarray(pixels).save(buffer, "PNG", optimize=True)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
