@@ -28,9 +28,8 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is another instance, solved by optimal calls in a second env of the same spec. It
-    contains each observation in its newest form, then the world's reasoning and
-    call.
+    Each example is another instance, solved by optimal calls in a second env of the same spec. Each
+    observation appears as the policy first saw it, followed by the world's reasoning and the call.
 
     Args:
         env: The env, with its oracles.
