@@ -1,6 +1,7 @@
-"""Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`) for all
-platforms with the compiler in the package `ziglang`. It ships the headers of every platform, and
-the same version always builds the same bytes.
+"""Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`).
+
+The compiler of the package `ziglang` covers all platforms, and one version always builds the same
+bytes.
 """
 
 from __future__ import annotations

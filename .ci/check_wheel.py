@@ -1,6 +1,4 @@
-"""Check an installed wheel: it contains every module and the licences of its data, its description
-has no relative links, it is imported from site-packages, and type checkers see its types.
-"""
+"""Check an installed wheel: modules, data licences, absolute links, import path and types."""
 
 from __future__ import annotations
 
@@ -27,7 +25,6 @@ reveal_type(agentgym.Chat().messages)
 
 
 def main() -> None:
-    """Exit with a message at the first error."""
     wheel = zipfile.ZipFile(sys.argv[1])
     check_metadata(wheel)
     held = {name for name in wheel.namelist() if name.startswith("agentgym/")}
@@ -55,9 +52,6 @@ def main() -> None:
 
 
 def check_metadata(wheel: zipfile.ZipFile) -> None:
-    """Fail unless the metadata lists all licences and URLs, and all links in the description are
-    absolute.
-    """
     files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist()}
     notices = {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob(NOTICES)}
     licences = {f"licenses/{name}" for name in {"LICENSE", *notices}}

@@ -1,5 +1,7 @@
-"""pytest plugin for `.ci/plant.py` that runs the tests listed in a JSON file, in its order, and
-records the failures there: `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`.
+"""pytest plugin that runs the tests listed in a JSON file, in its order, and records failures
+there.
+
+`PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`
 """
 
 from __future__ import annotations
@@ -15,12 +17,10 @@ order = {name: k for k, name in enumerate(json.loads(FILE.read_text(encoding="ut
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop all other tests."""
     chosen = [item for item in items if item.nodeid in order]
     items[:] = sorted(chosen, key=lambda item: order[item.nodeid])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Record a failing test."""
     if report.failed:
         FILE.write_text(json.dumps([report.nodeid]), encoding="utf-8")

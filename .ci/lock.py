@@ -48,7 +48,6 @@ def main() -> None:
 
 
 def resolve(name: str) -> list[dict[str, Any]]:
-    """Return pip's reports on the files of an environment, without the project itself."""
     packages, free = ENVIRONMENTS[name]
     constraints = [
         line
@@ -69,7 +68,6 @@ def resolve(name: str) -> list[dict[str, Any]]:
 
 
 def lock_line(package: dict[str, Any]) -> str:
-    """Return a package's line in a requirements file."""
     metadata = package["metadata"]
     digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
     return f"{metadata['name'].lower()}=={metadata['version']} --hash=sha256:{digest}\n"

@@ -60,7 +60,7 @@ class Row:
         numeric: Whether to run only the files whose results may depend on the machine's arithmetic.
         order: Whether the row varies the order of tests, and so skips the exhaustive cases.
         options: Further arguments for pytest.
-        around: Context manager that runs beside the tests.
+        around: Context manager that runs during the tests.
         run: Replacement for pytest over all files.
         check: Raises `Unplayable` if the machine lacks a requirement.
     """
@@ -77,7 +77,6 @@ class Row:
 
 
 def main() -> None:
-    """Run the requested rows and write the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -111,7 +110,7 @@ def main() -> None:
 
 
 def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
-    """Run one row; return `passed`, `failed` or `skipped` with pytest's summary or the reason."""
+    """Return `passed`, `failed` or `skipped` with pytest's summary or the reason."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         clone = Path(folder) / "agentgym"
         try:
@@ -129,7 +128,6 @@ def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
 
 
 def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run the tests of the clone with the current interpreter."""
     command = [
         *row.prefix,
         sys.executable,
@@ -147,7 +145,7 @@ def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, st
 
 
 def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Run a command in a clone; return whether it passed and the last summary line of its output."""
+    """Return whether a command passed, and the last summary line of its output."""
     whole = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     whole |= {"PYTHONPATH": os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(clone)]))}
     whole |= {name: value for name, value in env.items() if name != "PYTHONPATH"}
@@ -165,9 +163,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that import a numeric library, directly or through the package (NumPy,
-    which all of them import, counts only directly).
-    """
+    """Return the test files that import a numeric library; NumPy counts only directly."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)
@@ -196,7 +192,6 @@ def numeric_files(clone: Path) -> list[str]:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the modules that a file imports or requests from pytest."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -214,7 +209,6 @@ def imported(path: Path) -> set[str]:
 
 @contextlib.contextmanager
 def busy(loops: int = 2) -> Iterator[None]:
-    """Keep every core busy with a process."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
@@ -225,7 +219,6 @@ def busy(loops: int = 2) -> Iterator[None]:
 
 
 def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run each test file in its own process."""
     files = [name for name in selected if name.endswith(".py")] or [
         str(path.relative_to(clone)) for path in sorted((clone / "tests").rglob("test_*.py"))
     ]
@@ -251,8 +244,6 @@ def run_alone(clone: Path, name: str) -> int:
 
 
 def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, str]]:
-    """Run `make check` and `make ablate` with another Python, in environments inside the clone."""
-
     def run(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
         env = {"PYTHON": interpreter(version), "PYTHONPATH": ""}
         make = [*row.prefix, "make", f"PYTHON={env['PYTHON']}"]
@@ -264,11 +255,6 @@ def in_clone(version: str) -> Callable[[Row, Path, Sequence[str]], tuple[bool, s
 
 
 def interpreter(version: str) -> str:
-    """Return the executable of a Python version.
-
-    Raises:
-        Unplayable: The version is not installed.
-    """
     homes = [
         Path.home() / ".pyenv" / "versions",
         Path.home() / ".local" / "share" / "uv" / "python",
@@ -287,13 +273,10 @@ def interpreter(version: str) -> str:
 
 
 def shuffled(seed: int) -> Sequence[str]:
-    """Return the arguments for a random test order."""
     return ["--random-order", f"--random-order-seed={seed}"]
 
 
 def needs(*programs: str, root: bool = False) -> Callable[[], None]:
-    """Return a check that programs, and optionally root rights, are available."""
-
     def check() -> None:
         if sys.platform != "linux":
             raise Unplayable("Linux only")
@@ -328,13 +311,12 @@ exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
 
 
 def as_nobody(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run the tests as an unprivileged user."""
     shell = ["unshare", "--mount", "sh", "-c", BECOME_NOBODY, "sh", str(clone)]
     return run_pytest(Row(row.about, row.env, shell), clone, selected)
 
 
 def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run the tests where the limit on user namespaces is 0, so no process can create one."""
+    """Run the tests with a limit of 0 user namespaces."""
     shell = ["unshare", "--user", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh"]
     probe = subprocess.run(
         [*shell, "unshare", "--user", "true"], capture_output=True, text=True, check=False
@@ -348,7 +330,6 @@ def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
 
 
 def without_bubblewrap(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run the tests with neither the bubblewrap package nor the program in reach."""
     hidden = clone.parent / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(
@@ -425,7 +406,6 @@ ROWS = {
 
 
 def head() -> str:
-    """Return the last commit."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True
@@ -433,7 +413,6 @@ def head() -> str:
 
 
 def record(name: str, outcome: str, minutes: float, text: str, commit: str) -> None:
-    """Write a row's outcome to the table on the page, in the order of `ROWS`."""
     page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition(BEGIN)
     table, _, tail = rest.partition(END)

@@ -1,5 +1,4 @@
-"""Measure how many planted faults the tests detect, and whether the sample of a plain run detects
-fewer than the complete families.
+"""Measure how many planted faults the sampled and the complete tests detect.
 
 ```bash
 pip install cosmic-ray
@@ -8,11 +7,9 @@ mkdir lines && PYTHONPATH=.ci RECORDS=lines pytest -p record_lines -n 2
 python .ci/plant.py --lines lines --count 200 agentgym
 ```
 
-Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation at a random place in the
-functions of these folders, in proportion to file length. It is planted in a clone, where sampled
-tests that execute the line run until one fails that passes without the fault. If none fails, tests
-outside the sample run for the same CPU time. A fault that neither set detects is missed by the
-complete families too, as far as they ran.
+Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. Sampled
+tests that execute the line run in a clone until one fails only with the fault. If none fails,
+tests outside the sample run for the same CPU time.
 """
 
 from __future__ import annotations
@@ -50,9 +47,9 @@ HANGING = 60
 OWN = 99
 # Number of test files that run first, because they detect most faults.
 NEAREST = 3
-# Assumed seconds of a test without a record, about those of a slow test.
+# Assumed seconds of a test without a record: a slow test.
 UNKNOWN = 5.0
-# Bytes that a process may reserve, so that an endless list ends the process and not the machine.
+# Bytes that a process may reserve: an endless list must end the process, not the machine.
 MEMORY = 24 << 30
 # Operators by the beginning of their names, each drawn equally often.
 KINDS = (
@@ -63,7 +60,6 @@ KINDS = (
 
 
 def main() -> None:
-    """Plant faults and print their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", help="folders or files of the package")
     parser.add_argument("--lines", type=Path, required=True, help="the records of record_lines.py")
@@ -98,9 +94,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault: its file, the lines of its statement, the Cosmic Ray operator, and the mutated
-    file.
-    """
+    """Planted fault: its file and lines, the operator, and the mutated file."""
 
     file: str
     lines: range
@@ -109,15 +103,12 @@ class Fault:
 
     @property
     def parts(self) -> Sequence[str]:
-        """Return the folders and the name of the file inside the package."""
         return Path(self.file).with_suffix("").parts[1:]
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a sampled run: the seconds of each test, its executed lines per file as bits, and
-    the names of the tests outside the sample.
-    """
+    """Records of a sampled run: each test's seconds and executed lines."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]
@@ -125,7 +116,6 @@ class Records:
 
     @classmethod
     def read(cls, folder: Path) -> Records:
-        """Read the records of all processes."""
         records = {
             name: record
             for path in folder.glob("*.pickle")
@@ -138,12 +128,11 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Return as many tests that execute the faulty line as time allows: one case of each
-        function, then a second one, and so on. Tests of the same file and folder come first, then
-        the cheapest.
+        """Return as many tests that execute the faulty line as time allows, nearest and cheapest
+        first.
 
-        Tests outside the sample are assumed to execute what the sampled cases of the same function
-        execute. Of functions without a sampled case, only those in the fault's folder are tried.
+        Tests outside the sample are assumed to execute the same lines as the sampled cases of their
+        function. Of functions without a sampled case, only those in the fault's folder are tried.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
@@ -175,12 +164,10 @@ class Records:
 
 
 def function(test: str) -> str:
-    """Return a test's name without its parameters."""
     return test.partition("[")[0]
 
 
 def nearness(fault: Fault, test: str) -> int:
-    """Return how many folders around a fault a test file mirrors, or `OWN` if its name matches."""
     *folders, name = Path(test.partition("::")[0]).parts[1:]
     if name == f"test_{fault.parts[-1]}.py":
         return OWN
@@ -189,7 +176,6 @@ def nearness(fault: Fault, test: str) -> int:
 
 
 def all_tests() -> list[str]:
-    """Return the names of the tests in a run without sampling."""
     quiet = ["--collect-only", "-q", "-p", "no:cacheprovider", "--sample", "1"]
     command = [sys.executable, "-m", "pytest", *quiet]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -197,7 +183,6 @@ def all_tests() -> list[str]:
 
 
 def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[Fault]:
-    """Return faults in different places, each of which changes a function's behaviour."""
     files = [
         path
         for name in folders
@@ -226,7 +211,6 @@ def draw_faults(folders: Sequence[str], count: int, rng: random.Random) -> list[
 
 
 def places_of(source: str, operator: str) -> list[tuple[int, int]]:
-    """Return the numbers and lines where an operator applies inside functions."""
     lines = {
         line
         for node in ast.walk(ast.parse(source))
@@ -255,9 +239,7 @@ def statement(source: str, line: int) -> range:
 
 
 def same(source: str, text: str) -> bool | None:
-    """Return whether two texts are the same program apart from annotations; None if one does not
-    parse.
-    """
+    """Return whether two texts are the same program apart from annotations."""
     try:
         return ast.dump(_bare(source)) == ast.dump(_bare(text))
     except SyntaxError:
@@ -274,7 +256,6 @@ def _bare(source: str) -> ast.AST:
 
 
 def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str, str]:
-    """Plant a fault in a clone and return the verdict of its tests."""
     clone = clones.get()
     try:
         for sampled, by in ((True, "the sample"), (False, "the whole families alone")):
@@ -293,7 +274,7 @@ def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str
 
 
 def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Return the first test that fails only with the fault; "" if there is none."""
+    """Return the first test that fails only with the fault, or ""."""
     source = (clone / fault.file).read_text(encoding="utf-8")
     left = list(tests)
     while left:
@@ -309,7 +290,6 @@ def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Seque
 
 
 def run_tests(clone: Path, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Run tests in a clone until one fails; return its name, or the outcome of all."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(tests, file)
         file.flush()

@@ -13,7 +13,6 @@ OLDEST = (3, 11)
 
 
 def main():
-    """Print the missing requirements; exit with 1 if the target cannot run."""
     errors = list(missing(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))
     if not errors:
         for text in limits():
@@ -24,7 +23,6 @@ def main():
 
 
 def missing(gigabytes):
-    """Return the missing hard requirements."""
     if sys.version_info < OLDEST:
         yield (
             "Python %d.%d or later is needed, and %s is %d.%d; install one and run: make <target> "
@@ -53,7 +51,7 @@ def missing(gigabytes):
 
 
 def limits():
-    """Return the features whose tests will be skipped on this machine, and possible shortages."""
+    """Return the features whose tests will be skipped, and possible shortages."""
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         yield "there is no C compiler; a package without a wheel for this Python would need one (apt install build-essential)"
     if not sys.platform.startswith("linux"):

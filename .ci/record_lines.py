@@ -31,9 +31,7 @@ records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    """Subscribe to the lines of a package function once. All lines of its first call count, because
-    the call began before.
-    """
+    # The first call counts as a whole, because it began before the subscription.
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)
@@ -55,7 +53,6 @@ monitoring.set_events(TOOL, monitoring.events.PY_START)
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Record a test with its fixtures."""
     running.clear()
     monitoring.restart_events()
     began = seconds()
@@ -68,13 +65,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def seconds() -> float:
-    """Return the CPU time of this process and its finished children."""
+    """Return the CPU time including finished children."""
     times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in times)
 
 
 def pytest_sessionfinish() -> None:
-    """Write this process's records if it ran tests."""
     monitoring.set_events(TOOL, 0)
     if records:
         path = Path(os.environ["RECORDS"]) / f"{os.getpid()}.pickle"

@@ -1,7 +1,6 @@
 """Write docs/audit.md: the scores of shortcuts in each world, next to chance and honest play.
 
-`python docs/build_audit.py [ID …]` audits the named worlds, or all, which takes about an hour of CPU
-time. The page keeps its results for the others.
+`python docs/build_audit.py [ID …]` audits the named worlds, or all in about an hour of CPU time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PAGE = Path(__file__).with_name("audit.md")
 SEEDS, OFFICE_SEEDS = 200, 60
 # More episodes where a shortcut comes close to the ceiling.
 MORE_SEEDS = {"GridWorld": 600}
-# Episodes for learning; those of an office task differ only in their ids and numbers.
+# Episodes for learning; episodes of an office task differ only in ids and numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
 HEAD = """# Audit: what shortcuts earn
@@ -55,7 +54,6 @@ SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst me
 
 
 def audit(entry: Entry) -> Audit:
-    """Audit a world with as many seeds as its cost allows."""
     office = issubclass(entry.world, OfficeTask)
     name = entry.id.removeprefix("agentgym/").removesuffix("-v0")
     return run_audit(
@@ -69,7 +67,6 @@ def audit(entry: Entry) -> Audit:
 
 
 def summary(result: Audit) -> str:
-    """Return the row of a world in the table at the top."""
     shortcuts = [row for row in result.rows if row.kind == "shortcut"]
     best = max(shortcuts, key=lambda row: row.interval.value)
     rows = {row.name: row for row in result.rows}
@@ -94,7 +91,6 @@ def summary(result: Audit) -> str:
 
 
 def read_page() -> dict[str, tuple[str, str]]:
-    """Return the rows and sections of the worlds on the page as it is."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     rows = {m[1]: m[0] for m in re.finditer(r"^\| (\w+) \|.*\|$", text, re.MULTILINE)}
     sections = re.split(r"\n(?=### )", text)[1:]
@@ -105,7 +101,6 @@ def read_page() -> dict[str, tuple[str, str]]:
 
 
 def write_page(worlds: dict[str, tuple[str, str]]) -> None:
-    """Write the page, with the worlds in the order of their ids."""
     measures = "; ".join(f"*{name}*, {meaning}" for name, meaning in MEASURES.items())
     table = [f"| {' | '.join(SUMMARY)} |", "| " + " | ".join(["---"] * len(SUMMARY)) + " |"]
     table += [worlds[name][0] for name in sorted(worlds)]

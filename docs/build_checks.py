@@ -66,7 +66,6 @@ title, a text that contains it and then contradicts it passes.
 
 
 def page() -> str:
-    """Return the page: the list for all tasks, then each task's additions."""
     tasks = {
         entry.world.__name__: entry.world
         for entry in agentgym.worlds()
@@ -80,7 +79,6 @@ def page() -> str:
 
 
 def section(name: str, task: Any) -> str:
-    """Return a task's section; empty if the task adds nothing to the general list."""
     if not (task.mutable_tables or task.harmless or task.forbidden):
         return ""
     text = f"\n## {name}\n"
@@ -94,7 +92,6 @@ def section(name: str, task: Any) -> str:
 
 
 def table(differences: Mapping[str, str]) -> str:
-    """Return differences and their meanings as a table."""
     rows = [f"| `{pattern}` | {meaning} |\n" for pattern, meaning in differences.items()]
     return "| difference | what it is |\n|---|---|\n" + "".join(rows)
 

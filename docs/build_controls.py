@@ -1,8 +1,7 @@
-"""Write docs/controls.md: the controls of the oracle method in each world, and the coverage of its
-intervals.
+"""Write docs/controls.md: the controls of the oracle method, and the coverage of its intervals.
 
-`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all, and writes the page.
-Results are kept in runs/controls and not played again. `--coverage N` also simulates N studies.
+`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all. Results in
+runs/controls are not played again. `--coverage N` also simulates N studies.
 """
 
 from __future__ import annotations
@@ -51,13 +50,11 @@ instance, so their seeds are clusters.
 
 
 def worlds() -> list[str]:
-    """Return the short ids of all worlds."""
     ids = (entry.id for entry in agentgym.worlds())
     return [name.removeprefix("agentgym/").removesuffix("-v0") for name in ids]
 
 
 def play(names: list[str]) -> None:
-    """Play the controls of worlds without results."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = FOLDER / f"{name}.json"
@@ -68,7 +65,6 @@ def play(names: list[str]) -> None:
 
 
 def read(path: Path) -> Control:
-    """Read the results of a world."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for agent in ("planted", "null"):
         data[agent] = {

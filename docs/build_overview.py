@@ -1,8 +1,6 @@
-"""Draw docs/overview.png, the picture in README: an episode with its hints, and the ablation of the
-control agent.
+"""Draw docs/overview.png: an episode with its hints, and the ablation of the control agent.
 
-`python docs/build_overview.py` plays the episode and reads the success rates from the table in
-docs/ablation.md, so the picture follows them.
+`python docs/build_overview.py` reads the success rates from docs/ablation.md.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ WIDTH = 84
 
 
 def messages() -> list[Message]:
-    """Return the task, the first reply and its result, with both hints."""
     env = agentgym.make("ListWorld", oracles="SP", items=6, removals=2)
     chat, _ = env.reset(seed=3)
     (reply,) = OraclePolicy("ListWorld")([chat])
@@ -36,7 +33,6 @@ def messages() -> list[Message]:
 
 
 def rates() -> dict[str, list[tuple[float, float, float]]]:
-    """Return success rates with intervals by world and arm, from the ablation table."""
     text = (DOCS / "ablation.md").read_text(encoding="utf-8")
     worlds = re.findall(r"^\| oracles \| (.*) \|$", text, re.MULTILINE)[0].split(" | ")
     rows = [re.findall(rf"^\| {arm} \| (.*) \|$", text, re.MULTILINE)[0] for arm in ARMS]
@@ -45,7 +41,6 @@ def rates() -> dict[str, list[tuple[float, float, float]]]:
 
 
 def draw_chat(panel: Any) -> None:
-    """Draw messages as boxes, top down."""
     panel.set_axis_off()
     panel.set(xlim=(0, 1), ylim=(0, 1))
     top = 1.0
@@ -73,7 +68,6 @@ def _box(bottom: float, height: float, colour: str) -> Any:
 
 
 def draw_rates(panel: Any, world: str, cells: list[tuple[float, float, float]]) -> None:
-    """Draw the success rate of each arm in a world, with 95 % intervals."""
     for place, (rate, low, high) in enumerate(cells):
         colour = "#9aa0a6" if place == 0 else "#2f7de1"
         panel.barh(place, rate, color=colour, height=0.62)

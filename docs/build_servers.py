@@ -29,12 +29,10 @@ broken or returns wrong facts, ours follows the real service; this page lists th
 
 
 def page() -> str:
-    """Return the page, one section per server."""
     return HEAD + "\n".join(section(name) for name in SERVERS)
 
 
 def section(server: str) -> str:
-    """Return a server's section: a sentence on what is equal, a table for the rest."""
     meant = differences(server)
     same = [f"`{tool}`" for tool in facts(server) if tool not in meant]
     text = f"## {server}\n"
@@ -51,7 +49,6 @@ def section(server: str) -> str:
 
 
 def parts(difference: Difference) -> Iterator[str]:
-    """Yield the differences in words."""
     for title, paths in (
         ("more keys", difference.added),
         ("without", difference.lacking),

@@ -26,14 +26,12 @@ ROW = "| {} | {} | {} | {} | {} |\n"
 
 
 def page() -> str:
-    """Return the page, with the worlds sorted by id."""
     entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
     sections = groupby(entries, key=lambda entry: entry.world)
     return "\n".join([HEAD, *(section(world, list(presets)) for world, presets in sections)])
 
 
 def section(world: type[Any], entries: list[Entry]) -> str:
-    """Return a world's section; its entries are the plain id and the presets."""
     plain, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
     text = f"## {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
@@ -43,7 +41,6 @@ def section(world: type[Any], entries: list[Entry]) -> str:
 
 
 def options_table(world: type[Any]) -> str:
-    """Return a world's option table, inherited options last."""
     head = ROW.format("option", "type", "default", "bounds", "meaning") + ROW.format(*["---"] * 5)
     names = [name for cls in world.Config.__mro__ for name in vars(cls).get("__annotations__", ())]
     options = sorted(list_options(world.Config), key=lambda option: names.index(option.name))
@@ -51,19 +48,16 @@ def options_table(world: type[Any]) -> str:
 
 
 def row(option: Option) -> str:
-    """Return an option's row."""
     meaning = option.meaning.replace("|", "\\|")
     default = f"`{option.default!r}`"
     return ROW.format(f"`{option.name}`", option.type, default, option.bounds, meaning)
 
 
 def short(entry: Entry) -> str:
-    """Return the id without the common prefix and suffix."""
     return entry.id.removeprefix("agentgym/").removesuffix("-v0")
 
 
 def write(options: Any) -> str:
-    """Format options as keyword arguments."""
     return ", ".join(f"`{name}={value!r}`" for name, value in options.items())
 
 

@@ -49,11 +49,10 @@ def literal_tables(*arguments: Any) -> None:
 
 
 def skip_tuple_fields(*arguments: Any) -> bool | None:
-    """Skip the fields of named tuples, which the class attributes document (`autodoc-skip-member`)."""
+    """Skip the fields of named tuples, which the class attributes document."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
 
 
 def setup(app: Any) -> None:
-    """Register the hooks of this site."""
     app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("autodoc-process-docstring", literal_tables)

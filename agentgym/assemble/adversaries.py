@@ -1,7 +1,4 @@
-"""Registry of adversaries: policies that try to win a world without doing its task.
-
-`agentgym audit` plays a general battery in every world; a world's author registers further ones.
-"""
+"""Registry of adversaries: policies that try to win a world without doing its task."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import Any
 from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
+# Takes the id of a world or a preset.
 PolicyFactory = Callable[[str], Policy]
-"""Returns a policy for the id of a world or a preset."""
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}
 
@@ -23,7 +20,7 @@ def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactor
 
 
 def adversaries(world: type[World[Any]]) -> Mapping[str, PolicyFactory]:
-    """Return the adversaries of a world and its bases, by name."""
+    """Return the adversaries of a world and its bases."""
     named: dict[str, PolicyFactory] = {}
     for base in reversed(world.__mro__):
         named.update(_adversaries.get(base, {}))

@@ -1,7 +1,6 @@
 """Context strategies with arguments as text: `clear_results:trigger=60k:keep=3+compaction`.
 
-Arguments of the shared window (`BUDGET`) may follow any strategy, or `none`, which also accepts
-those of the trimming.
+The window's arguments may follow any strategy, or `none`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from agentgym.text.validation import list_names, parse_count
 
+# The window arguments that all strategies of a stack share.
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
-"""The arguments of the window that a stack's strategies share, with their types."""
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
 
+# A text joined by `+`, or a sequence.
 Context = str | Sequence[str] | None
-"""Context strategies as a text joined by `+`, or as a sequence."""
 
 
 def join_context(context: Context) -> str:
@@ -37,7 +36,7 @@ def join_context(context: Context) -> str:
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
-    """Split a text into strategies, each with its arguments as text."""
+    """Split a text into strategies with their arguments."""
     return [split_arguments(text) for text in context.split("+")]
 
 
@@ -45,9 +44,6 @@ def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
 
     A part without `=` belongs to the part before it, so names and values may contain a `:`.
-
-    Raises:
-        ValueError: An argument occurs twice.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}
@@ -66,7 +62,7 @@ def split_arguments(text: str) -> tuple[str, dict[str, str]]:
 
 
 def check_values(name: str, owners: Container[str]) -> None:
-    """Raise `ValueError` if a name of `split_arguments` has an argument without a value."""
+    """Raise `ValueError` if an argument has no value."""
     owner, colon, knob = name.partition(":")
     if colon and owner in owners:
         raise ValueError(
@@ -77,7 +73,7 @@ def check_values(name: str, owners: Container[str]) -> None:
 def read_context_arguments(
     strategy: str, wrapper: type[Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the arguments of a strategy's wrapper and of the window, like `read_arguments`."""
+    """Parse the arguments of a strategy's wrapper and of the window."""
     own = {name: text for name, text in texts.items() if name not in BUDGET}
     shared = {name: _read(name, BUDGET[name], texts[name]) for name in texts if name in BUDGET}
     return read_arguments(strategy, wrapper, own, tuple(BUDGET)), shared
@@ -86,17 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function.
-
-    Args:
-        owner: Its name, for errors.
-        factory: The class or function, whose annotations determine the types.
-        texts: The texts by name.
-        more: Further names for the error about an unknown one.
-
-    Raises:
-        ValueError: An argument is unknown or invalid.
-    """
+    """Parse the arguments of a class or function by its annotations; `more` are names for errors."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):
@@ -108,7 +94,7 @@ def read_arguments(
 def check_arguments(
     owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
 ) -> None:
-    """Raise `ValueError` if a class or function lacks an argument, like `read_arguments`."""
+    """Raise `ValueError` if a class or function lacks an argument."""
     known = _parameters_of(factory)
     if known is None:
         return
@@ -131,7 +117,6 @@ def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
 
 
 def _write(name: str, default: Any) -> str:
-    """Format an argument with its default."""
     if default is inspect.Parameter.empty:
         return name
     if default is None or isinstance(default, bool):
@@ -142,7 +127,6 @@ def _write(name: str, default: Any) -> str:
 
 
 def _read(name: str, hint: Any, text: str) -> Any:
-    """Parse an argument's text; of an unknown type, it stays a text for the wrapper."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if text == "none" and type(None) in kinds:
         return None

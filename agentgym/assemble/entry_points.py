@@ -1,5 +1,4 @@
-"""Entry points of the registered ids, through which `gymnasium.make` accepts every option of
-`agentgym.make`.
+"""Entry points of the registered ids, so `gymnasium.make` accepts every option of `agentgym.make`.
 
 Gymnasium loads the entry point of `agentgym/ListWorld-v0` as an attribute of this module.
 """

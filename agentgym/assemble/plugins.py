@@ -1,7 +1,7 @@
 """Worlds of other packages, named in the entry-point group `agentgym.worlds`.
 
 An entry is `module:Class`, or a module that calls `agentgym.register` on import. A broken package
-causes a warning, and only its own worlds are missing.
+causes a warning and loses its own worlds only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _unused: dict[str, EntryPoint] = {}
 
 
 def register_each(register: Callable[[str, str], None]) -> None:
-    """Call `register` with the `module:Class` and the package of the worlds named by class."""
+    """Call `register` with the `module:Class` and package of each world."""
     for entry in _entries():
         try:
             if not EntryPoint.pattern.match(entry.value):
@@ -34,7 +34,6 @@ def register_each(register: Callable[[str, str], None]) -> None:
 
 
 def _entries() -> Iterator[EntryPoint]:
-    """Yield the entries of all packages with readable metadata."""
     try:
         yield from entry_points(group=GROUP)
     except Exception:  # noqa: BLE001 - the metadata are files of anyone
@@ -47,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries; return the `module:Class` of failed ones."""
+    """Import the modules of new entries; return the failed ones."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

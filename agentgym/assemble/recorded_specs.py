@@ -16,11 +16,8 @@ def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`.
 
-    Args:
-        spec: The spec as JSON.
-
     Raises:
-        ValueError: The spec names an entry point that is no env, or a wrapper that is none.
+        ValueError: An entry point is no env, or a wrapper is none.
         ImportError: A module is missing, or the user has not named it.
     """
     env_spec = EnvSpec.from_json(spec)

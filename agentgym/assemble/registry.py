@@ -27,15 +27,14 @@ from agentgym.world.config import json_schema, make_config
 from agentgym.world.splits import config_for_split
 from agentgym.world.world import World, check_defined, check_world, load_world, world_path
 
+# Suffix of the ids of each kind of team.
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
-"""The kinds of teams (`agentgym.multi`), with the suffix of their ids."""
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
-"""The entry points of all worlds and teams in specs."""
 # Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
 _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),
@@ -50,7 +49,7 @@ _teams: dict[str, Entry] = {}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered world: its id, its class or `module:Class`, and its preset options."""
+    """A registered world."""
 
     id: str
     source: type[World[Any]] | str
@@ -83,20 +82,17 @@ def register(
     teams: Sequence[str] = (),
     namespace: str = "agentgym",
 ) -> None:
-    """Register a world as `<namespace>/<Class>-v0`, its presets as
-    `<namespace>/<Class>-<preset>-v0`, and its teams as `<namespace>/<Class>-team-v0` and `-manager-v0`.
+    """Register a world as `<namespace>/<Class>-v0`, with ids for its presets and teams.
 
     Args:
-        world: The class, importable from its module, or its path `module:Class`, which is imported
-            and checked on first use.
+        world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
         teams: Further kinds of teams that can play it; see `TEAMS`.
-        namespace: The first part of the ids; other packages use their name.
+        namespace: The first part of the ids.
 
     Raises:
         MissingHook: The class lacks a required hook or `Config`.
-        ValueError: A preset option is invalid, a path is not `module:Class`, or the namespace is
-            not a word.
+        ValueError: A preset option, a path or the namespace is invalid.
     """
     if not _NAMESPACES.fullmatch(namespace):
         raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
@@ -146,21 +142,17 @@ def teams() -> list[Entry]:
 
 
 def is_team(env_id: str) -> bool:
-    """Report whether an id, full or short, is a team's.
-
-    Raises:
-        ValueError: There is no such id.
-    """
+    """Report whether an id is a team's; raise ValueError for an unknown id."""
     return resolve(env_id) in _teams
 
 
 def register_plugins() -> None:
-    """Register the worlds in the entry-point group `agentgym.worlds` without importing them."""
+    """Register the worlds of other packages without importing them."""
     register_each(lambda path, package: register(path, namespace=package))
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the other packages, or one; remove the worlds of broken ones with a warning."""
+    """Import the other packages, or one; remove broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in _ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -168,14 +160,10 @@ def load_plugins(namespace: str = "") -> None:
 
 
 def resolve(env_id: str) -> str:
-    """Return the full id of a world or team.
+    """Return the full id of a world or team; raise ValueError unless there is exactly one.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if only one
-    package has this name. `package.module:MyWorld` names a class, registered or not. As in
-    Gymnasium, a module may precede an id that it registers.
-
-    Raises:
-        ValueError: There is no such world, or there are several.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
+    unique. `package.module:MyWorld` names a class, registered or not.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
@@ -203,7 +191,6 @@ def _short(env_id: str) -> str:
 
 
 def _find(name: str) -> str:
-    """Return the id of a registered world by full or short name, or an empty text."""
     for full in (name, f"{name}-v0", f"{_NAMESPACE}{name}", f"{_NAMESPACE}{name}-v0"):
         if full in gymnasium.registry and "world" in gymnasium.registry[full].kwargs:
             return full
@@ -216,12 +203,10 @@ def _find(name: str) -> str:
 
 
 def _is_called(full: str, name: str) -> bool:
-    """Report whether an id without its namespace equals a name, with or without version."""
     return full.rpartition("/")[2] in (name, f"{name}-v0")
 
 
 def _resolve_in_module(env_id: str) -> str:
-    """Return the id of a `module:name`, registering the world if necessary."""
     name = import_owner(env_id)
     module = env_id.rpartition(":")[0]
     short = name.rpartition("/")[2]
@@ -237,7 +222,6 @@ def _resolve_in_module(env_id: str) -> str:
 
 
 def _ids_of(path: str) -> list[str]:
-    """Return all ids of a world's `module:Class`."""
     registered = gymnasium.registry.items()
     return [env_id for env_id, each in registered if each.kwargs.get("world") == path]
 
@@ -269,12 +253,11 @@ def spec(
         oracle_options: Arguments of the oracles' wrappers by letter, such as `{"H":
             {"keep_last_error": True}}`; inactive oracles are ignored.
         shots: The number of solved examples before the task.
-        labels: Whether `info` contains the optimality of each step (`StepOptimality`).
+        labels: Whether `info` contains `StepOptimality` labels.
         wrappers: Further wrappers, inner to outer, between the oracles and the examples.
-        context: Context strategies, joined by `+` or as a sequence, in any order; see `strategies`.
+        context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
-        context_options: Arguments of the strategies' wrappers by strategy, including `trim` and
-            `budget`.
+        context_options: Arguments by strategy, including `trim` and `budget`.
         agents: For a team, which takes no `shots`: overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
             of `agentgym.multi.game.Game`.
@@ -317,7 +300,6 @@ def spec(
 def _bare_spec(
     env_id: str, options: Mapping[str, Any], *, is_for_team: bool
 ) -> tuple[EnvSpec, type[World[Any]], Any]:
-    """Return the validated spec without wrappers, the class of the world, and its configuration."""
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
     if has_own_entry_point(env_spec):
@@ -342,7 +324,7 @@ def _team_stacks(
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
-    """Return the wrappers of a team's agents; `""` stands for unnamed agents."""
+    """Return the wrappers of each agent; `""` stands for unnamed agents."""
     if shots:
         raise ValueError(
             f"a team cannot have solved examples, got shots={shots!r}: an example shows one agent "
@@ -376,11 +358,7 @@ def env_metadata(env_id: str) -> Mapping[str, Any]:
 
 
 def config_schema(env_id: str) -> dict[str, Any]:
-    """Return the JSON Schema of a world's options; preset options are the defaults.
-
-    Raises:
-        ValueError: There is no such world.
-    """
+    """Return the JSON Schema of a world's options, with preset defaults."""
     preset = gymnasium.spec(resolve(env_id)).kwargs
     schema = json_schema(load_world(preset["world"]).Config)
     for name, option in schema["properties"].items():

@@ -13,7 +13,7 @@ from agentgym.play.env import tool_env
 
 
 class Stage(IntEnum):
-    """Position of a wrapper in a stack: additions, then edits, cheap ones first, then reports."""
+    """Position of a wrapper in a stack."""
 
     TOOLS = 1
     HINTS = 2
@@ -39,16 +39,10 @@ class StagedWrapper(
 ):
     """Base of wrappers that keep the order of stages and record their arguments for specs.
 
-    Args:
-        env: The env.
-        **recorded: The arguments of the subclass.
-
-    Attributes:
-        world_env: The env inside all wrappers.
+    `world_env` is the env inside all wrappers.
 
     Raises:
         ValueError: The env has a wrapper of a later stage.
-        TypeError: The env does not play a world.
     """
 
     def __init__(self, env: gymnasium.Env[ObsType, ActType], **recorded: Any) -> None:

@@ -1,4 +1,4 @@
-"""Wrapper stacks of oracles, labels, examples and context strategies, which register here by name."""
+"""Wrapper stacks of oracles, labels, examples and context strategies."""
 
 from __future__ import annotations
 
@@ -33,18 +33,16 @@ from agentgym.text.validation import (
 from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
+# As in LOCA-bench's comparison.
 WINDOW = 128_000
-"""The default window for context strategies, as in LOCA-bench's comparison."""
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
+# Takes the letters of an arm without suffixes, and a hint scope.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
-"""Returns the arguments of an oracle's wrapper, given the letters of an arm with always-right hints
-and a hint scope.
-"""
 
+# Shows a placebo instead of hints.
 PLACEBO = "_"
-"""Suffix of an oracle with a placebo instead of hints."""
 _HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
 
 _strategies: dict[str, Layer] = {}
@@ -72,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, its arguments in an arm, and the letter it needs and why."""
+    """A registered oracle, with the letter it needs and why."""
 
     layer: Layer
     arguments: ArmArguments
@@ -88,9 +86,6 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
         wrapper: The class, importable from its module. It accepts the env and the
             `context_options`, and after the examples' stage also `budget`, like `ContextWrapper`.
         stage: Its position; by default its attribute `stage`.
-
-    Raises:
-        ValueError: The name is invalid, or the class has no stage or no `budget`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
         raise ValueError(
@@ -132,7 +127,7 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Name the wrapper that the option `labels`, `shots` (`examples`) or `window` (`trim`) adds."""
+    """Name the wrapper of `labels`, `shots` (`examples`) or `window` (`trim`)."""
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -142,11 +137,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name`, which registers its contents, and return the name.
-
-    Raises:
-        ValueError: The module cannot be imported.
-    """
+    """Import the module of a `module:name` and return the name."""
     module, _, short = name.rpartition(":")
     if module:
         try:
@@ -169,7 +160,6 @@ def check_arm(oracles: str | None) -> str:
 
 
 def _read_arm(oracles: str | None) -> dict[str, str]:
-    """Split an arm into letters with suffixes: nothing, a probability below 1, or `PLACEBO`."""
     text = "" if oracles in (None, "none") else oracles
     if not isinstance(text, str):
         raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
@@ -199,21 +189,18 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
 
 
 def _shorten(suffix: str) -> str:
-    """Normalise a suffix: a probability without trailing zeros, nothing for 1."""
     if suffix in ("", PLACEBO):
         return suffix
     return "" if float(suffix) == 1 else f"{float(suffix):g}"
 
 
 def _variant(suffix: str) -> dict[str, Any]:
-    """Return the wrapper arguments for a letter's suffix."""
     if suffix == PLACEBO:
         return {"placebo": True}
     return {"accuracy": float(suffix)} if suffix else {}
 
 
 def _check_variant(oracles: str, letter: str, option: str) -> None:
-    """Raise if an oracle has no wrong hints or no placebo."""
     layer = _oracles[letter].layer
     what = "wrong hints" if option == "accuracy" else "placebo"
     if option not in inspect.signature(layer.wrapper).parameters or (
@@ -223,7 +210,7 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the names of the strategies in a context, importing the modules of `module:name`.
+    """Return the strategies in a context.
 
     Raises:
         ValueError: A strategy is unknown or occurs twice.
@@ -258,12 +245,7 @@ def build_stack(
     shots: int = 0,
     is_team: bool = False,
 ) -> list[WrapperSpec]:
-    """Compose the wrappers of an env, inner to outer, from the arguments of `agentgym.spec`.
-
-    Raises:
-        MissingHook: The world lacks a hook that a wrapper needs.
-        ValueError: An arm, a strategy or an option is invalid.
-    """
+    """Compose the wrappers of an env, inner to outer."""
     check_int("shots", shots, 0, 100)
     context_options = _read_options(
         "context_options", context_options, "{'compaction': {'trigger': '8k'}}"
@@ -294,7 +276,7 @@ def build_stack(
 
 
 def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the world hooks that a wrapper needs, including those for wrong hints."""
+    """Return the world hooks that a wrapper needs."""
     hooks: tuple[str, ...] = getattr(wrapper, "hooks", ())
     if arguments.get("accuracy", 1.0) < 1.0:
         hooks += getattr(wrapper, "wrong_hooks", ())
@@ -304,7 +286,6 @@ def needed_hooks(wrapper: object, arguments: Mapping[str, Any]) -> tuple[str, ..
 def _oracle_layers(
     arm: Mapping[str, str], hint_scope: str, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
-    """Return the oracles of an arm, each with its arguments."""
     for letter, own in options.items():
         if letter not in _oracles:
             raise ValueError(
@@ -323,7 +304,6 @@ def _oracle_layers(
 
 
 def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return an option that maps names to mappings; empty for None."""
     given: object = {} if options is None else options
     if isinstance(given, Mapping) and all(isinstance(own, Mapping) for own in given.values()):
         return given
@@ -333,7 +313,6 @@ def _read_options(name: str, options: object, example: str) -> Mapping[str, Mapp
 def _context_layers(
     context: str, window: int | str | None, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
-    """Return the context strategies and the trimming wrapper, each with its arguments."""
     names = check_context(context)
     owners = (*names, "trim", "budget")
     if unknown := [name for name in options if name not in owners]:
@@ -360,7 +339,6 @@ def _context_layers(
 def _with_arguments(
     context: str, options: Mapping[str, Mapping[str, Any]], window: int | str | None
 ) -> tuple[dict[str, dict[str, Any]], int | str | None]:
-    """Merge the arguments in a context's text with the options, and return the window."""
     merged = {name: dict(own) for name, own in options.items()}
     for written, texts in split_context(context):
         short = written.rpartition(":")[2]

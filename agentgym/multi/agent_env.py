@@ -1,4 +1,4 @@
-"""Env of one agent in a team, for any wrapper."""
+"""Env of one agent in a team."""
 
 from __future__ import annotations
 
@@ -18,19 +18,9 @@ from agentgym.world.world import World
 
 
 class AgentEnv(ToolEnv):
-    """Env of one agent over the team's world, with its own chat, some of the world's tools and the
-    team's tools; the game ends it at the end of a cycle.
+    """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    Args:
-        world: The class of the world.
-        agent: The name of the agent.
-        team: The shared state of the team.
-        protocol: The kind of team.
-        **options: Keyword arguments of `ToolEnv`, and options of the world.
-
-    Attributes:
-        agent: The name of the agent.
-        took_turn: Whether the last reply used a turn of the world's budget.
+    `took_turn` states whether the last reply used a turn of the world's budget.
     """
 
     sees_all: ClassVar[bool] = False
@@ -55,7 +45,6 @@ class AgentEnv(ToolEnv):
         return self._protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the tools of the role and of the team."""
         tools = tools_of(*self._protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
@@ -66,26 +55,23 @@ class AgentEnv(ToolEnv):
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
-        """Return the team's world, which the game created."""
         self._replies = self._deliveries = 0
         return self.team.worlds[self.agent]
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        """Return the rules of the world and of the team, and the task or sub-task."""
         rules, task = self._protocol.opening(self.agent, self.team)
         return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
     def restated_task(self) -> str | None:
-        """Return the task as the world restates it, if this agent has the world's task."""
+        """Return the restated task if this agent has the world's task."""
         return self._protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment; rivals need different ones, or they would draw alike."""
+        # Rivals need different moments, or they would draw alike.
         rival = "" if self._protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Count a turn unless the reply calls only team tools."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
         self.took_turn = not reply.calls or any(
@@ -113,7 +99,7 @@ class AgentEnv(ToolEnv):
         self._own -= self._team_tools
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
-        """Re-create the world with the tools of all agents, whose calls share one log."""
+        # The calls of all agents share one log.
         new = draw(self.world_class, self.config, world.instance_seed)
         owners: list[object] = []
         for agent in self._protocol.agents:
@@ -121,19 +107,18 @@ class AgentEnv(ToolEnv):
         return rebuild(world, new, tools_of(*owners), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
-        """Continue the whole team in a re-created world."""
         self.team.replace_world(self.world, world)
         super()._replace_world(world)
 
     def _running_world(self, remedy: str) -> World[Any]:
-        """Return the team's world, which another agent's call may have replaced."""
+        # Another agent's call may have replaced the world.
         world = self.team.worlds.get(self.agent)
         if self._world is not None and world is not None and world is not self._world:
             super()._replace_world(world)
         return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
-        """Report an end of the world to the protocol; only the game ends this env."""
+        # Only the game ends this env.
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
@@ -142,7 +127,7 @@ class AgentEnv(ToolEnv):
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the whole team's episode at the end of the cycle."""
+        """End the team's episode at the end of the cycle."""
         self.team.end(reason)
         detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
         return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}
@@ -160,7 +145,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return the observation and info of a stack after a change of its chat or world."""
+    """Return a stack's observation and info after a change of its chat or world."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

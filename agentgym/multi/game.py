@@ -1,4 +1,4 @@
-"""The game loop of a team: whose turn it is, what each agent sees, and how the episode ends."""
+"""The game loop of a team."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ class Game:
     Args:
         world: The world's class or path.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
-        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` applies to agents
-            that are not listed. Each wrapper is a mapping with `entry_point` and `kwargs`.
+        stacks: Wrapper specs by agent, inner to outer; `""` applies to agents that are not listed.
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.
-        split: `train`, `test`, or None for all instances (`agentgym.world.splits`).
+        split: `train`, `test`, or None for all instances.
         **options: The team's `roles`, `reward` and `max_message`, keyword arguments of `ToolEnv`,
             and options of the world.
 
@@ -55,10 +54,6 @@ class Game:
         over: Whether the episode has ended.
         terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
-        instance_key: The key of the instance if there is a split, else empty.
-
-    Raises:
-        ValueError: An option is unknown or invalid.
     """
 
     def __init__(
@@ -133,17 +128,11 @@ class Game:
 
     @property
     def due(self) -> list[str]:
-        """The agents still to be asked in this cycle."""
+        """Return the agents still to be asked in this cycle."""
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
-        """Play the reply of an agent whose turn it is.
-
-        Raises:
-            ResetNeeded: There is no running episode.
-            TypeError: The action is not a `str`.
-            ValueError: It is not this agent's turn.
-        """
+        """Play the reply of an agent; raise ValueError if it is not this agent's turn."""
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
@@ -165,7 +154,6 @@ class Game:
         self.infos[agent] = self._with_agent(agent, info)
 
     def _with_agent(self, agent: str, info: dict[str, Any]) -> dict[str, Any]:
-        """Add the agent and its number of chats in this episode to an info."""
         return {**info, "agent": agent, "task": self._begun[agent]}
 
     def end_cycle(self) -> None:
@@ -207,7 +195,7 @@ class Game:
         self._seen[agent] = self._moves
 
     def to_text(self) -> str:
-        """Return the chats of all agents in readable form."""
+        """Return the chats of all agents."""
         texts = [f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()]
         return "\n\n".join(texts)
 
@@ -246,7 +234,6 @@ class Game:
             self.infos[agent] = {**self.infos[agent], "success": success, "detail": detail}
 
     def _scores(self) -> list[float]:
-        """Return the score of each world, or nothing if one cannot be scored; keep the reports."""
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():

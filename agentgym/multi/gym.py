@@ -18,9 +18,9 @@ from agentgym.text.validation import check_choice, check_reset
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team reply by reply. The observation is the chat of the next agent.
 
-    `info["agent"]` is the agent whose reply was played, or the first agent after a reset, and
-    `info["task"]` the number of its chats in this episode. The reward is the team's score, once, at
-    the end; `info["detail"].report["team"]` contains each agent's reward.
+    `info["agent"]` is the agent whose reply was played, and `info["task"]` the number of its chats
+    in this episode. The reward is the team's score, once, at the end;
+    `info["detail"].report["team"]` contains each agent's reward.
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
@@ -53,12 +53,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.game.chats[self.agent], dict(self.game.infos[self.agent])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play the reply of the current agent.
-
-        Raises:
-            ResetNeeded: There is no running episode.
-            TypeError: The action is not a `str`.
-        """
+        """Play the current agent's reply."""
         game, played = self.game, self.agent
         if not game.due:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")

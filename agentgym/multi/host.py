@@ -1,4 +1,4 @@
-"""Team of a host that knows the hidden answer and a guesser that asks; a referee checks the host."""
+"""Team of a host that knows the answer and a guesser; a referee checks the host."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ class Hosted(Protocol):
         """Return the owner of the guesser's tools for questions."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the question that a call asks the host; empty if the call needs no host.
-
-        Raises:
-            ToolError: The call is invalid.
-        """
+        """Return the question that a call asks the host; empty if it needs no host."""
 
     @classmethod
     def host_reply(cls, question: str) -> str:
@@ -41,14 +37,14 @@ class Hosted(Protocol):
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """Return the error in a host's answer, given the right result; empty if it is right."""
+        """Return the error in a host's answer; empty if it is right."""
 
 
 class Hosting(TeamProtocol):
     """Protocol of a hosted game: the host answers the guesser's guesses and questions.
 
-    An answer that the referee rejects is not passed on, and the host must answer again. The third
-    rejection ends the episode. The host earns the guesser's share, or nothing after a rejection.
+    The host must replace an answer that the referee rejects; the third rejection ends the episode.
+    The host earns the guesser's share, or nothing after a rejection.
     """
 
     kind = "host"
@@ -98,7 +94,7 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules of each role; the host sees a question instead of the task."""
+        """Return the rules; the host sees a question instead of the task."""
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
                 HOST, "There is no question yet."
@@ -106,7 +102,7 @@ class Hosting(TeamProtocol):
         return super().opening(agent, team)
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the guesser's restated task; a question does not change."""
+        """Return the guesser's restated task."""
         return None if agent == HOST else super().restated_task(agent, team)
 
     def begin(self, team: Team) -> None:
@@ -116,7 +112,7 @@ class Hosting(TeamProtocol):
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run a call; if it needs the host, keep the result for the referee and ask the host."""
+        """Run a call, or ask the host and keep the result for the referee."""
         question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()
@@ -137,11 +133,7 @@ class Hosting(TeamProtocol):
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, and pass on a right one.
-
-        Raises:
-            ToolError: There is no open question.
-        """
+        """Let the referee check the host's answer, and pass on a right one."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)

@@ -1,4 +1,4 @@
-"""Teams without a referee: agents that talk to each other, a manager with workers, and rivals."""
+"""Teams without a referee."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANAGER = "manager_0"
 
 
 class Split(TeamProtocol):
-    """Protocol of a team whose agents each have some of the world's tools, plus `tell` and `wait`."""
+    """Protocol of agents that each have some of the world's tools, plus `tell` and `wait`."""
 
     kind = "split"
 
@@ -53,8 +53,6 @@ class Split(TeamProtocol):
 
 
 class _AgentTools(Toolset):
-    """Toolset of a team agent, who may send at most `limit` characters at a time."""
-
     def __init__(self, agent: str, team: Team, limit: int) -> None:
         self._agent, self._team, self._limit = agent, team, limit
 
@@ -153,7 +151,7 @@ class Management(TeamProtocol):
         )
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the manager's restated task; a sub-task does not change."""
+        """Return the manager's restated task."""
         return super().restated_task(agent, team) if agent == MANAGER else None
 
     def rouse(self, team: Team) -> None:
@@ -208,7 +206,7 @@ class Duel(TeamProtocol):
     """Protocol of rivals, each in a separate world of the same configuration and seed.
 
     The first agent to solve it ends the episode and earns 1; agents that solve it in the same cycle
-    share the reward. An agent whose world has ended without success is not asked again.
+    share the reward.
     """
 
     kind = "duel"

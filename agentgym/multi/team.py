@@ -14,14 +14,14 @@ from agentgym.text.tools import ToolError, Toolset, tools_of
 from agentgym.text.validation import check_int, list_names
 from agentgym.world.world import World
 
+# Characters per cycle; protects the other agents' contexts.
 MAX_MESSAGE = 16_384
-"""Default characters that an agent may send per cycle, to protect the others' contexts."""
 
+# By role or agent.
 Roles = Mapping[str, Sequence[str]]
-"""World tools by role or agent."""
 
+# By agent, in turn order.
 AgentTools = dict[str, tuple[str, ...]]
-"""World tools by agent, in turn order."""
 
 _ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
 
@@ -39,18 +39,14 @@ class Team:
     """State of a team in an episode, apart from the world's.
 
     Attributes:
-        agents: The names, in turn order.
         worlds: The world of each agent: one for all, or one each.
         mail: The texts that each agent sees at the end of the cycle.
-        actions: The completed world calls, in order.
         idle: The agents that are not asked until they have mail.
-        tasks: The current sub-tasks, by agent.
         restarting: The agents that start a new chat at the end of the cycle.
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
-        answer: The right answer to it.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
     """
 
@@ -78,8 +74,7 @@ class Team:
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Add a text to an agent's mail, with its length, because one text must not pass for
-        several.
+        """Add a text to an agent's mail, with its length, so one text cannot pass for several.
 
         Raises:
             ToolError: The text is empty or exceeds the rest of this cycle's limit.
@@ -97,7 +92,7 @@ class Team:
         self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
 
     def collect(self, agent: str) -> str:
-        """Return an agent's mail and empty it."""
+        """Return and empty an agent's mail."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
 
@@ -129,12 +124,6 @@ class TeamProtocol:
         roles: World tools by role or agent, overriding the protocol's.
         reward: `shared`, or a factor of the score by role or agent; others get nothing.
         max_message: The maximum characters an agent may send per cycle.
-
-    Attributes:
-        agents: The names of the agents, in turn order, with their world tools.
-
-    Raises:
-        ValueError: A role, a tool or a factor is invalid.
     """
 
     kind: ClassVar[str]
@@ -160,7 +149,7 @@ class TeamProtocol:
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the world tools by agent; `tools` contains whether each ends the task."""
+        """Return the world tools by agent."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
@@ -168,14 +157,14 @@ class TeamProtocol:
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
-        """Return the description of the team for an agent's system message."""
+        """Return the description of the team for a system message."""
         raise NotImplementedError
 
     def begin(self, team: Team) -> None:
         """Mark the agents that do not act first as idle."""
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the objects that provide an agent's world tools, if its role has them."""
+        """Return the objects that provide an agent's world tools."""
         return world.toolsets()
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
@@ -183,7 +172,7 @@ class TeamProtocol:
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return an agent's restated task, or None if it is unchanged."""
+        """Return an agent's restated task, if it has changed."""
         return team.worlds[agent].restate()
 
     def run(
@@ -235,11 +224,7 @@ class TeamProtocol:
 
 
 def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
-    """Read the user's roles: a role `reader` becomes the agent `reader_0`.
-
-    Raises:
-        ValueError: A name, a tool or the number of agents is invalid.
-    """
+    """Read the user's roles: a role `reader` becomes the agent `reader_0`."""
     agents: AgentTools = {}
     for role, names in roles.items():
         agent = _named(role)
@@ -259,9 +244,7 @@ def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTools:
-    """Return the tools by role (`World.roles`); if all or none end the task, the default `closer`
-    gets every second tool.
-    """
+    """Return the tools by role; by default a `closer` has those that end the task."""
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]

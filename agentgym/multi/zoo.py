@@ -1,4 +1,4 @@
-"""A team as a PettingZoo env. Only this file imports pettingzoo (extra `multi`)."""
+"""A team as a PettingZoo env (extra `multi`)."""
 
 from __future__ import annotations
 
@@ -55,12 +55,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def observe(self, agent: str) -> Chat:
-        """Return an agent's chat, which stays available after the end of the episode.
-
-        Raises:
-            ResetNeeded: The env has not been reset.
-            ValueError: There is no such agent.
-        """
+        """Return an agent's chat, which stays available after the end of the episode."""
         if agent not in self.possible_agents:
             raise ValueError(
                 f"there is no agent {agent!r} in this team; "
@@ -89,13 +84,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def step(self, action: str | None) -> None:
-        """Play the selected agent's reply; an agent whose episode has ended is stepped with None.
-
-        Raises:
-            ResetNeeded: No agent is left, or the env has not been reset.
-            TypeError: The action is not a `str`.
-            ValueError: The agent's episode has ended and the action is not None.
-        """
+        """Play the selected agent's reply; an agent whose episode has ended is stepped with None."""
         if not self.agents:
             raise ResetNeeded("there is no agent left to step: call reset() before the next step()")
         agent = self.agent_selection

@@ -1,8 +1,7 @@
 """Oracles and scripted policies.
 
 Oracles are wrappers that help a policy: LUMINA's plan, state and history oracles, and solved
-examples. `StepOptimality` labels steps. Scripted policies see only the chat, like a model, and play
-optimally, randomly, with errors, with planted deficits, or as a team.
+examples. `StepOptimality` labels steps. Scripted policies see only the chat, like a model.
 """
 
 from agentgym.oracles.communication import CommunicationOracle

@@ -47,7 +47,7 @@ def wrong_calls(world: World[object]) -> list[ToolCall]:
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """Return a random legal call that is not optimal, or an optimal one if there is no other."""
+    """Return a random non-optimal legal call, or else an optimal one."""
     return choose(wrong_calls(world) or world.legal_calls(), rng)
 
 
@@ -57,14 +57,7 @@ def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
 
 
 def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
-    """Return a plan hint for a legal call that is not optimal, or else for one that fits a tool's
-    schema; empty if there is none.
-
-    Args:
-        env: The env of the world.
-        with_state: Whether the hint may refer to a visible state.
-        rng: Draws the call.
-    """
+    """Return a plan hint for a non-optimal call."""
     world = env.world
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
@@ -78,11 +71,8 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Other instances of the same split, played optimally up to the same turn; their states serve
-    as wrong states.
-
-    Args:
-        env: The env of the episode.
+    """Other instances of the split, played optimally up to the same turn, as sources of wrong
+    states.
 
     Raises:
         ValueError: The configuration has a single instance.
@@ -105,7 +95,7 @@ class Decoys:
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:
-        """Return another instance's state that differs from the right one; empty if all agree."""
+        """Return another instance's state that differs; empty if all agree."""
         right, turn = describe(self._env.world), self._env.world.turn
         for decoy in self._others():
             while decoy.world.turn < turn and not decoy.over:
@@ -119,7 +109,6 @@ class Decoys:
         return ""
 
     def _others(self) -> Iterator[ToolEnv]:
-        """Yield the decoys, drawing another on demand."""
         yield from self._drawn
         while self._draws < _DECOYS:
             decoy = ToolEnv(
@@ -133,7 +122,6 @@ class Decoys:
 
 
 def _advance(env: ToolEnv) -> None:
-    """Play an optimal call, or else a legal call, or else one that fits a schema."""
     world = env.world
     calls = world.optimal_calls() or ()
     if not calls and has_hook(type(world), "legal_calls"):
@@ -143,7 +131,7 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return text without information and with a hint's tokens; it varies with the turn."""
+    """Return uninformative text with a hint's token count; it varies with the turn."""
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))
     return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

@@ -1,4 +1,4 @@
-"""Communication oracle for teams; unlike the state oracle, it leaves state tracking to the agent."""
+"""Communication oracle for teams."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ class CommunicationOracle(HintOracle):
     Args:
         env: The stack of an agent whose team shares a world.
         placebo: Whether to show text without content instead of the log.
-
-    Raises:
-        ValueError: The env does not belong to a team agent, or its team are rivals.
 
     Example:
         >>> env = agentgym.make("ListWorld-team", oracles="C")

@@ -1,8 +1,8 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
 A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
-leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. Hints that
-are right with a given probability, and placebos, go beyond the paper.
+leaves open whether earlier hints stay: `persistent` hints do, `ephemeral` hints do not. Accuracies
+and placebos go beyond the paper.
 """
 
 from __future__ import annotations
@@ -60,28 +60,24 @@ HISTORY_NOTE = (
 class HintOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that appends a hint to the newest message, at a cost independent of the chat's length.
+    """Wrapper that appends a hint to the newest message, at a cost independent of the chat's
+    length.
 
     Random choices depend on the instance and the turn, so arms with one probability share their
     wrong hints, and a hint that is right at a lower probability is right at a higher one.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
-        accuracy: The probability, in [0, 1], that a hint is right. Wrong hints look like right
-            ones.
+        accuracy: The probability, in [0, 1], that a hint is right.
         placebo: Whether to show text of the same length without content.
         **recorded: Arguments of the subclass, for specs.
 
     Attributes:
         note: The announcement in the system message; empty for a general one.
         hooks: The hooks of `World` that provide the hint.
-        wrong_hooks: Further hooks for wrong hints; none if a hint is always right.
+        wrong_hooks: Further hooks for wrong hints.
         source: The chat before this hint was added.
         hint: The newest hint; empty after the end of the episode.
-
-    Raises:
-        ValueError: The oracle has no wrong hints, or should show wrong placebos.
     """
 
     stage = Stage.HINTS
@@ -131,14 +127,13 @@ class HintOracle(
         raise NotImplementedError
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Draw a wrong hint for the current moment; empty if the world has none."""
+        """Draw a wrong hint; empty if the world has none."""
         raise NotImplementedError
 
     def begin(self) -> None:
         """Prepare for a new episode."""
 
     def _draw(self) -> str:
-        """Return the hint, a wrong hint, or a placebo."""
         if self.placebo:
             return placebo_for(self.text(), self.world_env.world.turn)
         if self.accuracy == 1.0:
@@ -185,7 +180,6 @@ class PlanOracle(HintOracle):
     """Oracle that shows the next step of an optimal plan.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
         with_state: Whether the policy also sees the state, to which the step may refer.
         accuracy: The probability that a hint is right; a wrong one asks for a legal, non-optimal
@@ -227,11 +221,10 @@ class StateOracle(HintOracle):
     """Oracle that shows the belief state.
 
     Args:
-        env: The env.
         hint_scope: `persistent` or `ephemeral`.
         whole: Whether the state replaces the history. A tool then shows the rest of a brief state
-            (`World.brief_state`, `StatePages`). Team agents, whose chats contain only part of the
-            history, always have the tool.
+            (`World.brief_state`). Team agents, whose chats contain only part of the history, always
+            have the tool.
         accuracy: The probability that a hint is right; a wrong one is another instance's state.
         placebo: Whether to show text without content instead.
 
@@ -275,7 +268,6 @@ class StateOracle(HintOracle):
         return self._describe(self.world_env.world)
 
     def _describe(self, world: World[Any]) -> str:
-        """Return a world's state in words, at the requested length."""
         return self._pages.describe(world) if self._offers_pages else world.brief_state()
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -293,7 +285,6 @@ class StateOracle(HintOracle):
         return replace(reply, calls=()) if too_many else reply
 
     def _show_pages(self) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Show the same moment again, with pages of the state."""
         info = {
             **dict.fromkeys(self._info_keys),
             "turn": self.world_env.world.turn,
@@ -312,15 +303,13 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that shows only the system message, the restated task (`World.restate`) and the newest
-    hints (LUMINA, figure 1c).
+    """Oracle that shows only the system message, the restated task and the newest hints.
+
+    It is the history oracle of LUMINA (figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
         keep_last_error: Whether to show the error of a failed reply; the paper's oracle drops it.
-
-    Raises:
-        ValueError: The env contains no `StateOracle`.
 
     Example:
         >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
@@ -356,12 +345,12 @@ class HistoryOracle(
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
 
+# LUMINA, section 4.3, in the order of its figures; history needs state.
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
-"""The arms of LUMINA (section 4.3), in the order of its figures; history needs state."""
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return the arms without duplicates: the paper's in the order of its figures, then others."""
+    """Return the arms without duplicates, the paper's first."""
     mine = set(arms)
     return [arm for arm in ARMS if arm in mine] + sorted(mine.difference(ARMS))
 
@@ -396,7 +385,6 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the rest and the last block of each tag."""
     rest: list[str] = []
     blocks: dict[str, str] = {}
     unclosed: set[str] = set()  # searching for their closing tags again would take quadratic time

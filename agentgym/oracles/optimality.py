@@ -1,4 +1,4 @@
-"""Solved examples in the context (LUMINA, section 4.2), and labels of step optimality (section 3)."""
+"""Solved examples (LUMINA, section 4.2) and labels of step optimality (section 3)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is another instance, solved by optimal calls in a second env of the same spec. It
-    contains every observation as it was when it was the newest, each followed by the world's
-    reasoning and the call.
+    Each example is another instance, solved by optimal calls in a second env of the same spec. Each
+    observation appears as the policy first saw it, followed by the world's reasoning and the call.
 
     Args:
         env: The env, with its oracles.
@@ -77,7 +76,6 @@ register_option("examples", InContextExamples, InContextExamples.stage)
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """Solve an instance; return the new messages of each observation and the replies."""
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
     messages: list[Message] = []
@@ -100,9 +98,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
-    """Write an optimal call after the world's reasoning, or after the next step if the reasoning
-    would be empty or repeat the visible state.
-    """
+    # The next step replaces a reasoning that is empty or repeats the visible state.
     world, call = inner.world, best_call(inner.world)
     shows_state = "state" in split_hints(chat.messages[-1].text)[1]
     repeats = shows_state and not has_hook(inner.world_class, "reasoning")
@@ -113,7 +109,6 @@ def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
 
 
 def _newest(chat: Chat) -> list[Message]:
-    """Return the messages after the last reply, or else after the system message."""
     last = 0
     for k, message in enumerate(chat.messages):
         if message.role == "assistant":
@@ -128,8 +123,8 @@ def _rename(message: Message, prefix: str, k: int) -> Message:
 
 
 class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
-    """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
-    call (`World.label_calls`).
+    """Wrapper that adds `optimal`, `alive` and, if `World.label_calls` is defined, `labels` to
+    `info`.
 
     `optimal`: every call of the reply succeeded and was among the optimal ones. `alive`: success
     was still possible before the reply. Both are None after a reset, or if optimality is undefined.
@@ -146,7 +141,7 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         super().__init__(env)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode, without labels yet."""
+        """Start an episode without labels."""
         chat, info = self.env.reset(**options)
         labels = {} if self.world_env.world.label_calls() is None else {"labels": ()}
         return chat, {**info, "optimal": None, "alive": None, **labels}
@@ -177,7 +172,6 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         start: int,
         all_ran: bool,
     ) -> dict[str, Any]:
-        """Return the labels of the reply at `start` in the chat; `best` was optimal before it."""
         reply, *answers = self.world_env.chat.messages[start:]
         optimal = all_ran and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
@@ -196,5 +190,5 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         return {"optimal": optimal, "alive": bool(best), "labels": tuple(labels)}
 
 
-# Inside the oracles, so that labels refer to the world's own messages.
+# Inside the oracles, because labels refer to the world's own messages.
 register_option("labels", StepOptimality, Stage.HINTS)

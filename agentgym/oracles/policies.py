@@ -35,12 +35,6 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
-
-    Attributes:
-        hooks: The required hooks of `World`.
-
-    Raises:
-        MissingHook: The world lacks a hook.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -54,7 +48,7 @@ class ScriptedPolicy:
         self._readings = Readings(ChatReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat."""
+        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -63,7 +57,7 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the contents of a chat; they and the recalled worlds change with its next version."""
+        """Lend the contents of a chat until its next version."""
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 
@@ -82,7 +76,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that a hint, or the summary and history, describe; read-only."""
+        """Return the world that a hint, or the summary and history, describe."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = self.world.read_task(parsed.task)
             if read_state(world, state):
@@ -99,7 +93,7 @@ class ScriptedPolicy:
 
 
 def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
-    """Return the call that requests the rest of a state hint, or None if the hint is complete."""
+    """Return the call that requests the rest of a state hint, or None."""
     pages = missing_pages(parsed.hints.get("state", ""))
     return ToolCall(TOOL, {"pages": [*pages]}) if pages else None
 
@@ -115,9 +109,7 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random legal calls, or calls that fit the tools' schemas if the world
-    cannot be read from the chat. Summaries are empty if the state is unknown.
-    """
+    """Policy that plays random calls, legal ones if it can read the world from the chat."""
 
     hooks = ()
 
@@ -141,14 +133,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one.
-
-    Args:
-        env_id: The id of the world.
-        p: The error probability, in [0, 1].
-        seed: Seeds the errors.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
-    """
+    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
@@ -183,16 +168,11 @@ class Deficits(Config):
 
 
 class ControlPolicy(ScriptedPolicy):
-    """Policy that plays optimally except for its deficits: the positive control of an ablation over
-    the oracle arms, which must find exactly these deficits.
+    """Policy that plays optimally except for its deficits.
 
-    It follows plan hints instead of planning, and takes the state from hints instead of memory.
-
-    Args:
-        env_id: The id of the world.
-        deficits: The agent's deficits.
-        seed: Seeds the errors.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+    It is the positive control of an ablation over the oracle arms, which must find exactly these
+    deficits. It follows plan hints instead of planning, and takes the state from hints instead of
+    memory.
     """
 
     hooks = NoisyPolicy.hooks
@@ -219,13 +199,12 @@ class ControlPolicy(ScriptedPolicy):
         return best_call(world)
 
     def remember(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that the agent's summary describes, without forgotten changes."""
+        """Return the world in the agent's summary, without forgotten changes."""
         if "state" in parsed.hints:
             return self.recall(parsed)
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
-        """Return the world as the agent remembers it; each past change may be missing."""
         if not self.deficits.tracking:
             return parsed.past.world(self.world, parsed.task, parsed.summary)
         world = self.world.read_task(parsed.task)
@@ -239,13 +218,10 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that writes the world's reasoning before another policy's calls, except after a plan
-    and a state hint.
+    """Policy that writes the world's reasoning before another policy's calls.
 
-    It is a teacher: a small model learns to write down what it cannot compute in one step.
-
-    Args:
-        policy: The policy that chooses the calls.
+    It is a teacher: a small model learns to write down what it cannot compute in one step. After a
+    plan and a state hint it writes no reasoning.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))
@@ -255,7 +231,7 @@ class ThinkingPolicy:
         self.policy = policy
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat."""
+        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:

@@ -1,7 +1,7 @@
 """Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`), with which a reading stays.
-A context edit creates a new buffer, which is read in full.
+The chats of an episode are versions of one buffer (`Messages.lineage`). A context edit creates a
+new buffer, which is read in full.
 """
 
 from __future__ import annotations
@@ -70,13 +70,9 @@ class PastCalls:
         self.take(replace(newest, text=text))
 
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
-        """Return the world after these calls. The next call with the same arguments returns the
-        same object with later events applied.
+        """Return the world after these calls, which started from the task's state or the given one.
 
-        Args:
-            kind: The class of the world.
-            task: The text of the task.
-            state: The state before the calls; empty for the task's initial state.
+        The next call with the same arguments returns the same object with later events applied.
         """
         origin = (kind, task, state)
         world = self._world
@@ -103,8 +99,7 @@ class ParsedChat:
         past: The calls after the task, or after the summary if there is one.
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
-        moment: The moment of the newest message that has one (`Message.moment`).
-        dialect: The form of calls that the env asks for.
+        moment: The newest `Message.moment`.
     """
 
     task: str
@@ -139,17 +134,7 @@ class ParsedChat:
 
 
 class ChatReading:
-    """The reading of a chat up to one of its messages.
-
-    Args:
-        chat: A version of the chat; nothing after its task has been read yet.
-
-    Attributes:
-        past: The calls since the summary, if there is one.
-
-    Raises:
-        ValueError: The chat has no task message.
-    """
+    """The reading of a chat up to one of its messages."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""
@@ -176,7 +161,7 @@ class ChatReading:
         self._own = tuple(messages[shared:])
 
     def take(self, message: Message, before: str) -> None:
-        """Read a message, given the text before it; empty after the task."""
+        """Read a message, given the text before it."""
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
             self.past = PastCalls()
@@ -197,7 +182,6 @@ class ChatReading:
         )
 
     def _newest_observation(self, chat: Chat) -> Message:
-        """Return the newest message with a text of the world, initially the task."""
         for place in range(len(chat.messages) - 1, self._pinned - 1, -1):
             message = chat.messages[place]
             is_ours = message.text.startswith((SUMMARY_REQUEST, SUMMARY_FOLLOWS))
@@ -210,13 +194,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, which threads may share.
-
-    Copies and pickles contain none, because readings belong to the chats.
-
-    Args:
-        begin: Starts the reading of a chat.
-    """
+    """Readings of a policy's chats, which threads may share. Copies and pickles contain none."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -243,7 +221,6 @@ class Readings(Generic[ReadingT]):
         self._keep(lineage, reading)  # not after an error, which may leave it half-updated
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
-        """Take out the most advanced reading of a chat."""
         with self._lock:
             readings = self._kept.get(lineage, [])
             fitting = [reading for reading in readings if reading.fits(chat, shared)]
@@ -262,7 +239,6 @@ class Readings(Generic[ReadingT]):
 
 
 def _read_alike(one: Message, other: Message) -> bool:
-    """Report whether two messages differ at most in hints of past moments."""
     if one is other or one == other:
         return True
     if one.role == "assistant":

@@ -28,7 +28,6 @@ class StatePages(Toolset):
 
     Attributes:
         count: The pages of the last state; 0 if the hint was complete.
-        shown: The visible page numbers, in order.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")
@@ -56,7 +55,7 @@ class StatePages(Toolset):
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe a world's state; a long one partially, with the requested pages."""
+        """Describe a world's state, with the requested pages if it is long."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0
@@ -98,7 +97,6 @@ def whole_state(hint: str) -> str:
 
 
 def _read(hint: str) -> tuple[str, Sequence[int]]:
-    """Return the visible part of the state and the missing page numbers."""
     notice = _PAGES.search(hint)
     if notice is None:
         return hint, ()

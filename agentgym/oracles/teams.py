@@ -34,15 +34,11 @@ _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\
 
 
 class _TeamReading(ChatReading):
-    """The reading of a team agent's chat: the state, and whose turn it is.
+    """Reading of a team agent's chat: the state, and whose turn it is.
 
     Attributes:
-        past: The agent's calls to the world since the state.
-        summary: The last state that the agent received or summarised.
-        has_floor: Whether it should act: True after it received mail or acted, False after it sent
-            mail, None if unknown.
+        has_floor: Whether it should act; None if unknown.
         parts: The number of the last part received of a long state, and the number of parts.
-        parts_sent: The number of parts sent of such a state.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -54,7 +50,6 @@ class _TeamReading(ChatReading):
         self._calls: tuple[ToolCall, ...] = ()
 
     def take(self, message: Message, before: str) -> None:
-        """Read one message."""
         text = split_hints(message.text)[0]
         if message.role == "assistant":
             self._calls = message.calls
@@ -93,27 +88,23 @@ class _TeamReading(ChatReading):
         self.has_floor = number >= count
 
     def take_summary(self, text: str) -> None:
-        """Take the state, the floor and an incomplete state from a text of `write_summary`."""
         self.take_state(text)
         self.has_floor = text.endswith(_MINE) if text.endswith((_MINE, _THEIRS)) else None
         if part := _PART.match(text, text.find(_BEGUN) + 1):
             self.parts, self.begun = (int(part[1]), int(part[2])), part[3]
 
     def write_summary(self, state: str) -> str:
-        """Return a summary of the chat with a state in its tag."""
         number, count = self.parts
         begun = f"{_BEGUN}{number} of {count}>\n{self.begun}\n</part>" if number < count else ""
         whose_turn = {None: "", True: _MINE, False: _THEIRS}[self.has_floor]
         return f"{state}{begun}\n{whose_turn}".rstrip()
 
     def note_sent(self, text: str) -> None:
-        """Record a sent message; after the last part the other agent has the floor."""
         part = _PART.fullmatch(text)
         unfinished = part is not None and part[1] != part[2]
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        """Take the state from a text."""
         # Unclosed blocks at the end would be searched again and again.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
@@ -124,14 +115,13 @@ class TeamPolicy:
     """Policy that plays every agent of a team like one scripted policy.
 
     In a split team, the agent with the tool for the next call plays it; the others send it the
-    state and wait. A manager delegates the calls that it cannot play, with the task and the state;
-    a worker plays up to `patience` turns and reports the state. A host answers from the question
-    alone.
+    state and wait. A manager delegates the calls that it cannot play. A host answers from the
+    question alone.
 
     Args:
         env_id: The id of the team.
         player: The policy that chooses the calls; by default `OraclePolicy`.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        dialect: The form of the calls.
         patience: The maximum turns of a sub-task.
 
     Example:
@@ -152,7 +142,7 @@ class TeamPolicy:
         self._readings = Readings(_TeamReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call for each chat."""
+        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -172,7 +162,7 @@ class TeamPolicy:
                 ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
             )
         if _is_hidden(chat) and (request := ask_for_state(parsed)):
-            return parsed.render(request, self.dialect)  # the agent knows nothing but the state
+            return parsed.render(request, self.dialect)  # the agent knows only the state
         call = self.player.act(parsed)
         if "tell" in tools:
             call = self._share(chat, view, parsed, call)
@@ -187,7 +177,6 @@ class TeamPolicy:
     def _share(
         self, chat: Chat, view: _TeamReading, parsed: ParsedChat, call: ToolCall
     ) -> ToolCall:
-        """Return the call if this agent has the floor and the tool, else talk or wait."""
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
         agents = {name: tools.split(", ") for name, tools in _AGENT.findall(rules)}
@@ -204,23 +193,15 @@ class TeamPolicy:
 
 
 def _is_hidden(chat: Chat) -> bool:
-    """Report whether a chat shows the state instead of the history."""
     return HISTORY_NOTE in chat.messages[0].text
 
 
 def _tag(world: World[Any]) -> str:
-    """Return a world's state in the tag that summaries and mails use."""
     return f"<state>\n{world.state()}\n</state>"
 
 
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
-    """Return the next message with a tagged state, and whether it completes the state.
-
-    Args:
-        state: The state in its tag.
-        view: The reading with the number of parts sent.
-        room: The maximum message length in characters; 0 for no limit.
-    """
+    """Return the next message with a tagged state of at most `room` characters (0: no limit)."""
     if not room or len(state) <= room:
         return state, True
     if view.has_floor is None:  # a hint shows the state to everyone

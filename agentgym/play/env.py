@@ -1,4 +1,4 @@
-"""Gymnasium environment that plays any world: it shows a chat and takes the policy's text."""
+"""Gymnasium environment that plays any world."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.step_info import NestedCall, StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
+# Further calls of a reply return an error, which bounds the time of a step.
 MAX_CALLS = 128
-"""Further calls of a reply return an error, which bounds the time of a step."""
 
+# Errors stay in the context.
 MAX_ERROR_CHARS = 2_000
-"""The maximum length of a tool error, because errors stay in the context."""
 
 # About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
 DEFAULT_RESULT_CHARS = 1_000_000
@@ -58,22 +58,20 @@ class ToolEnv(ToolHost):
     checked in this order, so the last turn may succeed.
 
     After an unexpected exception of a tool or the scorer, the call returns an error, the world is
-    restored, and `StepInfo.faults` contains the exception. `StepInfo.invalid` is set if the episode
-    no longer measures the policy.
+    restored, and `StepInfo.faults` contains the exception.
 
     Args:
         world: The world's class or path (`"package.module:Class"`).
         dialect: The form of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
         max_failed_rounds: The consecutive replies without a successful call that end the episode;
-            `world` uses `World.max_failed_rounds`, None disables the limit. Replies without an
-            attempted call count only if `World.prose_fails`.
-        max_result_chars: The maximum characters of a tool result. A longer result is cut, with a
-            notice; results of calls from within code are not.
+            `world` uses `World.max_failed_rounds`, None disables the limit.
+        max_result_chars: The maximum characters of a tool result outside code. A longer result is
+            cut, with a notice.
         on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
-        split: `train`, `test`, or None for all instances (`agentgym.world.splits`).
+        split: `train`, `test`, or None for all instances.
         **config: Fields of the world's `Config`.
 
     Attributes:
@@ -134,24 +132,20 @@ class ToolEnv(ToolHost):
     # Hooks that the `AgentEnv` of a team overrides.
 
     def _begin(self) -> World[Any]:
-        """Generate the world of a new episode."""
         drawn = draw_instance(self.world_class, self.config, self.np_random, self.split)
         self.instance_key = drawn.key
         return drawn.world
 
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
-        """Re-create a world as it was after its first calls."""
         new = self.world_class(self.config, world.instance_seed)
         new.generate()
         return rebuild(world, new, self._world_tools(new), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
-        """Continue in a re-created world."""
         self._world = world
         self._bind(world)
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        """Return the system message before the tools, and the task."""
         return world.rules(), world.task()
 
     def restated_task(self) -> str | None:
@@ -161,11 +155,9 @@ class ToolEnv(ToolHost):
         return None
 
     def _moment(self, world: World[Any]) -> str:
-        """Return the moment of new messages (`Message.moment`)."""
         return f"{world.instance}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """Count a turn, and parse a reply with its number."""
         world.turn += 1
         return self._parse(world, action, world.turn), world.turn
 
@@ -199,12 +191,7 @@ class ToolEnv(ToolHost):
         return self.chat, self._info(world, 0, 0)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play one reply.
-
-        Raises:
-            ResetNeeded: There is no running episode.
-            TypeError: The action is not a `str`.
-        """
+        """Play one reply; raise ResetNeeded without a running episode."""
         world = self._running_world("call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
@@ -231,7 +218,6 @@ class ToolEnv(ToolHost):
         return self._world
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
-        """Parse a reply, dropping calls that will not be answered."""
         reply = parse(action, self.dialect, self._schemas, turn)
         if len(reply.calls) == 1:
             return reply
@@ -246,7 +232,6 @@ class ToolEnv(ToolHost):
     def _answer(
         self, world: World[Any], reply: Message, action: str, turn: int
     ) -> tuple[list[Message], int]:
-        """Run the calls of a reply; return the result messages and the number of errors."""
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
@@ -276,13 +261,9 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        Args:
-            name: The tool.
-            arguments: Its arguments.
-            nested: Whether the current reply's code makes the call; `StepInfo.nested` lists it.
+        With `nested`, the current reply's code makes the call, and `StepInfo.nested` lists it.
 
         Raises:
-            ResetNeeded: There is no running episode.
             ToolError: The call was rejected and changed nothing.
         """
         self._running_world("call reset() before call()")
@@ -303,21 +284,13 @@ class ToolEnv(ToolHost):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode from outside, like a last step, with the current score.
-
-        Args:
-            reason: The value of `StepInfo.ended`.
-
-        Raises:
-            ResetNeeded: There is no running episode.
-        """
+        """End the episode with the current score; `reason` becomes `StepInfo.ended`."""
         self._running_world("call reset() before truncate()")
         return self._end(reason)
 
     def _guarded(
         self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
     ) -> str | Content:
-        """Run a call; undo, report and reject it after an unexpected exception."""
         world = self._world
         assert world is not None  # callers have checked it
         calls = len(world.call_log)
@@ -339,9 +312,6 @@ class ToolEnv(ToolHost):
             raise ToolError(FAULT) from None
 
     def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:
-        """Restore the world and the mounted toolsets after a failed call; end the episode if that
-        is impossible.
-        """
         name = bound.schema.name
         with self.guard.watch(name, "the state before a call could not be restored"):
             if isinstance(error, RollbackError):
@@ -419,21 +389,17 @@ class ToolEnv(ToolHost):
         )
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the episode as the render mode wants it, or None."""
+        """Return the episode in the render mode's form."""
         return render_chat(self.render_mode, self.chat, self.world.board())
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return an independent copy of an env and its wrappers, at the same point of the episode."""
+    """Return an independent copy of an env and its wrappers."""
     return copy.deepcopy(env)
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return the `ToolEnv` inside a stack of wrappers.
-
-    Raises:
-        TypeError: The stack contains no `ToolEnv`.
-    """
+    """Return the `ToolEnv` inside a stack of wrappers."""
     inner = env.unwrapped
     if not isinstance(inner, ToolEnv):
         raise TypeError(f"expected an agentgym env, got {type(inner).__name__}")

@@ -1,6 +1,4 @@
-"""Guard around the code that a policy triggers: exceptions become faults, scores are checked, and
-worlds are re-created from their calls.
-"""
+"""Guard around code that a policy triggers."""
 
 from __future__ import annotations
 
@@ -21,10 +19,8 @@ from agentgym.world.call_record import CallRecord
 from agentgym.world.step_info import Fault, StepInfo
 from agentgym.world.world import World
 
+# Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
-"""Result of a call with an unexpected exception. It is constant, because an exception's text may
-reveal hidden information.
-"""
 
 # Longer results are logged as checksums; below this length a checksum costs more than it saves.
 _SHORT = 80
@@ -35,9 +31,6 @@ _MAX_TRACEBACK_CHARS = 10_000
 
 class Guard:
     """Record of failures that the policy did not cause.
-
-    Args:
-        on_fault: What to do with an unexpected exception: `report` or `raise`.
 
     Attributes:
         faults: The faults of the current step.
@@ -56,7 +49,7 @@ class Guard:
         self.broken = False
 
     def take_faults(self) -> tuple[Fault, ...]:
-        """Return the faults of this step and forget them."""
+        """Return this step's faults and forget them."""
         faults, self.faults = self.faults, ()
         return faults
 
@@ -69,13 +62,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it if the user asked for that.
-
-        Args:
-            tool: What failed.
-            error: The exception.
-            invalid: Why the episode no longer measures the policy, if so.
-        """
+        """Record an exception for this step's info, or raise it in the mode `raise`."""
         if self._raises and not isinstance(error, HostLimitError):
             raise error
         self.faults = (*self.faults, _make_fault(tool, error))
@@ -84,15 +71,11 @@ class Guard:
     def watch(
         self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
     ) -> _Watch:
-        """Return a context manager that records an exception and suppresses it, except those in
-        `passes`.
-        """
+        """Return a context manager that records and suppresses exceptions."""
         return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
-        """Return a world's score and report; None if the scorer fails, which invalidates the
-        episode.
-        """
+        """Return a world's score and report; None if the scorer fails."""
         if self.broken:
             return None, None
         with self.watch("score", "the scorer broke"):
@@ -109,11 +92,7 @@ class Guard:
 def carry_out(
     world: World[Any], bound: BoundTool, name: str, arguments: Mapping[str, Any]
 ) -> str | Content:
-    """Run a world's tool and log the call; return the result as the policy sees it.
-
-    Raises:
-        ToolError: The tool rejected the call.
-    """
+    """Run a world's tool and log the call; raise ToolError if the tool rejects it."""
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_content
     answer = bound.run(arguments, convert)
     if bound.schema.final:
@@ -125,7 +104,6 @@ def carry_out(
 
 
 def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) -> str | Content:
-    """Show a call's result to the world, as part of the call that is undone with it."""
     answer = to_content(result, indent)
     world.read_result(call, answer if isinstance(answer, str) else answer.text)
     return answer
@@ -134,13 +112,7 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay another world's first calls in a world generated from the same seed.
-
-    Args:
-        world: The world to re-create.
-        new: The replacement.
-        tools: All tools of the new world, including those of every team agent.
-        calls: The number of logged calls to replay.
+    """Replay a world's first calls in `new`, which was generated from the same seed.
 
     Raises:
         RollbackError: A call returned a different result.
@@ -173,8 +145,7 @@ class _Watch:
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside.
 
-    Any other exception is a fault of the code that raised it, including those outside `Exception`,
-    such as a panic of a Rust library.
+    Others are faults of the code that raised them, such as a panic of a Rust library.
     """
     # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
     # import time.
@@ -193,9 +164,7 @@ _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 
 def of_host(error: BaseException) -> bool:
-    """Report whether the host, and no reply, caused an exception: it is out of memory, disk or
-    processes, or cannot start a program.
-    """
+    """Report whether the host caused an exception."""
     if isinstance(error, OSError):
         return error.errno in _EXHAUSTED
     cause = error.__cause__
@@ -205,7 +174,6 @@ def of_host(error: BaseException) -> bool:
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:
-    """Return the report of an exception, even of one whose text raises."""
     report = traceback.TracebackException.from_exception(error, limit=-40)
     text = "".join(report.format())
     if len(text) > _MAX_TRACEBACK_CHARS:

@@ -20,15 +20,14 @@ def has_own_entry_point(spec: EnvSpec) -> bool:
 class KeepsSpec:
     """Mixin for envs that keep their first spec.
 
-    `gymnasium.make` overwrites it later with one that mixes the wrappers' options with the env's.
-    The first spec lists the wrappers separately, as `agentgym.make` does.
+    `gymnasium.make` overwrites it with one that mixes the wrappers' options with the env's.
     """
 
     _spec: EnvSpec | None = None
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Return the spec of the env without wrappers, or None if the env was built directly."""
+        """Return the env's spec without wrappers; None if it was built directly."""
         return self._spec
 
     @spec.setter

@@ -16,11 +16,11 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids; empty if the policy has no tokens. As `TokenIds`, the
-            prompts of an episode share memory.
+        prompt_ids: The prompt's token ids, if known. As `TokenIds`, the prompts of an episode share
+            memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
-        ended: Why the policy cannot go on, such as `over_window`: the episode ends with the world's
+        ended: Why the policy stopped, such as `over_window`: the episode ends with the world's
             current score (`StepInfo.ended`) instead of a step. Empty for a step.
     """
 
@@ -32,22 +32,20 @@ class Reply:
 
 
 class Policy(Protocol):
-    """A batched, stateless policy: one reply per chat, in order."""
+    """A batched, stateless policy."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat."""
+        """Return one reply for each chat, in order."""
         ...
 
 
 class PolicyError(RuntimeError):
-    """Error: a policy could not reply, for example because its server is down.
+    """Error of a policy that could not reply, for example because its server is down.
 
     The agent is not to blame, so the episode gets no score.
     """
 
+    # True stops the run, because every later request would fail too.
     fatal: ClassVar[bool] = False
-    """Whether every later request would fail too, so that the run stops."""
+    # One entry per chat if only some failed; empty if the whole batch failed.
     replies: Sequence[Reply | PolicyError] = ()
-    """The reply or error for each chat of a batch, if only some failed; empty if the whole batch
-    failed.
-    """

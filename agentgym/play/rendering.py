@@ -1,4 +1,4 @@
-"""Rendering of an env's chat and board as text or as a picture."""
+"""Rendering of an env's chat and board."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _SCALE = 2  # the font is only 11 pixels high
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
-    """Return the chat and the board as text (`ansi`), the board or else the newest message as a
-    picture (`rgb_array`), or None without a mode.
-    """
+    """Return chat and board as text (`ansi`), or a picture, or None."""
     if mode == "rgb_array":
         return draw_text(board or chat.messages[-1].text)
     if mode == "ansi":
@@ -24,14 +22,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
-    """Draw a text in a monospaced font.
-
-    Returns:
-        uint8 of shape `(height, width, 3)`, black on white, as large as the text.
-
-    Raises:
-        ImportError: The extra `images` is not installed.
-    """
+    """Return a text as uint8 of shape `(height, width, 3)`, black on white."""
     font = pillow("PIL.ImageFont").load_default_imagefont()
     # The font contains only Latin-1.
     text = text.encode("latin-1", "replace").decode("latin-1")

@@ -1,5 +1,4 @@
-"""Shared memory for chats, so that Gymnasium's `AsyncVectorEnv` works with its default
-(`shared_memory=True`) and observations of any length.
+"""Shared memory for chats, so Gymnasium's `AsyncVectorEnv` works with `shared_memory=True`.
 
 Each env has a section of one unnamed in-memory file, which the system frees when the last process
 closes it. A step writes only the new messages.
@@ -44,10 +43,6 @@ class SharedChats(Sequence[Chat]):
     A deep copy is a tuple of the current chats. A record is a chat as the difference from the
     previous record, or from nothing if the reader missed that one.
 
-    Args:
-        count: The number of envs.
-        file: The descriptor of another process's file; by default a new one.
-
     Raises:
         CustomSpaceError: The system cannot pass an open file to another process.
     """
@@ -66,11 +61,7 @@ class SharedChats(Sequence[Chat]):
         return _attach, (self._count, reduction.DupFd(self._file))
 
     def write(self, index: int, chat: Chat) -> None:
-        """Write an env's chat, in the process that plays it.
-
-        Raises:
-            ValueError: A chat or its new part exceeds 4 GiB.
-        """
+        """Write an env's chat; raise ValueError if it exceeds 4 GiB."""
         start, last, number = index * _PART, self._chats[index], self._numbers[index]
         (seen,) = _SEEN.unpack(os.pread(self._file, _SEEN.size, start + _HEAD.size) or bytes(8))
         base = number if seen == number else 0
@@ -104,7 +95,7 @@ class SharedChats(Sequence[Chat]):
             base, kept, new, tools = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
-            # Usually the whole chat is kept, and a slice would copy it.
+            # Usually all messages are shared, and a slice would copy them.
             shared = messages if kept == len(messages) else messages[:kept]
             self._chats[index] = Chat(shared, last.tools if tools is None else tools).extend(new)
             self._numbers[index] = number
@@ -132,7 +123,7 @@ class SharedChats(Sequence[Chat]):
 
 
 class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
-    """The chats of a vector env: tuples, or `SharedChats` with `copy=False`."""
+    """The chats of a vector env."""
 
     def contains(self, x: Any) -> bool:
         """Report whether `x` contains one chat per env."""

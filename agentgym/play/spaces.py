@@ -1,7 +1,7 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
 `gymnasium.spaces.Text` rejects newlines and most of Unicode, and returns garbage through the shared
-memory of async vector envs, where `agentgym.play.shared_chats` passes chats.
+memory of async vector envs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ChatSpace(Space[Chat]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> Chat:
-        """Return a chat with one user message that contains a random number."""
+        """Return a chat with one user message."""
         return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
 
     def contains(self, x: Any) -> bool:
@@ -33,7 +33,7 @@ class ChatSpace(Space[Chat]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False: a chat has no fixed-size array form."""
+        """Return False: a chat has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -44,13 +44,7 @@ class ChatSpace(Space[Chat]):
 
 
 class ActionSpace(Space[str]):
-    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect.
-
-    Args:
-        tools: The available tools; at least one.
-        dialect: The form of samples.
-        seed: Seeds the sampling.
-    """
+    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect."""
 
     def __init__(
         self,
@@ -65,16 +59,16 @@ class ActionSpace(Space[str]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """Return a random call that fits a random tool's schema."""
+        """Return a random call that fits a tool's schema."""
         return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` is a text: any text is an action."""
+        """Report whether `x` is a text."""
         return isinstance(x, str)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False: a text has no fixed-size array form."""
+        """Return False: a text has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -88,16 +82,12 @@ class ActionSpace(Space[str]):
 
 
 def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
-    """Return a random call of a random tool that fits its schema."""
+    """Return a random call that fits its tool's schema."""
     tool = tools[int(rng.integers(len(tools)))]
     return ToolCall(tool.name, _sample(tool.parameters, tool.parameters, rng))
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random JSON value that fits a JSON Schema as `@tool` creates them.
-
-    Values are short, because they only need the right form.
-    """
     if "$ref" in schema:
         return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""The lasting parts of an env: its world, its tools and their documentation, and snapshots."""
+"""The lasting parts of an env: its world, tools and snapshots."""
 
 from __future__ import annotations
 
@@ -34,14 +34,7 @@ class Snapshot:
 
 
 class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Base of `ToolEnv`: a world with its tools and those of mounted toolsets.
-
-    Args:
-        world_class: The class of the world.
-        config: Its configuration.
-        dialect: The form of calls in the documentation.
-        parallel_calls: Whether one reply may contain several calls.
-    """
+    """Base of `ToolEnv`: a world with its own and mounted tools."""
 
     def __init__(
         self, world_class: type[World[Any]], config: Any, dialect: Dialect, parallel_calls: bool
@@ -61,28 +54,24 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def world(self) -> World[Any]:
-        """The current world.
-
-        Raises:
-            ResetNeeded: The env has not been reset.
-        """
+        """Return the current world; raise ResetNeeded before the first reset."""
         if self._world is None:
             raise gymnasium.error.ResetNeeded("this env has no episode yet: call reset() first")
         return self._world
 
     @property
     def over(self) -> bool:
-        """True once the episode has ended."""
+        """Return True once the episode has ended."""
         return self._over
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The schemas that the policy sees, mounted tools last."""
+        """Return the schemas that the policy sees, mounted tools last."""
         return self._schemas
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """The schemas of all tools, including those that only code may call."""
+        """Return all schemas, including tools that only code may call."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
@@ -95,7 +84,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
         Raises:
             ValueError: A tool name is taken, or `code_only` names an unknown tool.
-            MissingRequirement: The host does not meet the toolset's requirements.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
@@ -121,7 +109,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         self._bind(self._world or self.world_class(self.config, 0))
 
     def _bind(self, world: World[Any]) -> None:
-        """Point the tools to a world."""
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
         self._own = frozenset(self._tools)
@@ -137,7 +124,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
             )
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Return the available tools of the world."""
         return tools_of(*world.toolsets())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Import of modules named by users, by installed packages, and by the files of a run."""
+"""Import of modules that users, packages and runs name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ _trusted: set[str] | None = None
 
 
 def trust_package(module: str) -> None:
-    """Trust the package of a module that an installed package names in its metadata."""
+    """Trust the package of a module named by an installed package."""
     _installed.add(module.partition(".")[0])
 
 
 def trust_only(modules: Iterable[str]) -> None:
-    """Import no other modules by name from now on, except this and installed packages' worlds.
+    """Import no other modules by name, except this and installed packages' worlds.
 
-    A run folder names modules too, and whoever made it must not choose what is imported. The
-    commands therefore trust only the modules on the command line. Those may be in the working
-    folder, which goes to the end of `sys.path` when the first of them is imported.
+    A run folder names modules too, and its author must not choose the imports.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)
@@ -61,5 +59,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
             f"agentgym --import {module} before the command"
         )
     if str(Path.cwd()) not in sys.path:
-        # Last, so that no file in the folder replaces an installed module.
+        # Last, because no file in the folder may replace an installed module.
         sys.path.append(str(Path.cwd()))

@@ -1,7 +1,4 @@
-"""Types exchanged between a world and a policy: tool calls, images, messages and chats.
-
-All are frozen and JSON-able.
-"""
+"""Frozen, JSON-able types exchanged between a world and a policy."""
 
 from __future__ import annotations
 
@@ -31,8 +28,6 @@ _new = object.__new__
 
 
 class _DataclassFields:
-    """Descriptor that lists a record's fields for `dataclasses`."""
-
     def __get__(
         self, record: object, owner: type[msgspec.Struct]
     ) -> dict[str, dataclasses.Field[Any]]:
@@ -53,7 +48,6 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Frozen record, which `dataclasses.replace`, `fields` and `asdict` accept.
 
     A msgspec struct is built in a tenth of a frozen dataclass's time, which was a third of a step.
-    The garbage collector ignores records, because their contents never refer back to them.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
@@ -85,20 +79,12 @@ class Image(Record, frozen=True):
         return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
 
     def to_array(self) -> NDArray[np.uint8]:
-        """Return the pixels, uint8 of shape `(height, width, 3)`.
-
-        Raises:
-            ImportError: The extra `images` is not installed.
-        """
+        """Return the pixels, uint8 of shape `(height, width, 3)`."""
         return np.asarray(pillow("PIL.Image").open(BytesIO(self.png)).convert("RGB"))
 
 
 def pillow(module: str = "PIL") -> Any:
-    """Import a module of Pillow.
-
-    Raises:
-        ImportError: The extra `images` is not installed.
-    """
+    """Import a module of Pillow; raise ImportError without the extra `images`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -118,10 +104,7 @@ class Message(Record, frozen=True):
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
-        thinking: An assistant's reasoning.
-        calls: An assistant's tool calls, in order.
         call_id: The id of the call that a tool message answers.
-        images: The pictures of the message.
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
         raw: An assistant's exact text.
@@ -168,8 +151,6 @@ _TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
 
 
 class _Buffer(list[Message]):
-    """List with an identity that all versions of a chat share."""
-
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]  # a list has none
 
@@ -309,7 +290,7 @@ class Chat(Record, frozen=True):
         return Chat(shared.add(messages), self.tools)
 
     def with_last(self, *messages: Message) -> Chat:
-        """Return this chat followed by messages that later chats do not share, in O(new messages)."""
+        """Return this chat followed by messages that later chats do not share."""
         return Chat(self._shared().with_last(*messages), self.tools)
 
     def without_last(self) -> Chat:
@@ -357,8 +338,8 @@ class Chat(Record, frozen=True):
         The API accepts no pictures in tool messages, so a user message with the pictures follows.
 
         Args:
-            json_arguments: Whether the arguments of `tool_calls` are JSON text, as in the API, or
-                objects, as in the chat templates of transformers.
+            json_arguments: Whether `tool_calls` arguments are JSON text, as in the API, or objects,
+                as in the chat templates of transformers.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):

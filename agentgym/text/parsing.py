@@ -2,8 +2,7 @@
 
 The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
 or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen); `auto` accepts
-either. Parsing never raises, takes linear time and evaluates nothing: a Python call is translated
-token by token into JSON.
+either. Parsing never raises, takes linear time and evaluates nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ MAX_BLOCKS = 1_024
 # More than any office tool takes; a container costs hundreds of times more than a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # of a Python call, read one by one
+# `explain` starts with this if the reply does not attempt a call.
 NO_CALL = "no tool call found"
-"""The beginning of `explain` if the reply does not attempt a call."""
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec has no limits on numbers
 
@@ -66,12 +65,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply contains no readable call; the text says why."""
+    """The reply contains no readable call; the text states why."""
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    """A call in the JSON form."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -82,17 +79,9 @@ _decode_plain = msgspec.json.Decoder(_PlainCall).decode
 def parse(
     text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
 ) -> Message:
-    """Parse a reply.
+    """Return a reply as an assistant message, without calls if any of them cannot be read.
 
-    Args:
-        text: The reply.
-        dialect: The form of the calls.
-        tools: The available tools, which name the positional arguments of a Python call.
-        turn: The turn, for the ids of the message and its calls.
-
-    Returns:
-        An assistant message. It has no calls if any of them cannot be read; `explain` returns the
-        reason.
+    `tools` name the positional arguments of a Python call; `turn` is part of the ids.
     """
     # A shortcut to the result of `_read` in half the time, because it runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
@@ -105,12 +94,12 @@ def parse(
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Return why `parse` finds no call, worded for the model; empty if it finds one."""
+    """Return why `parse` finds no call, worded for the model."""
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return the text that `parse` reads: a code block in the `python` dialect, else a tag."""
+    """Return the text that `parse` reads."""
     if dialect == "python":
         pairs = [f"{name}={_python_literal(value)}" for name, value in call.arguments.items()]
         return f"```python\n{call.name}({', '.join(pairs)})\n```"
@@ -141,7 +130,6 @@ def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tupl
 
 
 def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
-    """Return why the blocks of a reply are not one set of calls; empty if they are."""
     if fences and tags:
         return "the reply mixes ```python and <tool_call>: write all calls in one form"
     if len(fences) > 1:
@@ -164,8 +152,7 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
     """Split a reply into its blocks in one pass.
 
     Returns:
-        The prose outside all blocks, the contents of `<think>` blocks, of Python blocks and of
-        `<tool_call>` tags, and why no call can be run (empty if they can).
+        The prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be run.
     """
     prose: list[str] = []
     thinking: list[str] = []
@@ -214,7 +201,6 @@ def _form(dialect: Dialect) -> str:
 
 
 def _call(body: str, call_id: str) -> ToolCall:
-    """Read a call from its JSON text `{"name": …, "arguments": …}`."""
     if len(body) <= _MAX_PLAIN_CHARS and (call := _plain_call(body, call_id)):
         return call
     data = _load(body.strip())
@@ -271,7 +257,6 @@ def _load(body: str) -> Any:
 
 
 def _brackets(body: str) -> Iterator[int]:
-    """Yield 1 for each opening and -1 for each closing bracket outside strings."""
     position = 0
     while match := _BRACKET.match(body, position):
         yield 1 if match[1] in "[{" else -1
@@ -284,7 +269,6 @@ def nesting_depth(body: str) -> int:
 
 
 def _check_containers(body: str) -> None:
-    """Raise if a JSON text nests too deeply or contains too many lists and objects."""
     depth = count = 0
     for step in _brackets(body):
         depth += step
@@ -315,7 +299,6 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 
 def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
-    """Translate the call in a code block into the JSON form, token by token."""
     if len(fence) > MAX_CALL_CHARS:
         raise _Unreadable(
             f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed"
@@ -330,7 +313,6 @@ def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
 
 
 def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
-    """Translate the arguments of a Python call into the members of a JSON object."""
     out: list[str] = []
     depth = count = 0
     expects_argument = True
@@ -355,7 +337,6 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
 
 
 def _tokens(inside: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each token."""
     position = 0
     end = len(inside.rstrip())
     for _ in range(MAX_TOKENS):
@@ -372,7 +353,6 @@ def _tokens(inside: str) -> Iterator[tuple[str, str]]:
 
 
 def _json_token(kind: str, value: str) -> str:
-    """Translate a token into JSON."""
     if kind == "string":
         return json.dumps(_unquote(value))
     if kind == "name":
@@ -383,7 +363,6 @@ def _json_token(kind: str, value: str) -> str:
 
 
 def _positional(count: int, tool: str, tools: Sequence[Tool]) -> str:
-    """Return the JSON key of a positional argument."""
     for each in tools:
         if each.name == tool:
             names = list(each.parameters.get("properties", ()))
@@ -405,7 +384,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _python_literal(value: Any) -> str:
-    """Return a JSON value as a Python literal without backquotes, which would close the block."""
+    # Backquotes would close the block.
     if isinstance(value, Mapping):
         items = [f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()]
         return f"{{{', '.join(items)}}}"

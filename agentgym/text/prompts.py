@@ -1,4 +1,4 @@
-"""The world-independent part of the system message: the tools and how to call them."""
+"""System message: the tools and how to call them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _FENCE = "one call in a Python code block"
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
     """Return the tools as JSON function schemas, and the form of calls in the dialect.
 
-    Args:
-        tools: The available tools.
-        dialect: The form of calls.
-        most_calls: The maximum calls per reply; None for no limit.
+    `most_calls` is the maximum per reply; None for no limit.
     """
     schemas = "\n".join(
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
@@ -42,7 +39,6 @@ def _advice(dialect: Dialect, most_calls: int | None) -> str:
 
 @lru_cache
 def _forms() -> dict[Dialect, str]:
-    """Return the instructions for written calls by dialect; `json` is the beginning of `auto`."""
     example = ToolCall("function_name", {"argument": "value"})
     fence = f"{_FENCE}, arguments by name:\n{render(example, 'python')}"
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
@@ -50,9 +46,7 @@ def _forms() -> dict[Dialect, str]:
 
 
 def without_written_calls(system: str) -> str:
-    """Return a system message without the schemas and the instructions for written calls that
-    `document_tools` put there, for an API that takes the schemas and returns structured calls.
-    """
+    """Return a system message without the text of `document_tools`."""
     rules, tools, documentation = system.rpartition(_TOOLS)
     _, heading, advice = documentation.partition(f"\n\n{_HEADING}")
     if not tools or not heading:
@@ -65,7 +59,5 @@ def without_written_calls(system: str) -> str:
 
 
 def read_dialect(system: str) -> Dialect:
-    """Return the dialect that a system message with the text of `document_tools` asks for: `python`
-    if it is the only one allowed, otherwise `auto`, which is written as `json`.
-    """
+    """Return the dialect that a system message asks for."""
     return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"

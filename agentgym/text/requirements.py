@@ -1,6 +1,6 @@
-"""Host requirements of worlds, toolsets and wrappers, checked when an env is made.
+"""Host requirements of worlds, toolsets and wrappers, checked when an env is created.
 
-An env is identical on every host that can make it, so what one of its tools needs is required.
+An env behaves identically on every host that can make it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 
+# Import names by extra.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "code": ("pydantic_monty",),
@@ -21,11 +22,10 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""The packages of each extra that envs declare, by import name."""
 
 
+# On PyPI, `agentgym` is another project.
 DISTRIBUTION = "agentgym-suite"
-"""The name on PyPI, where `agentgym` is another project."""
 
 
 def install_command(extra: str) -> str:
@@ -34,23 +34,16 @@ def install_command(extra: str) -> str:
 
 
 class MissingRequirement(ImportError, RuntimeError, ValueError):
-    """Error of a host that lacks packages (`ImportError`) or programs (`RuntimeError`) of an env,
-    which the user can fix (`ValueError`).
+    """Error of a host that lacks packages (`ImportError`) or programs (`RuntimeError`), which the
+    user can fix (`ValueError`).
     """
 
 
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
-    """Check that this host meets requirements.
+    """Check that this host meets requirements; raise MissingRequirement otherwise.
 
-    Args:
-        owner: The world, toolset or wrapper, for the error.
-        requirements: The alternative for the user, or an empty text, by requirement: `programs`
-            (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in
-            `PACKAGES`.
-
-    Raises:
-        MissingRequirement: A requirement is not met.
-        KeyError: There is no such requirement.
+    Requirements map names to the user's alternative or an empty text: `programs` (bash and CPython
+    in a sandbox), `bubblewrap` (the code sandbox), or an extra in `PACKAGES`.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

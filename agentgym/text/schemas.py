@@ -1,7 +1,6 @@
 """Schemas of configurations and tools, from pydantic and docstrings.
 
-Imported on first use, because pydantic's schema builder takes a fifth of the time of `import
-gymnasium, pydantic, numpy`.
+Imported on first use, because pydantic's schema builder is slow to import.
 """
 
 from __future__ import annotations
@@ -14,18 +13,13 @@ from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-# Strict, so that values are never converted silently: True is not 1, "2" is not 2, and 1.0 is not
-# 1.
+# Strict, because values must never be converted silently: True is not 1, "2" is not 2, 1.0 is not 1.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _make_shape: Any = TypedDict  # type checkers accept only the literal form
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the strict validator of a mapping with typed fields.
-
-    Raises:
-        PydanticUserError: A type has no schema.
-    """
+    """Return the strict validator of a mapping with typed fields."""
     shape = _make_shape(name, dict(types))
     shape.__pydantic_config__ = _STRICT
     return TypeAdapter(shape)

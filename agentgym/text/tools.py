@@ -1,4 +1,4 @@
-"""Tools: methods that a policy calls by name, with schemas from docstring and annotations."""
+"""Tools: methods that a policy calls by name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
+# Arguments as JSON: more than any file of a task, and fast to validate.
 MAX_CALL_CHARS = 262_144
-"""The maximum length of arguments as JSON: more than any file of a task, and fast to validate."""
 
+# Far from the recursion limit of JSON decoders.
 MAX_DEPTH = 64
-"""The maximum nesting of arguments, far from the recursion limit of JSON decoders."""
 
 # Errors stay in the context, so they quote little.
 _ECHO_CHARS = 120
@@ -37,7 +37,7 @@ class ToolError(Exception):
 
 
 class HostLimitError(ToolError):
-    """Error: the host stopped a call for a reason beyond any reply; the episode becomes invalid."""
+    """Error of a call that the host, not the reply, stopped; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
@@ -46,13 +46,7 @@ class RollbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool as the policy sees it.
-
-    Attributes:
-        description: The docstring without its sections.
-        parameters: A JSON Schema of type object.
-        final: Whether a successful call ends the episode.
-    """
+    """Schema of a tool as the policy sees it; a successful call of a `final` one ends the episode."""
 
     name: str
     description: str
@@ -81,7 +75,7 @@ def tool(
     The method needs a Google-style docstring with an `Args:` section and type annotations: `str`,
     `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
     `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
-    changes anything. A parameter `class_` is offered as `class`, and so on.
+    changes anything. A parameter `class_` is offered as `class`.
 
     Args:
         method: The method, when used without parentheses.
@@ -100,8 +94,6 @@ class Toolset:
     """Tools mounted on an env besides its world's.
 
     Attributes:
-        requirements: Host requirements (`agentgym.text.requirements`), each with an alternative for
-            the user.
         episode_state: The attributes that belong to the episode and to snapshots.
         tool_order: All tools in listing order; by default in the order of definition, with the
             parts' tools last.
@@ -124,8 +116,9 @@ class Toolset:
         """Release external resources, which a later call may acquire again."""
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context manager that restores the episode's state after an exception; with None,
-        a tool must reject a call before it changes anything.
+        """Return a context manager that restores the episode's state after an exception.
+
+        With None, a tool must reject a call before it changes anything.
 
         Raises:
             RollbackError: The state cannot be restored.
@@ -134,13 +127,7 @@ class Toolset:
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object; a struct because each reset builds all of them.
-
-    Attributes:
-        owner: The toolset or other object that owns the state.
-        json_indent: The indentation of data in results; None for one line.
-        transaction: The `Toolset.transaction` of a toolset.
-    """
+    """Tool of one object; a struct because each reset builds all of them."""
 
     schema: Tool
     checks: _ArgumentCheck
@@ -150,17 +137,13 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool and return the method's plain result."""
+        """Run the tool and return its plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method.
-
-        Args:
-            arguments: The arguments of the call.
-            convert: Converts the result, given `json_indent`; if it fails, the call fails.
+        """Validate the arguments and run the method; if `convert` fails, the call fails.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method rejected the call.
@@ -182,8 +165,6 @@ class BoundTool(msgspec.Struct, eq=False):
 
 
 class _ArgumentCheck:
-    """Strict validation of the arguments of one tool."""
-
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
         from agentgym.text.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
@@ -219,8 +200,6 @@ class _ArgumentCheck:
 def _with_underscores(
     validate: Callable[[Any], dict[str, Any]], keywords: Sequence[str]
 ) -> Callable[[Any], dict[str, Any]]:
-    """Return the validation of arguments whose names are Python keywords."""
-
     def validate_and_rename(arguments: Any) -> dict[str, Any]:
         checked = validate(arguments)
         return {f"{name}_" if name in keywords else name: checked[name] for name in checked}
@@ -240,7 +219,7 @@ def first_paragraph(docstring: str | None) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names with commas; shorten very long lists to the first names and the count."""
+    """Join names with commas, shortening very long lists."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
@@ -269,7 +248,7 @@ def nests_deeper(value: object, levels: int) -> bool:
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
-    """Raise `ToolError` if arguments are too large, or JSON or UTF-8 cannot represent them."""
+    """Raise `ToolError` if arguments are too large or not JSON."""
     if nests_deeper(arguments, MAX_DEPTH):
         raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
     try:
@@ -288,11 +267,7 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(*owners: Any) -> dict[str, BoundTool]:
-    """Return the tools of objects and their parts by name, in listing order.
-
-    Raises:
-        TypeError: Two parts share a tool name, or `tool_order` does not list exactly the tools.
-    """
+    """Return the tools of objects and their parts, in listing order."""
     tools: dict[str, BoundTool] = {}
     for owner in owners:
         tools.update(_tools_of_one(owner))
@@ -410,7 +385,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return a JSON Schema without pydantic's titles; a property named `title` stays."""
+    # A property named `title` stays.
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

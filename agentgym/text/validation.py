@@ -36,12 +36,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> None:
-    """Raise `ValueError` if a reset gets options: an env's options apply to all its episodes.
-
-    Args:
-        options: The options of the reset.
-        known: The names of the env's options.
-    """
+    """Raise `ValueError` if a reset gets options: an env's options apply to all its episodes."""
     if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
             f"reset takes no options, got {options!r}; options of the world hold for all "
@@ -50,7 +45,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """Return a question that suggests the choices close to a value; empty if there are none."""
+    """Return a question that suggests close choices, or an empty text."""
     # Reversed, because the first of several that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
@@ -62,14 +57,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 def list_names(
     value: object, names: Sequence[str], noun: str, near: Iterable[str] | None = None
 ) -> str:
-    """Return the remedy for an unknown name: similar names, and all names.
-
-    Args:
-        value: The unknown name.
-        names: The names to list.
-        noun: Their plural noun, such as `worlds`.
-        near: The names to suggest from, if there are more than the listed ones.
-    """
+    """Return the remedy for an unknown name: similar names, and all names."""
     everything = f"{noun}: {', '.join(names) or 'none'}"
     close = suggest(value, names if near is None else near)
     return f"{close} {everything}" if close else everything
@@ -80,22 +68,14 @@ _POWERS = {"": 0, "k": 3, "m": 6}
 
 
 def read_tokens(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of tokens, which may be given as text such as `8k`.
-
-    Raises:
-        ValueError: The value is not a number in [low, high].
-    """
+    """Return a number of tokens, which may be given as text such as `8k`."""
     number = parse_count(name, value) if isinstance(value, str) else value
     check_int(name, number, low, high)
     return cast(int, number)
 
 
 def parse_count(name: str, text: str) -> int:
-    """Parse a whole number such as `8k`, `1.5m` or `60000`.
-
-    Raises:
-        ValueError: The text is not a whole number.
-    """
+    """Parse a whole number such as `8k`, `1.5m` or `60000`."""
     match = _COUNT.fullmatch(text.strip())
     whole, part, power = match.groups(default="") if match else ("", "", "")
     missing = _POWERS[power.lower()] - len(part.rstrip("0"))

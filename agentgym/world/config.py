@@ -1,4 +1,4 @@
-"""Configurations, whose declarations give validation, errors, option tables and JSON Schemas."""
+"""Configurations, whose declarations give validation, errors and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 _adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 
 Share = Annotated[float, Interval(ge=0.0, le=1.0)]
-"""A share, a rate or a probability."""
 
+# NumPy's legacy generator requires 32 bits.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
-"""A 32-bit seed, as NumPy's legacy generator requires."""
 
+# An env runs at most 128 (`agentgym.play.env.MAX_CALLS`).
 CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
-"""The calls per reply; an env runs at most 128 (`agentgym.play.env.MAX_CALLS`)."""
 
 
 class Config:
     """Base of frozen dataclasses that validate their fields against their annotations.
 
     Declare bounds as in pydantic, and describe each option under `Attributes:`. Override
-    `__post_init__` to check several options together. For a plain frozen dataclass, only option
-    names are checked.
+    `__post_init__` to check several options together.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
@@ -93,14 +91,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of an option table.
-
-    Attributes:
-        type: The types of its values.
-        default: The default as a JSON value; also None if there is none.
-        bounds: The allowed values; empty if the type allows all.
-        meaning: The description from the docstring.
-    """
+    """A row of an option table; `bounds` is empty if the type allows all values."""
 
     name: str
     type: str
@@ -112,16 +103,7 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create a world's configuration from keyword arguments.
-
-    Args:
-        world: The class.
-        options: The keyword arguments.
-        others: Further names to suggest for an unknown option.
-
-    Raises:
-        ValueError: An option is unknown, or its value is invalid.
-    """
+    """Create a world's configuration; raise ValueError for an invalid option."""
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
         raise ValueError(
@@ -132,7 +114,7 @@ def make_config(
 
 
 def json_schema(config: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a dataclass, with bounds, defaults and descriptions."""
+    """Return the JSON Schema of a dataclass."""
     schema = _adapter(config).json_schema()
     meanings = _read_meanings(config)
     required = []
@@ -163,7 +145,6 @@ def list_options(config: type[Any]) -> list[Option]:
 
 
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
-    """Return the validator of a class, built on first use to keep imports fast."""
     if config not in _adapters:
         from agentgym.text.schemas import strict_adapter  # noqa: PLC0415 - see its docstring
 
@@ -174,7 +155,6 @@ def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:
-    """Read the `Attributes:` of a class and its bases; the class itself takes precedence."""
     from agentgym.text.schemas import read_docstring  # noqa: PLC0415 - see its docstring
 
     meanings = {}
@@ -204,7 +184,6 @@ _NOUNS = {
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    """Format the interval or the choices of a JSON Schema, or of its members."""
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -222,7 +201,6 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
-    """Describe the valid values other than None for an error message."""
     texts = []
     for kind in schema.get("anyOf", (schema,)):
         member = kind.get("items") or kind.get("additionalProperties")

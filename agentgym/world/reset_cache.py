@@ -27,11 +27,11 @@ from agentgym.world.world import World
 
 VARIABLE = "AGENTGYM_RESET_CACHE"
 
+# About six hundred boards of GridWorld-extreme.
 MAX_BYTES = 2 * 1024**3
-"""The default maximum total size: about six hundred boards of GridWorld-extreme."""
 
+# Reading a cached instance takes a few milliseconds.
 MIN_SECONDS = 0.02
-"""The minimum generation time of a cached instance; reading one takes a few milliseconds."""
 
 _SUM_BYTES = 4  # a CRC-32 detects damage, and the private folder needs no more
 _UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError)
@@ -41,15 +41,12 @@ class ResetCache:
     """Folder of instances before their first turn.
 
     The key covers the world class, its config, the files that the config names, the seed, and the
-    sources of the package and the world. Damaged entries are generated again.
-
-    Args:
-        folder: The folder, created if missing. Entries are pickles, which can run code, so no other
-            user may have access.
-        max_bytes: The maximum total size; the least recently used entries are deleted first.
+    sources of the package and the world. Damaged entries are generated again, and the least
+    recently used entries are deleted first.
 
     Raises:
-        ValueError: The folder is accessible to others or belongs to another user.
+        ValueError: The folder is accessible to others or belongs to another user. Entries are
+            pickles, which can run code.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -74,7 +71,6 @@ class ResetCache:
         return instance
 
     def _store(self, path: Path, instance: World[Any]) -> bool:
-        """Write an entry atomically; return False if this kind of instance cannot be stored."""
         try:
             data = pickle.dumps(instance, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -95,7 +91,6 @@ class ResetCache:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Delete the least recently used entries until there is room."""
         entries = sorted(_entries(self.folder))
         total = sum(length for _, length, _ in entries) + size
         for _, length, path in entries:
@@ -127,7 +122,6 @@ def _open(value: str) -> ResetCache:
 
 
 def _check_private(folder: Path) -> None:
-    """Raise if another user could put a pickle into the folder."""
     if not hasattr(os, "getuid"):  # Windows: user folders are private by default
         return
     status = folder.lstat()
@@ -141,7 +135,6 @@ def _check_private(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Yield each file's last use, size and path."""
     for entry in os.scandir(folder):
         with suppress(FileNotFoundError):  # another process may delete it
             status = entry.stat(follow_symlinks=False)
@@ -171,7 +164,6 @@ def _checksum(data: bytes | memoryview) -> bytes:
 
 
 def _key(world: type[World[Any]], config: Any, seed: int) -> str:
-    """Return an instance's file name."""
     parts = (
         *(f"{world.__module__}:{world.__qualname__}", config, seed),
         [_state_of(each) for each in asdict(config).values() if isinstance(each, (str, Path))],
@@ -181,7 +173,6 @@ def _key(world: type[World[Any]], config: Any, seed: int) -> str:
 
 
 def _state_of(value: str | Path) -> list[tuple[str, int, int]]:
-    """Return size and time of the files that an option names, which may change."""
     if not value:  # an empty path would be the working directory
         return []
     path = Path(value)

@@ -18,11 +18,11 @@ from agentgym.world.world import SplitName, World
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 
+# A reset for training then draws 1.25 instances on average.
 TEST_SHARE = 0.2
-"""The usual share of test instances; a reset for training then draws 1.25 instances on average."""
 
+# With fewer instances, about twenty would be left for testing.
 MIN_INSTANCES = 100
-"""Fewer instances cannot be split: about twenty would be left for testing."""
 
 # Draws that estimate an unknown number of instances: 64 draws from 100 equally likely instances
 # show about 47 different ones, from 1,000 about 62.
@@ -33,16 +33,12 @@ _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
 _MAX_DRAWS = 500  # chance misses a fifth of the instances that often once in 10^48
 
-# Probed configurations, so that each process probes each once.
+# Probed configurations; each process probes each only once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 
 class Instance(NamedTuple):
-    """A generated instance of a world.
-
-    Attributes:
-        key: Its digest (`World.instance_key`); empty without a split, because digests take time.
-    """
+    """A generated instance; `key` is empty without a split, because digests take time."""
 
     world: World[Any]
     seed: int
@@ -56,7 +52,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration whose instances are drawn for a split; unchanged without a split.
+    """Return the configuration whose instances are drawn for a split.
 
     Raises:
         ValueError: The split is unknown, or the configuration has too few instances.
@@ -78,12 +74,6 @@ def draw_instance(
 ) -> Instance:
     """Draw instances until one is in the split; without a split, return the first.
 
-    Args:
-        world: The class of the world.
-        config: Its configuration for the split (`config_for_split`).
-        rng: Draws the seeds of the instances.
-        split: `train`, `test`, or None for any.
-
     Raises:
         ValueError: None of the drawn instances is in the split.
     """
@@ -101,14 +91,13 @@ def draw_instance(
 
 
 def generate(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return the instance of a configuration and a seed, from the reset cache if it is enabled."""
+    """Return an instance, from the reset cache if it is enabled."""
     cache = reset_cache.active()
     draw = cache.generate if cache else reset_cache.draw
     return draw(world, config, seed)
 
 
 def _has_enough(world: type[World[Any]], config: Any) -> bool:
-    """Report whether a configuration has enough instances, from the world or by probing."""
     count = world.instance_count(config)
     if count is not None:
         return count >= MIN_INSTANCES

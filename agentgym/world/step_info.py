@@ -20,10 +20,10 @@ class StepInfo:
             reason such as `context_overflow`; empty while it continues.
         score: The world's score, at the end.
         nested: The calls made by the policy's code; the chat does not show their results.
-        report: The world's report, at the end; None if there is none.
+        report: The world's report, at the end, or None.
         faults: The unexpected exceptions of this step; the chat does not show them.
-        invalid: Why the episode does not measure the policy, such as a broken scorer; empty while
-            it is valid. Once set, it stays.
+        invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
+            stays.
         split: The env's split, at the end; empty for all instances.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """
@@ -43,7 +43,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code, with its result, which starts with `error:` if the call failed."""
+    """A call made by code; the result of a failed one starts with `error:`."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -52,11 +52,7 @@ class NestedCall:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An unexpected failure of our code or of the host.
-
-    Attributes:
-        tool: The failing tool, or `score`.
-    """
+    """An unexpected failure of our code or of the host, in a tool or in `score`."""
 
     tool: str
     exception: str

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from agentgym.world.config import Config
 
+# Below 1 no policy can succeed; above 100 a budget has no effect.
 BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
-"""Below 1 no policy can succeed; above 100 a budget has no effect."""
 
+# More turns than any episode has.
 BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
-"""More turns than any episode has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class TurnBudget(Config):
     budget_slack: BudgetSlack = 2
 
     def budget(self, optimal: int) -> int:
-        """Return the budget of a task that an optimal policy solves in `optimal` turns."""
+        """Return the budget of a task that takes `optimal` turns."""
         return multiply_up(float(self.budget_factor), optimal) + self.budget_slack
 
 

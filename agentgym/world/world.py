@@ -27,13 +27,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error of a world that lacks a hook, or `Config`.
-
-    Args:
-        world: The class of the world.
-        hook: The name of the hook.
-        feature: The feature that needs it; by default all that do.
-    """
+    """Error of a world that lacks a hook, or `Config`; `feature` needs it, by default all do."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -59,8 +53,7 @@ class World(Generic[ConfigT]):
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). Tools
             without a role belong to the first one. Without roles, a `closer` has the tools that end
             the task and an `actor` the rest.
-        max_failed_rounds: The consecutive failed rounds that end the episode by default; None for
-            no limit.
+        max_failed_rounds: The consecutive failed rounds that end the episode; None for no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
         observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
             are not their own methods.
@@ -71,9 +64,6 @@ class World(Generic[ConfigT]):
         max_turns: The turn budget, or None for no limit. It may shrink during the episode.
         max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
         call_log: The completed calls, from which the env re-creates the world after a fault.
-
-    Raises:
-        MissingHook: The class lacks one of the first four hooks, or `Config`.
     """
 
     Config: ClassVar[type[Any]]
@@ -312,21 +302,17 @@ class World(Generic[ConfigT]):
 
     @property
     def turns_left(self) -> int:
-        """Return the number of remaining turns.
-
-        Raises:
-            ValueError: There is no budget.
-        """
+        """Return the number of remaining turns; raise ValueError without a budget."""
         if self.max_turns is None:
             raise ValueError(f"{type(self).__name__} has no turn budget")
         return self.max_turns - self.turn
 
 
+# Attributes of every world, which do not define its instance.
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),
 }
-"""The attributes of every world, which do not define its instance."""
 _REQUIRED = ("generate", "rules", "task", "score")
 # The features that need optional hooks.
 _FEATURES: Mapping[str, str] = {
@@ -366,11 +352,7 @@ def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = ""
 
 
 def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
-    """Raise if a hook has no true answer in a configuration.
-
-    Raises:
-        ValueError: A hook is undefined.
-    """
+    """Raise `ValueError` if a hook has no true answer in a configuration."""
     undefined = world.undefined_hooks(config)
     for hook in hooks:
         if hook in undefined:
@@ -385,7 +367,6 @@ def check_world(world: type[World[Any]]) -> None:
 
 
 def _describe(hook: str) -> str:
-    """Return a hook's parameters and purpose, from the first clause of its docstring."""
     if hook == "Config":
         return "Config, a frozen dataclass of its options"
     method = getattr(World, hook)
@@ -428,11 +409,7 @@ class CallSet(Sequence[ToolCall]):
 
 
 def world_path(world: type[World[Any]] | str) -> str:
-    """Return the `module:Class` that names a world in specs, without importing it.
-
-    Raises:
-        ValueError: The text has another form.
-    """
+    """Return the `module:Class` that names a world in specs, without importing it."""
     if not isinstance(world, str):
         return f"{world.__module__}:{world.__qualname__}"
     module, _, name = world.partition(":")

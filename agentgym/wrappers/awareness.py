@@ -22,16 +22,11 @@ class ContextAwareness(ContextWrapper):
     """Wrapper that states the usable window in the system message, and the used tokens after each
     result.
 
-    The number covers the whole visible chat, including its own line. Shares of the window in other
-    strategies leave room for the line.
+    The number covers the whole visible chat, including its own line.
 
     Args:
-        env: The env.
         budget: The window.
         latest_only: Whether to remove earlier lines, which rewrites the prompt every turn.
-
-    Raises:
-        ValueError: The line does not fit into the window.
 
     Example:
         >>> env = ContextAwareness(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -75,7 +70,6 @@ class ContextAwareness(ContextWrapper):
         self.view.edit_counts[type(self).__name__] += 1
 
     def _settled_line(self, newest: Message) -> str:
-        """Return the line whose number includes the line itself."""
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
         # If the number alternates, a trailing space may settle it.

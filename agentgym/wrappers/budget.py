@@ -1,4 +1,4 @@
-"""Context size and typed triggers, which specs store as JSON with `dataclasses.asdict`."""
+"""Context size and typed triggers, which specs store as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agentgym.world.config import Config, TokenCount
 from agentgym.world.turn_budget import multiply_up
 
 _MAX = 10**9  # thousands of times the largest context window
+# Tokens, tool results or turns.
 Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
-"""A number of tokens, tool results or turns."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,13 @@ class ContextBudget(Config):
 
     @property
     def usable(self) -> int:
-        """The maximum prompt tokens."""
+        """Return the maximum prompt tokens."""
         return self.window - self.reserve_output
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of a context.
-
-    Attributes:
-        tokens: The visible tokens.
-        usable: The maximum prompt tokens.
-        tool_uses: The visible tool results that have not been cleared.
-        turns: The visible replies.
-    """
+    """Load of a context: visible tokens, usable tokens, uncleared tool results and replies."""
 
     tokens: int
     usable: int
@@ -82,7 +75,7 @@ class Tokens(Config):
         return str(self.tokens)
 
     def level(self, load: Load) -> float:
-        """Return the visible tokens relative to the trigger."""
+        """Return the relative load."""
         return load.tokens / self.tokens
 
 
@@ -96,7 +89,7 @@ class WindowFraction(Config):
         return str(float(self.fraction))
 
     def level(self, load: Load) -> float:
-        """Return the used share of the window relative to the trigger."""
+        """Return the relative load."""
         return load.tokens / multiply_up(float(self.fraction), load.usable)
 
 
@@ -110,7 +103,7 @@ class ToolUses(Config):
         return f"{self.tool_uses}uses"
 
     def level(self, load: Load) -> float:
-        """Return the visible tool results relative to the trigger."""
+        """Return the relative load."""
         return load.tool_uses / self.tool_uses
 
 
@@ -124,7 +117,7 @@ class Turns(Config):
         return f"{self.turns}turns"
 
     def level(self, load: Load) -> float:
-        """Return the visible replies relative to the trigger."""
+        """Return the relative load."""
         return load.turns / self.turns
 
 
@@ -155,8 +148,10 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """Read a trigger from an instance, a dict, or a text: tokens (`60k`), a share of the window
-    (`0.75`, `75%`), `20uses`, `10turns`, or several joined by `|`.
+    """Read a trigger from an instance, a dict, or a text.
+
+    A text is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
+    `10turns`, or several joined by `|`.
 
     Raises:
         ValueError: The value has none of these forms.
@@ -197,11 +192,7 @@ def _parse_trigger(name: str, text: str) -> Trigger:
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
-    """Read a budget from an instance, a dict, or None.
-
-    Raises:
-        ValueError: The value has none of these forms.
-    """
+    """Read a budget from an instance, a dict, or None."""
     if value is None or isinstance(value, ContextBudget):
         return value
     if isinstance(value, Mapping):

@@ -24,7 +24,6 @@ class ClearThinking(ContextWrapper):
     """Wrapper that keeps the thinking of only the newest replies with thinking.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to clear; by default at every turn.
         keep: The number of newest replies that keep their thinking, at least 1, or "all".
@@ -87,15 +86,13 @@ class ClearToolResults(ContextWrapper):
     `clear_at_least` makes these edits rarer.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to clear.
         target: The level to clear down to; by default 8/15 of the trigger. A low target makes
             edits, which rewrite the prompt, rare.
         ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
             paper).
-        keep: The number of newest results that stay regardless of the target. Results of the newest
-            reply always stay.
+        keep: The number of newest results that stay. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
         clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
@@ -162,7 +159,6 @@ class ClearToolResults(ContextWrapper):
             self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the uncleared results with their replies, and count the clearable ones."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
@@ -177,7 +173,6 @@ class ClearToolResults(ContextWrapper):
         return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str], int]:
-        """Return the edits, the results they clear, and the tokens they gain."""
         uses, free = self._uses()
         load = self.view.load
         edits: dict[str, Message] = {}

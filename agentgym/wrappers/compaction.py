@@ -31,7 +31,6 @@ SUMMARY_FOLLOWS = (
 )
 
 Summarizer = Callable[[Chat], str]
-"""Writes a summary of a chat's messages."""
 
 
 class Compaction(ContextWrapper):
@@ -42,7 +41,6 @@ class Compaction(ContextWrapper):
     other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
 
     Args:
-        env: The env.
         budget: The window.
         trigger: When to compact; a turn trigger counts visible replies, including summaries.
         keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
@@ -128,7 +126,6 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """Return the messages to replace: the older turns and the last summary."""
         turns = self.view.turns()
         played = [turn.reply.id for turn in turns if turn.reply.id not in self.view.summaries]
         kept = set(played[-self.keep_last_turns :])
@@ -138,7 +135,6 @@ class Compaction(ContextWrapper):
         return [message for turn in old for message in (turn.reply, *turn.answers)]
 
     def _pair(self, summary: str) -> tuple[Message, Message]:
-        """Return the messages that show a summary, which is cut to the limit."""
         limit = self.max_summary or max(1, self.view.limit // 4)
         text = cut_middle(summary.strip(), limit, self.view.counter)
         name = f"compaction:{self._number}"
@@ -148,12 +144,10 @@ class Compaction(ContextWrapper):
         )
 
     def _shortens(self, span: list[Message]) -> bool:
-        """Report whether the rule-based summary would shorten the view."""
         pair = self._pair(summarize_by_rules(Chat(tuple(span))))
         return self.view.count(pair) < self.view.count(span)
 
     def _compact(self, text: str) -> None:
-        """Replace the span with a summary, if that shortens the view."""
         self._is_fruitless = True
         span = self._span()
         if not span:  # the span was trimmed while the policy wrote the summary
@@ -168,7 +162,7 @@ class Compaction(ContextWrapper):
 
 
 def summarize_by_rules(chat: Chat) -> str:
-    """List the newest 100 calls with the beginnings of their results, after the last summary."""
+    """List the newest 100 calls with the beginnings of their results."""
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
     summary: list[str] = []
     lines: list[str] = []
@@ -183,7 +177,6 @@ def summarize_by_rules(chat: Chat) -> str:
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
-    """Return the function that writes summaries, or None for the policy."""
     if callable(summarizer):
         return summarizer
     if summarizer in ("policy", "rules"):
@@ -203,7 +196,6 @@ class Trim(ContextWrapper):
     step without playing the reply.
 
     Args:
-        env: The env.
         budget: The window.
         target: The level to drop turns down to; a low one makes rewrites of the prompt rare.
 

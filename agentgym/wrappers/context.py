@@ -1,4 +1,4 @@
-"""Base of all context strategies, and `EditMessages`, a strategy defined by one function."""
+"""Base of all context strategies, and `EditMessages`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
+# Maps the editable messages to their replacements.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
-"""Maps the editable messages to their replacements."""
 
 # At this share of the trigger one turn usually remains to write notes.
 _NEAR = 0.9
@@ -40,7 +40,6 @@ class ContextRecord:
     """Token accounts of one step in `info["context"]`.
 
     Attributes:
-        counter: The name of the token counter.
         phase: The kind of reply: `act`, or `summary` if the view requested one.
         tokens: The visible chat.
         reused: Its longest common prefix with the previous chat, which a prefix cache saves.
@@ -49,12 +48,9 @@ class ContextRecord:
         inserted: Text inserted by edits: placeholders, summaries and summary requests.
         tool_output: Tool results within the new text.
         hidden: Results of calls made by code, which the chat does not show.
-        reply: The reply.
         summary: The reply and its request, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edits: The edits of the step.
-        edit_counts: How often each strategy of the stack has edited in this episode; an awareness
-            report counts as an edit.
+        edit_counts: Edits by strategy in this episode; an awareness report counts as one.
     """
 
     counter: str
@@ -76,14 +72,8 @@ class ContextRecord:
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
     """Base of wrappers that edit the view which the strategies of a stack share.
 
-    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. A
-    strategy acts whenever its trigger is reached (`is_due`) and it has something to edit
-    (`may_edit`).
-
-    Args:
-        env: The env.
-        budget: The window. The innermost strategy sets it for all; the default is 128,000 tokens.
-        **recorded: The strategy's arguments, for the spec.
+    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. The
+    innermost strategy sets the budget for all; the default is 128,000 tokens.
 
     Raises:
         ValueError: The wrappers are in the wrong order, or inner strategies have another budget.
@@ -126,17 +116,14 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached; a little earlier if a memory must be warned.
-
-        Args:
-            level: The load relative to the strategy's trigger (`Trigger.level`).
-        """
+        """Report whether the trigger is reached; a little earlier if a memory must be warned."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now. A policy with a memory is warned first and gets one turn, so
-        call this only if there is something to edit.
+        """Report whether to edit now; call this only if there is something to edit.
+
+        A policy with a memory is warned first and gets one turn.
         """
         if not self.lossy:
             return level >= 1
@@ -147,7 +134,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= 1
 
     def _warn(self) -> bool:
-        """Warn the policy of an upcoming edit, if the warning fits."""
         room = self.view.limit - self.view.tokens
         if (
             self.world_env.over
@@ -176,7 +162,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return shown, reward, terminated, truncated, self._report(info, action)
 
     def _warn_if_idle(self) -> None:
-        """Warn once per process if the trigger is far beyond the episode's length."""
         trigger, budget = getattr(self, "trigger", None), self.view.budget
         key = type(self).__name__, budget.window, str(trigger)
         if trigger is None or not 0.0 < self._peak < _IDLE or key in _IDLERS:
@@ -191,7 +176,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Add messages that arrived after the last step to its accounts."""
+        """Add messages that arrived after the last step to the accounts."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -211,11 +196,10 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self.view.chat
 
     def count_edits(self, before: int) -> None:
-        """Count this strategy's edits after the first `before` edits of the step."""
+        """Count this strategy's edits of the step."""
         self.view.edit_counts[type(self).__name__] += len(self.view.accounts.edits) - before
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """Add the step's accounts to the info of the outermost strategy."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action
@@ -262,7 +246,6 @@ class EditMessages(ContextWrapper):
     that do not shorten the chat are ignored.
 
     Args:
-        env: The env.
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.

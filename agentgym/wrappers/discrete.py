@@ -25,12 +25,6 @@ class DiscreteActions(
 
     A call that is impossible now returns an error and uses a turn.
 
-    Attributes:
-        action_space: `Discrete(count)`.
-
-    Raises:
-        NotImplementedError: The world has no action catalog.
-
     Example:
         >>> env = DiscreteActions(gymnasium.make("agentgym/GridWorld-v0"))
     """
@@ -41,11 +35,7 @@ class DiscreteActions(
         self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
-        """Return the reply for an action.
-
-        Raises:
-            ValueError: The catalog has no such index.
-        """
+        """Return the reply for an action."""
         if not self.action_space.contains(action):
             raise ValueError(
                 f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}"
@@ -71,9 +61,6 @@ class FeatureObservations(
     Attributes:
         observation_space: `Box(-1, 1)` of float32.
 
-    Raises:
-        NotImplementedError: The world has no features.
-
     Example:
         >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
     """
@@ -98,12 +85,11 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    """Return a key that only equal calls share; cheaper than rendering the call."""
+    # This is cheaper than rendering the call.
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
 def _example(env: ToolEnv) -> World[Any]:
-    """Return an instance; all have the same shapes."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

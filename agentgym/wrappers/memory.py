@@ -1,4 +1,4 @@
-"""Memory managed by the policy: text files under `/memories` that survive context edits."""
+"""Memory managed by the policy: files that survive context edits."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `memory` to view, create, edit, delete and rename text files.
 
     Args:
-        env: The env.
         persist: `episode`: the memory is empty at each reset, and snapshots contain it.
-            `namespace`: it lies in `folder/namespace` on disk, episodes, envs and processes share
-            it, and snapshots do not contain it.
+            `namespace`: episodes, envs and processes share `folder/namespace` on disk, and
+            snapshots do not contain it.
         namespace: The name of the shared memory: letters, digits and `._-`, not starting with a
             dot.
         folder: The folder of shared memories. Only trusted users may have write access.
@@ -123,8 +122,7 @@ def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> 
 class MemoryTools(Toolset):
     """Toolset of the memory.
 
-    Attributes:
-        files: The episode's memory, path to text; never modified in place.
+    `files` maps paths to texts and is never modified in place.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
@@ -192,14 +190,8 @@ class FolderStore:
     killed process leaves either the old or the new state; a power loss may cost the newest edits.
     Links and other files that are not memory files are neither shown, followed nor changed.
 
-    Args:
-        folder: The folder that contains the namespaces.
-        namespace: The subfolder that is `/memories`.
-        limits: The limits of the memory.
-
     Raises:
         ValueError: The folder is a link, or the system has no file locks.
-        OSError: The folder cannot be created.
     """
 
     def __init__(self, folder: str, namespace: str, limits: MemoryLimits) -> None:
@@ -241,7 +233,6 @@ class FolderStore:
             ) from error
 
     def _read(self) -> tuple[Files, list[str]]:
-        """Read the state, and the paths of other files."""
         if self._root.is_symlink():
             raise ToolError("the memory cannot be used, for its folder is a link; go on without it")
         self._root.mkdir(exist_ok=True)
@@ -263,7 +254,6 @@ class FolderStore:
         return files, strange
 
     def _text(self, entry: os.DirEntry[str]) -> str | None:
-        """Return a file's text, or None if it is no memory file."""
         most = 4 * self.limits.total_chars  # UTF-8 uses up to 4 bytes per character
         if not entry.is_file(follow_symlinks=False):
             return None
@@ -279,7 +269,6 @@ class FolderStore:
         return self._root / path[len(ROOT) + 1 :]
 
     def _carry_out(self, edit: FileEdit, files: Files) -> None:
-        """Apply an edit with one rename, after everything that can fail."""
         if os.path.lexists(self._scratch):
             shutil.rmtree(self._scratch)  # left by a killed process
         self._scratch.mkdir()
@@ -301,7 +290,6 @@ class FolderStore:
 
 
 def _vacant(place: Path) -> Path:
-    """Ensure that a place in an existing directory is free, and return it."""
     for folder, _, _ in os.walk(place, topdown=False):
         Path(folder).rmdir()  # empty folders left by a killed process
     if os.path.lexists(place):  # case-insensitive disks have several names for a file
@@ -318,7 +306,6 @@ def _is_canonical(path: str) -> bool:
 
 
 def _check_strange(edit: FileEdit, strange: list[str]) -> None:
-    """Raise if an edit touches a file that is no memory file."""
     for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
         for name in strange:
             if within(name, path) or within(path, name):
@@ -330,7 +317,6 @@ def _check_strange(edit: FileEdit, strange: list[str]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that excludes all other threads and processes."""
     assert _flock is not None  # `FolderStore` has checked it
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:

@@ -54,7 +54,7 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory; one that already exceeds a limit, such as a folder, must not grow."""
+    """Limits of a memory; one that already exceeds a limit must not grow."""
 
     file_chars: int
     total_chars: int
@@ -84,11 +84,7 @@ class MemoryLimits:
 
 
 def canonical(path: str) -> str:
-    """Return the canonical form of a path in the memory.
-
-    Raises:
-        ToolError: The path is outside the memory or contains a forbidden name.
-    """
+    """Return the canonical form of a path; raise ToolError outside the memory."""
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(
             f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md"
@@ -115,16 +111,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
-    """Plan a command.
-
-    Args:
-        files: The state.
-        command: `view`, `create`, `str_replace`, `insert`, `delete` or `rename`.
-        arguments: The command's arguments, with the right types.
-        limits: The limits of the memory.
-
-    Returns:
-        The edit, or None for a view, and the answer after the edit.
+    """Return the edit of a command (None for a view) and the answer after the edit.
 
     Raises:
         ToolError: The command cannot be executed.
@@ -207,7 +194,6 @@ def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> P
 
 
 def _listing(files: Files, path: str) -> str:
-    """List a directory and two levels of its contents, sorted by name."""
     sizes: dict[str, list[int]] = {}
     for name, text in files.items():
         if within(name, path):

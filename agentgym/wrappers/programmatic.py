@@ -1,4 +1,4 @@
-"""Programmatic tool calling: the policy writes Python that calls the tools as functions."""
+"""Programmatic tool calling: Python code that calls the tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     Tools that end the episode are never functions.
 
     Args:
-        env: The env.
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that are functions and not offered for direct calls.
         direct_only: Tools that are not functions.
@@ -123,13 +122,11 @@ class PythonTool(Toolset):
         return f"{printed}{separator}{result.kind}: {result.error}"
 
     def _seed(self) -> int:
-        """Return the seed of a run, which does not reveal the instance's seed."""
         world = self.env.world
         text = f"{RUN_PYTHON} {type(world).__qualname__} {world.instance_seed} {world.turn}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
     def _functions(self) -> dict[str, Callable[..., str]]:
-        """Return the functions of the code; a tool that is no function raises an explanation."""
         functions: dict[str, Callable[..., str]] = {}
         for each in self.env.callable_tools:
             if each.name in self.names:
@@ -165,7 +162,6 @@ def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
 def _choose(
     env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]
 ) -> list[Tool]:
-    """Return the tools that are functions: the world's, except final ones, and the options'."""
     tools = {each.name: each for each in env.callable_tools}
     for option, names in {"code_only": code_only, "direct_only": direct_only, "also": also}.items():
         for name in names:
@@ -225,7 +221,6 @@ def _signature(schema: Tool) -> str:
 
 
 def _type(schema: Mapping[str, Any], types: Mapping[str, Any]) -> str:
-    """Describe a JSON Schema in one or a few words."""
     if name := schema.get("$ref", ""):
         return _type(types.get(name.rsplit("/", 1)[-1], {"type": "object"}), types)
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):

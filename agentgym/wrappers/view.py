@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(slots=True)
 class StepAccounts:
-    """Token accounts of one step; `ContextRecord` explains them."""
+    """Token accounts of one step; see `ContextRecord`."""
 
     phase: Literal["act", "summary"] = "act"
     appended: int = 0
@@ -54,8 +54,8 @@ class ContextView:
 
     1. `begin_step` opens the accounts.
     2. `update` reads the env's observation under the existing edits.
-    3. Each strategy, inner to outer, edits with `apply`, adds notes to the newest message with
-       `annotate`, or requests a summary with `ask`.
+    3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
+       summary with `ask`.
     4. The outermost strategy reports `accounts`: `tokens` after a step equals `tokens` before it +
        `appended` - `removed` + `inserted`.
 
@@ -63,23 +63,16 @@ class ContextView:
     `editable_tail` replies, and the env's newest message with everything after it, because the next
     observation may no longer contain its hint.
 
-    Args:
-        budget: The window and its token counter.
-
     Attributes:
         limit: The tokens that strategies may fill; a later report may need the rest of the window.
-        notices: Text appended to the system message.
         editable_tail: The number of newest replies that can be edited without copying the rest.
-        edit_counts: How often each strategy has edited in this episode.
         overlay: This episode's edits by message id; None for a dropped message.
-        cleared: Ids of cleared tool results.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
         was_rebuilt: Whether the env rewrote older messages, so `new_messages` is the whole view.
         warned: Whether the policy was warned of a lossy edit since the last one.
         overflow: Whether the minimum view exceeds the window.
         request: A request in the newest message, shown once and not logged.
-        last_request_tokens: The tokens of the last withdrawn request.
         chat: The visible chat; the same object while nothing changes.
     """
 
@@ -127,7 +120,7 @@ class ContextView:
 
     @property
     def tokens(self) -> int:
-        """The visible tokens."""
+        """Return the number of visible tokens."""
         return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
@@ -167,7 +160,7 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Split the view into the older turns and the newest turn, which must stay; O(view)."""
+        """Split the view into the older turns and the newest turn; O(view)."""
         turns = self.turns()
         start = len(turns) - 1
         while start > 0 and turns[start].reply.id in self.summaries:
@@ -200,7 +193,6 @@ class ContextView:
         self._render()
 
     def _book(self, before: Sequence[Message], after: Sequence[Message]) -> None:
-        """Account for a change that no strategy caused."""
         accounts = self.accounts
         old = {message.id: message for message in before}
         for message in after:
@@ -227,7 +219,7 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Apply a strategy's edits; every edit goes through here.
+        """Apply a strategy's edits and return the tokens gained; every edit goes through here.
 
         Pinned messages are never edited, and the newest reply and its results are never dropped.
         Calls and results are dropped together. Edits that do not shorten the view are ignored.
@@ -238,9 +230,6 @@ class ContextView:
             at_least: The minimum gain in tokens; a smaller gain changes nothing.
             cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.
-
-        Returns:
-            The tokens gained.
         """
         changes = self._permitted(edits)
         removed = self.count(old for old, _ in changes.values())
@@ -264,7 +253,6 @@ class ContextView:
     def _permitted(
         self, edits: Mapping[str, Message | None]
     ) -> dict[str, tuple[Message, Message | None]]:
-        """Return the edits that keep the invariants."""
         tail = self._tail()
         if edits.keys() <= {message.id for message in tail}:  # older messages need no check then
             shown = [message for message in tail if message.id not in self._pinned]
@@ -280,7 +268,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages instead of the owner's previous text."""
+        """Append a text to one of the newest messages, replacing the owner's previous text."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)
@@ -307,7 +295,6 @@ class ContextView:
         self._render()
 
     def _with_edits(self, message: Message) -> Iterator[Message]:
-        """Yield an env message in its visible form, followed by its insertions."""
         for each in (message, *self._inserts.get(message.id, ())):
             shown = self.overlay.get(each.id, each)
             if shown is not None:
@@ -318,8 +305,6 @@ class ContextView:
         return [*self._recent, *self._newest]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
-        """Apply edits to the visible messages."""
-
         def edited(messages: Iterable[Message]) -> list[Message]:
             results = [edits.get(message.id, message) for message in messages]
             return [message for message in results if message is not None]
@@ -333,7 +318,6 @@ class ContextView:
         self._render()
 
     def _archive(self) -> None:
-        """Move turns that are no longer recent to the archive."""
         replies = sum(message.role == "assistant" for message in self._recent)
         old: list[Message] = []
         while self._recent and (
@@ -346,7 +330,6 @@ class ContextView:
             self._archived_load = self._sum(old, self._archived_load)
 
     def _render(self) -> None:
-        """Join the parts and the request, and measure them."""
         tail = self._tail()
         tokens, uses, turns = self._sum(tail, self._archived_load)
         request = 0
@@ -367,7 +350,6 @@ class ContextView:
     def _sum(
         self, messages: Iterable[Message], start: tuple[int, int, int] = (0, 0, 0)
     ) -> tuple[int, int, int]:
-        """Add the tokens, tool uses and replies of messages to a total."""
         tokens, uses, turns = start
         for message in messages:
             tokens += self.counter.count(message)
@@ -379,7 +361,6 @@ class ContextView:
 def _whole_turns(
     shown: Sequence[Message], edits: Mapping[str, Message | None]
 ) -> list[tuple[Message, Message | None]]:
-    """Extend edits to whole turns: a call goes with its result, and a reply with its last result."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]

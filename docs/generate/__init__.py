@@ -1,6 +1,4 @@
-"""Documentation pages generated from the code at build time: a page for each world, server, wrapper
-and oracle, and the API and command line references.
-"""
+"""Documentation pages generated from the code at build time."""
 
 from __future__ import annotations
 
@@ -18,7 +16,6 @@ FOLDERS = ("worlds", "servers", "wrappers", "api")
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield each generated page: its path below `docs/` and its text."""
     yield from world_pages()
     yield from server_pages()
     yield from wrapper_pages()

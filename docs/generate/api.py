@@ -28,7 +28,6 @@ PACKAGES = (
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
-    """Yield each package's page and the index."""
     rows = []
     for package in PACKAGES:
         module = import_module(package)
@@ -45,7 +44,6 @@ def _first_sentence(module: ModuleType) -> str:
 
 
 def package_page(module: ModuleType) -> str:
-    """Return a package's page: its docstring, then a directive for each public name."""
     names = getattr(module, "__all__", None) or [
         name for name, value in vars(module).items() if inspect.isfunction(value)
         and value.__module__ == module.__name__
@@ -56,7 +54,6 @@ def package_page(module: ModuleType) -> str:
 
 
 def _directive(module: ModuleType, name: str) -> str:
-    """Return a name's directive, or a note about the extra that is not installed."""
     try:
         value = getattr(module, name)
     except MissingExtraError as error:

@@ -17,14 +17,12 @@ HEAD = """# Command line
 
 
 def cli_pages() -> Iterator[tuple[str, str]]:
-    """Yield the command line page."""
     command: Any = typer.main.get_command(app)
     sections = [_section(names, each) for names, each in _commands("agentgym", command)]
     yield "api/cli.md", "\n\n".join([HEAD.strip(), *sections]) + "\n"
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each command below a group, with its words."""
     if not hasattr(command, "commands"):
         yield name, command
         return
@@ -33,7 +31,6 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _section(name: str, command: Any) -> str:
-    """Return a command's section: description, arguments and options."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     words = " ".join([name, *(each.name for each in arguments)])
     rows = [

@@ -1,4 +1,4 @@
-"""The episodes on the pages, played with a fixed seed when the site is built."""
+"""Episodes on the pages, played with a fixed seed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An episode.
-
-    Attributes:
-        env: The env after the last step.
-        chats: The policy's observations before each reply and at the end.
-        boards: The world's drawings at the same moments.
-        info: The last `info`.
-        reward: The last reward.
-    """
+    """Episode: the chats and boards before each reply and at the end."""
 
     env: Any
     chats: Sequence[Chat]
@@ -40,14 +32,7 @@ def play(
     turns: int | None = None,
     **options: Any,
 ) -> Played | MissingRequirement:
-    """Play an episode or its first turns; return a note if the host lacks a requirement.
-
-    Args:
-        env_id: The world.
-        policy: The policy; by default the oracle policy.
-        turns: The maximum number of replies.
-        **options: Options of `agentgym.make`.
-    """
+    """Play an episode; return a note if the host lacks a requirement."""
     try:
         # A fault of the package or the host must not end up on a page, so the build fails.
         env: Any = agentgym.make(env_id, on_fault="raise", **options)
@@ -67,12 +52,10 @@ def play(
 
 
 def _board(env: Any) -> str:
-    """Return the world's drawing; a team has none."""
     world = getattr(env.unwrapped, "world", None)
     return world.board() if world is not None else ""
 
 
 def script(*texts: str) -> Callable[[list[Chat]], list[Reply]]:
-    """Return a policy that writes the given texts in turn."""
     rest = iter(texts)
     return lambda chats: [Reply(next(rest)) for _ in chats]

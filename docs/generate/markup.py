@@ -1,4 +1,4 @@
-"""Building blocks of pages: chats and boards as HTML, tables of tools and arguments, indexes."""
+"""Building blocks of pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINES = 16
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a text cut at the end of a line or word, with the number of characters left out."""
+    """Return a cut text, and the number of omitted characters."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text
@@ -42,12 +42,6 @@ def raw_html(text: str) -> str:
 
 
 def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
-    """Return messages as a block of a page.
-
-    Args:
-        parts: Messages, or notes in place of omitted messages.
-        limit: The maximum number of characters shown per message.
-    """
     rows = [
         f'<p class="gap">{html.escape(part)}</p>'
         if isinstance(part, str)
@@ -72,7 +66,6 @@ def _message(message: Message, limit: int) -> str:
 
 
 def board_block(boards: Sequence[tuple[str, str]]) -> str:
-    """Return captioned drawings of a world side by side."""
     figures = "".join(
         f"<figure>{_picture(board)}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, board in boards
@@ -81,9 +74,6 @@ def board_block(boards: Sequence[tuple[str, str]]) -> str:
 
 
 def _picture(board: str) -> str:
-    """Return a drawing as the `render_mode="rgb_array"` image at double resolution, with the
-    drawing itself as alternative text.
-    """
     pixels, buffer = draw_text(board), io.BytesIO()
     pillow("PIL.Image").fromarray(pixels).save(buffer, "PNG", optimize=True)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
@@ -92,7 +82,6 @@ def _picture(board: str) -> str:
 
 
 def describe(item: Any) -> str:
-    """Return the docstring of a class or function without its sections."""
     return _SECTION.sub("", inspect.getdoc(item) or "")
 
 
@@ -102,13 +91,11 @@ def cell(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def tools_table(tools: Iterable[Tool]) -> str:
-    """Return a table of tools with their parameters."""
     rows = [
         (
             f"`{tool.name}`",
@@ -139,7 +126,6 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def arguments_table(wrapper: type[Any]) -> str:
-    """Return a table of a wrapper's arguments, from its signature and docstring."""
     document = parse_docstring(inspect.getdoc(wrapper) or "", style=DocstringStyle.GOOGLE)
     meanings = {
         item.arg_name: item.description for item in document.params if item.args[0] == "param"
@@ -158,6 +144,5 @@ def arguments_table(wrapper: type[Any]) -> str:
 
 
 def index_page(title: str, text: str, names: Iterable[str]) -> str:
-    """Return a folder's index page for the navigation."""
     lines = "\n".join(names)
     return f"# {title}\n\n{text}\n\n```{{toctree}}\n:maxdepth: 1\n:hidden:\n\n{lines}\n```\n"

@@ -12,7 +12,6 @@ from generate.markup import describe, index_page, table, tools_table
 
 
 def server_pages() -> Iterator[tuple[str, str]]:
-    """Yield each server's page and the index."""
     rows = []
     for name in SERVERS:
         tools = [bound.schema for bound in tools_of(server_class(name)()).values()]

@@ -44,7 +44,6 @@ _SHOWN = 2
 
 
 def world_pages() -> Iterator[tuple[str, str]]:
-    """Yield each world's page and the index."""
     entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
     audits = build_audit.read_page()
     worlds = {world: list(presets) for world, presets in groupby(entries, lambda e: e.world)}
@@ -67,18 +66,10 @@ def _index(entries: list[Entry]) -> str:
 
 
 def _folder(world: type[Any]) -> str:
-    """Return the folder of a world's benchmark."""
     return world.__module__.removeprefix("agentgym.envs.").partition(".")[0]
 
 
 def world_page(world: type[Any], entries: list[Entry], audit: tuple[str, str] | None) -> str:
-    """Return a world's page.
-
-    Args:
-        world: The class.
-        entries: Its plain id, followed by its presets.
-        audit: Its row and section in `docs/audit.md`, if present.
-    """
     played = play(entries[0].id)
     plain, *presets = entries
     shown = [(f"`{entry.id}`", build_worlds.write(entry.options)) for entry in [plain, *presets]]
@@ -133,7 +124,6 @@ def _episode(played: Played | MissingRequirement) -> str:
 
 
 def _boards(played: Played) -> str:
-    """Return the board at the beginning, in the middle and at the end."""
     if not played.boards[0]:
         return ""
     last = len(played.boards) - 1

@@ -19,9 +19,7 @@ class Excerpt:
     """An excerpt of a chat on a wrapper's page.
 
     Attributes:
-        world: The world.
         turns: The number of replies before the chat.
-        options: Options of `agentgym.make`.
         replies: The policy's replies; by default the oracle policy's.
         newest: How many messages to show, counted from the end; by default all except the system
             message.
@@ -38,15 +36,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The additions of a wrapper's page to its docstring.
-
-    Attributes:
-        wrapper: The class.
-        group: The heading in the index.
-        use: The option of `agentgym.make`, or the constructor call.
-        excerpts: Chats with the wrapper.
-        note: Further remarks on its use.
-    """
+    """The additions of a wrapper's page to its docstring."""
 
     wrapper: type[Any]
     group: str
@@ -220,7 +210,6 @@ PAGES = (
 
 
 def wrapper_pages() -> Iterator[tuple[str, str]]:
-    """Yield each wrapper's page and the index."""
     for page in PAGES:
         yield f"wrappers/{page.wrapper.__name__}.md", wrapper_page(page)
     text = (
@@ -246,7 +235,6 @@ def wrapper_pages() -> Iterator[tuple[str, str]]:
 
 
 def wrapper_page(page: Page) -> str:
-    """Return a wrapper's page."""
     name, module = page.wrapper.__name__, page.wrapper.__module__
     public = "agentgym.oracles" if module.startswith("agentgym.oracles") else "agentgym.wrappers"
     parts = [
@@ -281,7 +269,6 @@ def _excerpt(excerpt: Excerpt) -> str:
 
 
 def _shown(excerpt: Excerpt, played: Played) -> list[Message | str]:
-    """Return the newest messages that the policy sees, with a note about earlier ones."""
     messages = [m for m in played.chats[-1].messages if m.role != "system"]
     left_out = len(messages) - excerpt.newest if excerpt.newest else 0
     note = (
@@ -291,7 +278,6 @@ def _shown(excerpt: Excerpt, played: Played) -> list[Message | str]:
 
 
 def _accounts(excerpt: Excerpt, played: Played) -> str:
-    """Return the last `info`'s record of the edits, or the labels that the excerpt names."""
     if excerpt.show_info:
         alive = played.info["alive"]
         return f'\n`info["{excerpt.show_info}"]` is {played.info[excerpt.show_info]}, `info["alive"]` is {alive}.\n'
@@ -305,7 +291,6 @@ def _accounts(excerpt: Excerpt, played: Played) -> str:
 
 
 def exported_wrappers() -> set[str]:
-    """Return the names of the exported wrappers, without abstract bases."""
     bases = {"HintOracle", "ContextWrapper"}
     return {
         name

@@ -1,6 +1,4 @@
-"""Gymnasium's `make` and `make_vec` accept the options of `agentgym.make` and raise the same
-errors.
-"""
+"""Gymnasium's `make` and `make_vec` accept the options of `agentgym.make` and raise its errors."""
 
 from __future__ import annotations
 
@@ -117,7 +115,7 @@ def test_gymnasium_keeps_its_modes_of_rendering() -> None:
 
 
 def test_vector_env(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example in `examples/` plays the same episodes with and without processes."""
+    """The example plays the same episodes with and without processes."""
     example = importlib.import_module("examples.vector_env")
     means = {example.main(["--steps", "20", "--mode", mode]) for mode in ("async", "sync")}
     lines = capsys.readouterr().out.splitlines()

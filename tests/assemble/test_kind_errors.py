@@ -124,7 +124,6 @@ def test_a_wrong_name_or_number_elsewhere_too(make_it: Callable[[], object], tex
 
 
 def play(env_id: str, depth: int = 1, greedy: bool = False) -> OraclePolicy:
-    """A user's policy."""
     policy = OraclePolicy(env_id)
     policy.given = depth, greedy  # type: ignore[attr-defined]
     return policy

@@ -22,7 +22,6 @@ WORLD = MODULE.partition("agentgym.register")[0]
 
 
 def world_named(name: str) -> str:
-    """Return the code of a world with this name."""
     return WORLD.replace("GuessWorld", name)
 
 
@@ -55,7 +54,6 @@ assert agentgym.resolve("PlugGuess") == "one_bench/PlugGuess-v0"
 
 
 def install(folder: Path) -> None:
-    """Write packages as an installer leaves them."""
     for name, (code, entry) in PACKAGES.items():
         (folder / f"{name}.py").write_text(code, encoding="utf-8")
         info = folder / f"{name}-1.0.dist-info"
@@ -66,7 +64,6 @@ def install(folder: Path) -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a folder of installed packages whose worlds are forgotten afterwards."""
     install(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with forgotten_worlds():

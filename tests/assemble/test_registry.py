@@ -50,7 +50,6 @@ agentgym.register(GuessWorld, presets={"wide": {"highest": 99}})
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a folder of modules whose worlds are forgotten afterwards."""
     monkeypatch.syspath_prepend(tmp_path)
     tables: list[dict[str, Any]] = [registry._worlds, registry._teams, gymnasium.registry]
     before = [dict(table) for table in tables]

@@ -1,4 +1,4 @@
-"""Strategies and oracles register themselves, and users' ones work like those of the package."""
+"""Strategies and oracles register themselves, and users' ones work like the package's."""
 
 from __future__ import annotations
 
@@ -87,8 +87,6 @@ agentgym.register(GuessWorld)
 
 
 class Cheer(HintOracle):
-    """An oracle from another package."""
-
     tag = "cheer"
 
     def text(self) -> str:
@@ -96,8 +94,6 @@ class Cheer(HintOracle):
 
 
 class Shout(ContextWrapper):
-    """A strategy from another package that marks the newest message."""
-
     stage = Stage.CLEAR_TOOL_RESULTS
 
     def __init__(self, env: Any, budget: Any = None, mark: str = "!") -> None:
@@ -110,7 +106,6 @@ class Shout(ContextWrapper):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """Forget the registrations of a test afterwards."""
     register_strategy("shout", Shout)
     register_oracle("E", "cheer", Cheer, lambda arm, scope: {"hint_scope": scope})
     yield

@@ -17,8 +17,6 @@ Changes = list[tuple[Message, Message | None]]
 
 
 class PinnedMayGo(ContextView):
-    """Edits pinned messages too."""
-
     def apply(self, strategy: str, edits: Edits, *args: Any, **kwargs: Any) -> int:
         pinned, self._pinned = self._pinned, set()
         try:
@@ -28,8 +26,6 @@ class PinnedMayGo(ContextView):
 
 
 class NotSticky(ContextView):
-    """Forgets an edit at once."""
-
     def apply(self, strategy: str, edits: Edits, *args: Any, **kwargs: Any) -> int:
         before = dict(self.overlay)
         gained = super().apply(strategy, edits, *args, **kwargs)
@@ -38,29 +34,21 @@ class NotSticky(ContextView):
 
 
 class Gain(int):
-    """A minimum gain that every edit meets unless it gains nothing."""
-
     def __lt__(self, other: int) -> bool:
         return int(self) == 0
 
 
 class Generous(int):
-    """A token count that allows removing more than there is."""
-
     def __sub__(self, other: int) -> Gain:
         return Gain(int(self) - int(other))
 
 
 class EditsMayGrow(ContextView):
-    """Makes edits longer than the original."""
-
     def count(self, messages: Iterable[Message]) -> int:
         return Generous(super().count(messages))
 
 
 class ByPosition(ContextView):
-    """Confuses positions in the log with positions in the view."""
-
     log: tuple[Message, ...] = ()
 
     def update(self, chat: Chat) -> None:
@@ -74,22 +62,16 @@ class ByPosition(ContextView):
 
 
 class Unbooked(int):
-    """A token count that never reaches the report."""
-
     def __radd__(self, other: int) -> int:
         return other
 
 
 class RemovalsNotBooked(ContextView):
-    """Omits removed tokens from the report."""
-
     def count(self, messages: Iterable[Message]) -> int:
         return Unbooked(super().count(messages))
 
 
 class NewestStays(ContextView):
-    """Keeps the original of the newest message next to its edit."""
-
     newest_before: Message | None = None
 
     def update(self, chat: Chat) -> None:
@@ -100,12 +82,10 @@ class NewestStays(ContextView):
 
 
 def no_pair_guard(shown: Sequence[Message], edits: Edits) -> Changes:
-    """Separate a call from its result."""
     return [(message, edits.get(message.id, message)) for message in shown]
 
 
 def newest_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the newest turn if `apply` is asked to."""
     whole_turns: Callable[[Sequence[Message], Edits], Changes] = agentgym.wrappers.view._whole_turns
     asked: dict[str, Message | None] = {}
 

@@ -1,6 +1,4 @@
-"""If a tool of any world fails after its work, the work is undone, the episode continues and can
-still be solved: alone, in a team, from code and over MCP.
-"""
+"""A tool that fails after its work is undone; the episode continues and can be solved."""
 
 from __future__ import annotations
 
@@ -39,7 +37,6 @@ def plant(env: ToolEnv, name: str, error: BaseException) -> Any:
 
 
 def break_once(env: ToolEnv, reply: str, names: set[str]) -> None:
-    """Play a reply whose tools fail, and compare the states."""
     turn, before = env.world.turn, pickle.dumps(public_state(env.world))
     repairs = [plant(env, name, MemoryError("xyzzy")) for name in names]
     chat, reward, terminated, truncated, info = env.step(reply)

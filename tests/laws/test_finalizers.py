@@ -1,6 +1,4 @@
-"""Finalizers release resources wherever the garbage collector runs, even in a thread that holds a
-lock that the finalizer might request.
-"""
+"""Finalizers release resources even in a thread that holds a lock they might request."""
 
 from __future__ import annotations
 
@@ -42,8 +40,6 @@ class EagerLock:
 
 
 class EagerThreading(ModuleType):
-    """The module `threading` with such locks."""
-
     Lock = EagerLock
 
     def __getattr__(self, name: str) -> Any:
@@ -58,8 +54,6 @@ class IdleClient:
 
 
 class Endpoint(endpoint.HttpClient[Any, Any, Any]):
-    """An endpoint with an open connection."""
-
     def __init__(self) -> None:
         super().__init__(config.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
         self.connection.open()

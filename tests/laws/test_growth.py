@@ -1,8 +1,7 @@
-"""Work grows at most linearly with a reply's length, whatever its text and the wrappers.
+"""Work grows at most linearly with a reply's length.
 
-Work is the number of function calls at two lengths. A single call into C, such as a regular
-expression match, counts once, so the same texts are also played at full length, where quadratic
-time would take minutes.
+Work is the number of function calls at two lengths. A call into C counts once, so the texts are
+also played at full length, where quadratic time would take minutes.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ def replies(name: str, size: int, dialect: str) -> Iterator[str]:
 
 
 def play(env: Env, actions: list[str]) -> None:
-    """Play replies, each followed by two short ones that make it old."""
     for action in actions:
         for reply in (action, render(ToolCall("echo", {}), "json"), "I go on."):
             _, _, terminated, truncated, _ = env.step(reply)
@@ -79,7 +77,7 @@ def play(env: Env, actions: list[str]) -> None:
 
 
 def sample(kinds: list[str], family: str) -> list[str]:
-    """Return some of the kinds, rotating with the sample; all of them in exhaustive runs."""
+    """Return some of the kinds, rotating with the sample; all in exhaustive runs."""
     drawn = sampling.current
     if drawn.whole or drawn.one_in == 1:
         return kinds
@@ -88,14 +86,11 @@ def sample(kinds: list[str], family: str) -> list[str]:
 
 
 def too_steep(cost: Callable[[int], int]) -> str:
-    """Return the work at two lengths if it grows more than linearly, else nothing."""
     short, long = cost(SHORT), cost(LONG)
     return f"{short} calls, then {long}" if long > STEEPEST * short + MARGIN else ""
 
 
 def steep_kinds(make_env: Callable[[], Env], dialect: str, kinds: list[str]) -> list[str]:
-    """Return the kinds of replies whose work grows faster than their length."""
-
     def cost(name: str, size: int) -> int:
         counter.cache_clear()  # otherwise counts of earlier tests are reused
         env = make_env()
@@ -152,7 +147,7 @@ def test_the_law_finds_work_that_grows_with_the_square() -> None:
 
 
 def test_replies_of_full_length_are_read_and_counted_at_once() -> None:
-    """A pattern or a token merge with quadratic time would take minutes."""
+    # A pattern or a token merge with quadratic time would take minutes.
     for name in sample([*TEXTS, *REPLIES], "full length"):
         text = (
             REPLIES[name]("say", "text", MAX_REPLY_CHARS)

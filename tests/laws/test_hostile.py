@@ -1,6 +1,4 @@
-"""Model-written text never raises, never changes a world that refuses it, and gets an answer that
-explains the error.
-"""
+"""Model-written text never raises or changes a world that refuses it; the answer explains the error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """No regular expression of the package takes quadratic time on any text.
 
-The test does not measure time. It searches for three pattern shapes that take quadratic time; apart
-from rare cases, all others are linear. It covers compiled patterns in modules and patterns in calls
-of `re`.
+The test searches for three pattern shapes that take quadratic time; apart from rare cases, all
+others are linear.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ Nodes = Sequence[tuple[Any, Any]]
 
 
 def letters(nodes: Nodes, first: bool = False) -> frozenset[str]:
-    """Return the characters that a piece of a pattern can contain, or start with."""
     found: frozenset[str] = frozenset()
     for node in nodes:
         found |= _of(*node, first)
@@ -66,7 +64,6 @@ def _of(op: Any, value: Any, first: bool) -> frozenset[str]:
 
 
 def _takes(op: Any, value: Any, character: str) -> bool:
-    """Return whether a piece of a pattern matches a character."""
     if op is ops.ANY:
         return character != "\n"
     if op is ops.LITERAL:
@@ -94,7 +91,6 @@ def unlimited(node: tuple[Any, Any]) -> bool:
 
 
 def nullable(node: tuple[Any, Any]) -> bool:
-    """Return whether a piece may match nothing."""
     op, value = node
     if op in (*REPEATS, ops.POSSESSIVE_REPEAT):
         return value[0] == 0 or all(map(nullable, value[2]))
@@ -106,7 +102,6 @@ def nullable(node: tuple[Any, Any]) -> bool:
 
 
 def flat(nodes: Nodes) -> list[tuple[Any, Any]]:
-    """Return a sequence with its plain groups inlined."""
     opened: list[tuple[Any, Any]] = []
     for op, value in nodes:
         opened += flat(value[3]) if op is ops.SUBPATTERN else [(op, value)]
@@ -114,7 +109,6 @@ def flat(nodes: Nodes) -> list[tuple[Any, Any]]:
 
 
 def branches(nodes: Nodes) -> Iterator[list[tuple[Any, Any]]]:
-    """Return the paths through a pattern, with alternatives expanded at every level."""
     opened = flat(nodes)
     for place, (op, value) in enumerate(opened):
         if op is ops.BRANCH:
@@ -125,7 +119,6 @@ def branches(nodes: Nodes) -> Iterator[list[tuple[Any, Any]]]:
 
 
 def faults(pattern: str, flags: int, method: str) -> Iterator[str]:
-    """Return the shapes in a pattern that take quadratic time."""
     parsed = parser.parse(pattern, flags)
     tree = list(parsed)
     if parsed.state.flags & re.DOTALL:
@@ -137,7 +130,6 @@ def faults(pattern: str, flags: int, method: str) -> Iterator[str]:
 
 
 def _with_dots(nodes: Any) -> Any:
-    """Return the pattern with `[\\s\\S]` in place of dots that match newlines."""
     if isinstance(nodes, (list, parser.SubPattern)):
         return [_with_dots(node) for node in nodes]
     if not isinstance(nodes, tuple):
@@ -148,7 +140,6 @@ def _with_dots(nodes: Any) -> Any:
 
 
 def _neighbours(way: Nodes, method: str) -> Iterator[str]:
-    """Find adjacent repeats that can match the same characters."""
     for place, node in enumerate(way):
         if not unlimited(node):
             continue
@@ -162,7 +153,6 @@ def _neighbours(way: Nodes, method: str) -> Iterator[str]:
 
 
 def _starts(way: Nodes) -> Iterator[str]:
-    """Find a repeat that a search restarts at each position."""
     guarded = False
     before: list[tuple[Any, Any]] = []
     for place, node in enumerate(way):
@@ -179,7 +169,6 @@ def _starts(way: Nodes) -> Iterator[str]:
 
 
 def patterns() -> Iterator[tuple[str, str, str, int, str]]:
-    """Yield file, name or line, pattern, flags and method of each use."""
     for path in sorted(PACKAGE.rglob("*.py")):
         file = str(path.relative_to(PACKAGE))
         source = path.read_text(encoding="utf-8")

@@ -1,6 +1,4 @@
-"""A refused call changes nothing, including the episode's clock. All tools of all worlds are called
-with arguments from their schemas and from the state.
-"""
+"""A refused call changes nothing, not even the episode's clock."""
 
 from __future__ import annotations
 
@@ -39,7 +37,6 @@ TYPES: Mapping[str, Any] = {
 
 
 def values_in(world: Any) -> list[Any]:
-    """Return ids, names, paths and numbers from the state of an office."""
     office = getattr(world, "office", None)
     found: dict[Any, None] = {}
     for server in office.toolsets() if office is not None else ():
@@ -55,7 +52,6 @@ def values_in(world: Any) -> list[Any]:
 
 
 def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: Any) -> Any:
-    """Return a value that usually fits a schema."""
     if "$ref" in schema:
         return draw(types[schema["$ref"].rsplit("/", 1)[-1]], pool, rng, types)
     if "anyOf" in schema:
@@ -76,9 +72,6 @@ def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: 
 def calls_of(
     tool: Tool, pool: list[Any], rng: random.Random, count: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield calls of a tool: without arguments, with wrong keys and types, and with plausible
-    values.
-    """
     properties = tool.parameters.get("properties", {})
     required, types = tool.parameters.get("required", []), tool.parameters.get("$defs", {})
     yield {}
@@ -98,7 +91,6 @@ def calls_of(
 
 
 def check(tool: Tool, env: ToolEnv, rng: random.Random, count: int) -> int:
-    """Try a tool's calls and return the number of refusals."""
     refused = 0
     start = env.snapshot()
     pool = values_in(env.world)
@@ -115,7 +107,6 @@ def check(tool: Tool, env: ToolEnv, rng: random.Random, count: int) -> int:
 
 
 def played(env_id: str) -> ToolEnv:
-    """Return an env in the middle of an episode."""
     env = tool_env(make(env_id, max_failed_rounds=None, on_fault="raise"))
     chat, _ = env.reset(seed=4)
     policy = OraclePolicy(env_id)

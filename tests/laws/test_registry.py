@@ -129,7 +129,7 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
 
 @pytest.mark.rotation(env_id=IDS)
 def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
-    """A world rebuilt from the chat alone gives the same hints, so hints reveal nothing hidden."""
+    # A world rebuilt from the chat alone gives the same hints, so hints reveal nothing hidden.
     assert laws.check_hints(env_id, few(env_id, 25)) > 60 or env_id in OFFICE
 
 

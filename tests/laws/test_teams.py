@@ -1,6 +1,4 @@
-"""Laws of every registered team: PettingZoo's checks pass, scripted teams solve it, and all its
-interfaces play alike.
-"""
+"""Laws of every registered team: PettingZoo's checks pass and scripted teams solve it."""
 
 from __future__ import annotations
 
@@ -53,7 +51,6 @@ def only_unavoidable_warnings() -> Iterator[None]:
 
 
 def play(env: Any, policy: Any, seed: int) -> Any:
-    """Play a team through its Gymnasium interface and return the last step."""
     chat, _ = env.reset(seed=seed)
     over = False
     while not over:
@@ -91,8 +88,7 @@ def test_the_conversions_pass_too(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
-        """Random calls are seeded here because PettingZoo's test does not, and some end the task."""
-
+        # Random calls are seeded here because PettingZoo's test does not, and some end the task.
         def seeded(env: Any) -> Any:
             for agent in env.possible_agents:
                 env.action_space(agent).seed(seed)
@@ -158,9 +154,7 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    """A chat is complete whatever arrived since the last reply and however often it was read, with
-    the hints of the cycle's start.
-    """
+    # A chat is complete, even if it was read several times since the last reply.
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}

@@ -1,4 +1,4 @@
-"""No call of any tool takes long, takes much memory, or makes its episode invalid."""
+"""No tool call takes long, takes much memory, or invalidates its episode."""
 
 from __future__ import annotations
 

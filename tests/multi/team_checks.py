@@ -13,7 +13,6 @@ def call(name: str, /, **arguments: Any) -> str:
 
 
 def cycle(game: Game, *replies: str) -> None:
-    """Play a cycle with the replies of the due agents, in order."""
     assert len(replies) == len(game.due)
     for agent, reply in zip(list(game.due), replies, strict=True):
         game.play(agent, reply)

@@ -1,4 +1,4 @@
-"""Rules within teams, by hand: permissions, visibility and timing of messages, costs, and refusals."""
+"""Rules within teams: permissions, visibility and timing of messages, costs, and refusals."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ for env_id in sys.argv[1:]:
 
 
 def lists(**options: Any) -> Game:
-    """Return a game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
     env = make("ListWorld-team", **options).unwrapped
     env.reset(seed=0)
     return env.game
 
 
 def state_of(game: Game) -> dict[str, Any]:
-    """Return the state that a refused reply must not change."""
     team = {name: value for name, value in vars(game.team).items() if name != "worlds"}
     return {**public_state(game.team.worlds[game.agents[0]]), **copy.deepcopy(team)}
 

@@ -1,4 +1,4 @@
-"""Managers and workers, hosts and guessers, and duels, by hand."""
+"""Managers and workers, hosts and guessers, and duels."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
 
 
 def verdicts(world: Any, guess: int, target: int) -> str:
-    """Return the right answer, computed from the table."""
+    # The right answer follows from the table.
     lines = []
     mine, theirs = profile(world, guess), profile(world, target)
     for section in world.table.sections:
@@ -177,9 +177,7 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    """Every condition on every section, against a scan of the table; a reader of the chat
-    knows the same state.
-    """
+    # Every condition on every section, against a scan of the table.
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):
         game = hosted(seed, budget_slack=400, max_cycles=10_000)

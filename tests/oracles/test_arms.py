@@ -1,4 +1,4 @@
-"""Arms beyond the paper: wrong hints, hints with a given accuracy, placebos, a team's log."""
+"""Arms beyond the paper: wrong hints, accuracies, placebos, a team's log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ MOST_MORE_ANNOUNCED = 8
 
 
 def lockstep(env_id: str, arms: list[str], seed: int, **options: Any) -> Iterator[Any]:
-    """Yield the worlds and chats of arms that play the same optimal calls, at each turn."""
     envs = [make(env_id, oracles=arm, hint_scope="ephemeral", **options) for arm in arms]
     chats = [env.reset(seed=seed)[0] for env in envs]
     inner = [tool_env(env) for env in envs]
@@ -68,7 +67,7 @@ def test_a_placebo_is_as_long_as_its_hint_and_depends_on_nothing_else(env_id: st
             assert abs(whole[0] - whole[1]) <= MOST_MORE
             system = [TOKENS(chat.messages[0].text) for chat in (right, placebo)]
             assert abs(system[0] - system[1]) <= 2 * MOST_MORE_ANNOUNCED
-    for same_turn in texts.values():  # whatever the instance, the state and the hint
+    for same_turn in texts.values():  # for every instance, state and hint
         longest = max(same_turn, key=len)
         assert all(longest.startswith(text) for text in same_turn)
 

@@ -1,6 +1,4 @@
-"""If a world's hooks fail during an episode, the step continues, the episode is invalid, and the
-exception can be raised on request.
-"""
+"""Failing hooks of a world invalidate the episode, and the step continues."""
 
 from __future__ import annotations
 

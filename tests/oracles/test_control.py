@@ -1,4 +1,4 @@
-"""The positive control: an ablation of the control agent finds each planted deficit in each world."""
+"""An ablation of the control agent finds each planted deficit in each world."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ CASES = {"letter": list(DEFICITS), "world": WORLDS}
 
 
 def planted(letter: str, world: str, out: Path) -> list[Result]:
-    """Play an ablation of an agent with a deficit."""
     ablation = Ablation(
         worlds=(world,),
         horizons=(16,),
@@ -70,7 +69,6 @@ def test_the_matching_hint_removes_the_deficit(letter: str, world: str, tmp_path
 
 
 def rate(deficits: Deficits, horizon: int, arm: str = "") -> float:
-    """Return the share of optimal steps among those that could still lead to success."""
     env = make("ListWorld", items=2 * horizon, removals=horizon - 1, oracles=arm, labels=True)
     policy = ControlPolicy("ListWorld", deficits)
     infos = [

@@ -1,6 +1,4 @@
-"""Random choices and dialect of scripted policies: they depend on instance and turn, are equal in
-every arm, follow the env's dialect, and differ between rivals.
-"""
+"""Random choices of scripted policies depend on instance and turn and are equal in every arm."""
 
 from __future__ import annotations
 
@@ -27,7 +25,6 @@ def options(env_id: str) -> dict[str, Any]:
 
 
 def first_draws(env_id: str, arm: str, seed: int, **more: Any) -> list[float]:
-    """Return a policy's random draws at each turn of an episode played by the oracle policy."""
     policy = OraclePolicy(env_id)
     env = make(env_id, oracles=arm, **options(env_id), **more)
     steps = rollout(env, policy, seed).steps

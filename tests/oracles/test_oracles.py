@@ -39,7 +39,6 @@ def tags(text: str) -> list[str]:
 
 
 def views(env_id: str, arm: str, scope: str = "persistent", **options: Any) -> list[Chat]:
-    """Yield an optimal policy's observations step by step."""
     env = make(env_id, oracles=arm, hint_scope=scope, **options)
     trajectory = rollout(env, OraclePolicy(env_id), 3)
     return [*(step.chat for step in trajectory.steps), trajectory.last]
@@ -247,8 +246,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    """Its optimal calls are a plain tuple, so True equals 1."""
-
+    # The optimal calls are a plain tuple, so True equals 1.
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())
 

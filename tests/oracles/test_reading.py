@@ -1,6 +1,4 @@
-"""Scripted policies read only the new part of a chat and reply as if they had read all of it,
-whatever the order of the chats, the thread, or a strategy's edits.
-"""
+"""Scripted policies read only the new part of a chat and reply as if they had read all of it."""
 
 from __future__ import annotations
 
@@ -40,8 +38,6 @@ MAKERS: dict[str, Callable[[str], Policy]] = {
 
 
 class Compared:
-    """A policy compared with a fresh one that reads each chat whole."""
-
     def __init__(self, make_policy: Callable[[], Policy]) -> None:
         self.policy, self.make = make_policy(), make_policy
 
@@ -52,7 +48,6 @@ class Compared:
 
 
 def play(env: Any, policy: Policy, seed: int = 1) -> list[Chat]:
-    """Return the chats of an episode, or of its first steps."""
     chat, _ = env.reset(seed=seed)
     chats = [chat]
     while len(chats) < LIMIT:
@@ -86,7 +81,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
 
 @pytest.fixture(scope="module")
 def chats() -> list[Chat]:
-    """Return chats of several episodes of a world in several stacks, in random order, many twice."""
+    """Return chats of several episodes and stacks, in random order, many twice."""
     stacks: list[dict[str, Any]] = [
         {},
         {"oracles": "P"},
@@ -107,7 +102,6 @@ def chats() -> list[Chat]:
 
 @pytest.fixture(scope="module")
 def texts(chats: list[Chat]) -> list[str]:
-    """Return the replies of fresh policies to each chat."""
     return [noisy()([chat])[0].text for chat in chats]
 
 
@@ -148,7 +142,7 @@ def test_branches_of_a_chat_are_read_each_for_itself() -> None:
 
 
 def test_an_edited_hint_or_result_is_read_again() -> None:
-    """Without reading again, only the hint of the newest message may have changed."""
+    # Without reading again, only the hint of the newest message may have changed.
     chats = play(make("DocumentWorld", operations=8), OraclePolicy("DocumentWorld"))
     policy = OraclePolicy("DocumentWorld")
     whole = chats[-1]
@@ -194,7 +188,6 @@ STEEPEST = 2.0
 
 
 def calls_a_turn(env_id: str, make_policy: Callable[[], Policy], **options: Any) -> float:
-    """Return a policy's mean number of function calls per turn."""
     counts: list[int] = []
     policy = make_policy()
 
@@ -237,5 +230,4 @@ def test_the_law_finds_a_policy_that_reads_all() -> None:
 
 
 def forgetful(chats: Sequence[Chat]) -> list[Reply]:
-    """Reply like a fresh policy."""
     return OraclePolicy("TreeWorld")(chats)

@@ -17,8 +17,6 @@ from agentgym.training.rollout import rollout
 
 
 class Recording(TeamPolicy):
-    """A team that records its messages."""
-
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         replies = super().__call__(chats)
         self.texts = [*getattr(self, "texts", []), *(reply.text for reply in replies)]

@@ -20,8 +20,6 @@ PICTURE = Image(b"\x89PNG", "a picture")
 
 
 class Clock:
-    """A toolset that a world offers on request."""
-
     @tool
     def now(self) -> dict[str, int]:
         """Tell the time."""
@@ -29,8 +27,6 @@ class Clock:
 
 
 class Note:
-    """A toolset that a wrapper mounts."""
-
     def __init__(self) -> None:
         self.notes: list[str] = []
 

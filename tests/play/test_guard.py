@@ -1,6 +1,4 @@
-"""If the package's own code raises, the step continues, the state stays unchanged, and the
-researcher is informed.
-"""
+"""If the package's own code raises, the step continues with the state unchanged."""
 
 from __future__ import annotations
 
@@ -333,7 +331,7 @@ def test_a_world_that_does_not_repeat_itself_is_not_restored_wrongly() -> None:
 def test_a_result_of_any_length_that_is_not_repeated_shows(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log keeps enough of each result to distinguish it, however long it is."""
+    # The log keeps enough of each result to distinguish it.
     env = begun()
     monkeypatch.setattr(env._direct["note"], "method", lambda text: "x" * length)
     env.step(write("note", text="it is answered by other code"))
@@ -373,8 +371,6 @@ def test_restoring_works_after_a_snapshot_and_in_a_copy() -> None:
 
 
 class Scripted:
-    """A policy that ends each episode with a score that depends on its seed."""
-
     def __init__(self, scores: list[str]) -> None:
         self.scores = iter(scores)
 

@@ -32,7 +32,7 @@ ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # more than a pipe's buffer, 
 
 
 def writer_of(chats: SharedChats) -> SharedChats:
-    """Return the chats of a forked process: the same file but separate memory."""
+    # A forked process has the same file but separate memory.
     return SharedChats(len(chats), os.dup(chats._file))
 
 

@@ -17,7 +17,6 @@ REQUIRED = re.compile(r"""['"`](agentgym[\w-]*)\[""")
 
 
 def texts() -> list[tuple[str, str]]:
-    """Return the tracked files that are text, by name."""
     names = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -1,6 +1,4 @@
-"""README and docs/ are true: their code runs, their commands and files exist, every world is
-listed, and each wrapper has a page.
-"""
+"""README and docs/ are true: their code runs, their commands and files exist."""
 
 from __future__ import annotations
 
@@ -47,7 +45,6 @@ EXAMPLES = [
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
-    """Run code as a script in a folder and return its output."""
     shown = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
@@ -69,7 +66,6 @@ def test_an_example_runs_by_itself(block: str) -> None:
 
 
 def blocks_of(tutorial: str) -> str:
-    """Return the blocks of a tutorial as one script."""
     return "\n".join(re.findall(r"```python\n(.*?)```", PAGES[tutorial], re.DOTALL))
 
 
@@ -109,9 +105,6 @@ def test_the_study_of_an_endpoint_finds_its_deficit(
 
 
 def snippets() -> Iterator[tuple[str, str, bool]]:
-    """Yield the page and text of each shell line and each code span in prose, and whether it is a
-    span.
-    """
     for page, text in PAGES.items():
         for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
@@ -131,7 +124,6 @@ MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
 
 
 def parse_command(words: list[str]) -> None:
-    """Parse a command line as the CLI would, without running it; raise the parser's errors."""
     command: Any = typer.main.get_command(app)
     context = command.make_context(words[0], words[1:])
     while hasattr(command, "commands"):  # a command group
@@ -179,7 +171,7 @@ def test_targets_and_files_on_the_pages_exist() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    """The site build checks links within docs/, and this test checks README's."""
+    # The site build checks links within docs/, and this test checks README's.
     broken = [
         (page, link)
         for page, text in PAGES.items()
@@ -210,7 +202,6 @@ def test_the_two_commands_are_targets_of_the_makefile_and_ci_runs_one() -> None:
 
 @pytest.fixture
 def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the package that generates pages, in docs/."""
     monkeypatch.syspath_prepend(str(DOCS))
     import generate  # noqa: PLC0415 - as above
 

@@ -1,6 +1,4 @@
-"""The scripts in `examples/` keep their promises at the smallest size, are short and use only the
-public API.
-"""
+"""The scripts in `examples/` work at the smallest size and use only the public API."""
 
 from __future__ import annotations
 
@@ -29,14 +27,12 @@ each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: scri
 
 
 def main_of(name: str, *packages: str) -> Callable[[list[str]], Any]:
-    """Return a script's `main` if its packages are installed."""
     for package in packages:
         pytest.importorskip(package, reason=f"examples/{name}.py needs the package {package}")
     return importlib.import_module(f"examples.{name}").main
 
 
 def run(name: str, *arguments: str) -> str:
-    """Return the output of a script run as a program."""
     command = [sys.executable, f"examples/{name}.py", *arguments]
     shown = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
@@ -72,7 +68,7 @@ def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_own_world() -> None:
-    """Runs as a program, so that its world stays out of the other tests' registry."""
+    # Runs as a program, because its world must stay out of the other tests' registry.
     *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
     assert labels.startswith("optimal: [True")
     assert "False" not in labels
@@ -80,12 +76,11 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    """A guess is optimal exactly if its worse answer leaves a winnable game."""
+    # A guess is optimal exactly if its worse answer leaves a winnable game.
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 
     def wins(size: int, turns: int) -> bool:
-        """Return whether some guess wins for certain among so many numbers, by exhaustive search."""
         if turns <= 0 or size <= 0:
             return size <= 0
         return any(wins(k, turns - 1) and wins(size - k - 1, turns - 1) for k in range(size))
@@ -104,7 +99,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
-    """Runs as a program, so that its task stays out of the other tests' registry."""
+    # Runs as a program, because its task must stay out of the other tests' registry.
     pytest.importorskip("icalendar", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"

@@ -1,6 +1,4 @@
-"""Each extra installs everything that its features need, including packages that libraries load
-lazily: one program per extra runs with nothing else importable.
-"""
+"""Each extra installs everything that its features need, including lazily loaded packages."""
 
 from __future__ import annotations
 

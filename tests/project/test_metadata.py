@@ -1,6 +1,4 @@
-"""Project metadata, licences, citation, changelog, issue forms and Containerfile: versions and
-addresses agree, and links lead to files.
-"""
+"""Project metadata, licences, citation, changelog and forms: versions and addresses agree."""
 
 from __future__ import annotations
 
@@ -33,13 +31,12 @@ def text(name: str) -> str:
 
 
 def without_code(page: str) -> str:
-    """Return a page without code blocks and code spans, where brackets have other meanings."""
+    # Brackets have other meanings in code.
     return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_through_no_link_of_the_file_system(page: Path) -> None:
-    """The repository's web page does not follow symbolic links."""
     for target in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
         path = page.parent / target.partition("#")[0]
         assert path.exists(), f"{page.name} links to {target}"
@@ -95,7 +92,6 @@ def test_every_notice_of_bundled_data_is_a_licence_of_the_wheel() -> None:
 
 
 def test_data_of_others_stand_beside_their_notice() -> None:
-    """Each table and text in the package names its source next to it."""
     data = [path for pattern in ("*.tsv", "*.csv", "*.json", "*.txt", "*.parquet", "*.gz")
             for path in (ROOT / "agentgym").rglob(pattern)]  # fmt: skip
     assert data
@@ -115,9 +111,7 @@ def test_the_citation_is_that_of_the_version() -> None:
 
 
 def test_the_changelog_has_the_usual_form() -> None:
-    """Versions from new to old, each dated, with entries under the usual headings and links at the
-    end.
-    """
+    # Versions run from new to old, each dated, with entries under the usual headings.
     lines = text("CHANGELOG.md").splitlines()
     versions = [line for line in lines if line.startswith("## ")]
     assert versions[0] == "## [Unreleased]"

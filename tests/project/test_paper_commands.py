@@ -38,7 +38,6 @@ ON_PAGES = sorted(
 
 
 def shrink(command: str) -> list[str]:
-    """Return a command's words with a policy that needs no model, at its smallest size."""
     words = shlex.split(
         re.sub(r"--policy (\w+=)?\S+", r"--policy \1my.module:make_policy", command)
     )[1:]

@@ -1,6 +1,4 @@
-"""No test depends on the machine: none compares a clock with an upper bound or gives up on a slow
-process.
-"""
+"""No test compares a clock with an upper bound or gives up on a slow process."""
 
 from __future__ import annotations
 
@@ -30,7 +28,6 @@ WAITS = {"run", "communicate", "check_output", "check_call", "call", "urlopen"}
 
 
 def reads_clock(node: ast.AST, names: frozenset[str]) -> bool:
-    """Return whether an expression reads a clock, or a name computed from one."""
     for part in ast.walk(node):
         if (
             isinstance(part, ast.Call)
@@ -47,7 +44,6 @@ def reads_clock(node: ast.AST, names: frozenset[str]) -> bool:
 
 
 def clock_names(function: ast.AST) -> frozenset[str]:
-    """Return the names that a function computes from a clock."""
     names: frozenset[str] = frozenset()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and reads_clock(node.value, names):
@@ -56,7 +52,6 @@ def clock_names(function: ast.AST) -> frozenset[str]:
 
 
 def upper_bounds(tree: ast.AST) -> Iterator[int]:
-    """Return the lines that assert an upper bound on time; lower bounds are fine."""
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -83,7 +78,6 @@ def _bounded_above(node: ast.Compare, names: frozenset[str]) -> Iterator[int]:
 
 
 def short_waits(tree: ast.AST) -> Iterator[int]:
-    """Return the lines that give a process or its answer less time than a busy machine may need."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -117,7 +111,6 @@ def test_the_audit_sees_upper_bounds(code: str, lines: list[int]) -> None:
 
 
 def test_no_test_asserts_that_something_is_quick() -> None:
-    """Growth is counted (`calls_of`), and hangs run into the time limit of all tests."""
     assert [
         f"{path.name}:{line}"
         for path in FILES

@@ -1,6 +1,4 @@
-"""The sample of the large families contains each kind and the requested share, is the same
-everywhere, and changes with the seed.
-"""
+"""The sample of the large families contains each kind, and changes only with the seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""House rules of the sources: imports point one way and never in a cycle, heavy libraries load
-late, files and functions are short.
-"""
+"""House rules of the sources: imports point one way, heavy libraries load late, files are short."""
 
 from __future__ import annotations
 
@@ -84,7 +82,6 @@ MAX_FUNCTION_LINES = 80  # an office task's plan reads best in one piece
 
 
 def module_of(path: Path) -> str:
-    """Return the dotted name of a file of the package."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -100,12 +97,6 @@ def room_of(name: str) -> str:
 
 @cache
 def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
-    """Return the imports of a file, including those inside functions.
-
-    Args:
-        path: The file.
-        for_types: Whether to include imports under `if TYPE_CHECKING`.
-    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -124,7 +115,6 @@ def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
 
 
 def faults(path: Path) -> Iterator[str]:
-    """Yield the imports of a file that point the wrong way."""
     room = room_of(module_of(path))
     for name in imports(path):
         top = name.partition(".")[0]
@@ -148,7 +138,6 @@ def test_imports_point_one_way() -> None:
 
 
 def cycle(targets: Mapping[str, set[str]]) -> set[str]:
-    """Return the modules in an import cycle or between two cycles."""
     left = {module: set(known) for module, known in targets.items()}
     while True:
         imported = set().union(*left.values()) if left else set()
@@ -160,7 +149,7 @@ def cycle(targets: Mapping[str, set[str]]) -> set[str]:
 
 
 def test_nothing_imports_in_a_circle() -> None:
-    """Imports inside functions count; imports for type checking never run."""
+    # Imports inside functions count; imports for type checking never run.
     files = {module_of(path): path for path in SOURCES}
     targets = {
         module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
@@ -256,7 +245,6 @@ def test_importing_the_package_loads_no_world_and_nothing_heavy() -> None:
 
 
 def is_module(name: str) -> bool:
-    """Report whether a name of the package is a file rather than a folder."""
     return (ROOT / f"{name.replace('.', '/')}.py").exists()
 
 
@@ -269,7 +257,7 @@ def test_the_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    """Git without symlinks writes small files in place of the top-level links, which nothing needs."""
+    # Git without symlinks writes small files instead of the top-level links.
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")
@@ -283,7 +271,6 @@ def test_a_clone_without_links_works(tmp_path: Path) -> None:
 
 
 def test_files_and_functions_are_short() -> None:
-    """ruff counts the statements of a function."""
     long = []
     for path in ALL:
         text, tests = path.read_text(encoding="utf-8"), path.is_relative_to(ROOT / "tests")

@@ -18,8 +18,6 @@ from agentgym.training.rollout.rollouts import collect
 
 
 class Awaiting(NoisyPolicy):
-    """A policy that the asyncio engine can await."""
-
     async def areply(self, chat: agentgym.Chat) -> agentgym.Reply:
         return self([chat])[0]
 

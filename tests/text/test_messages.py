@@ -1,6 +1,4 @@
-"""Messages and chats are immutable, grow cheaply, and work with chat completion APIs and chat
-templates.
-"""
+"""Messages and chats are immutable, grow cheaply, and work with chat APIs and templates."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}
 
 
 def stock_template() -> str:
-    """Return the Llama 4 chat template from the sources of transformers, without importing its
-    module, which needs torch.
-    """
+    # Importing the template's module would need torch.
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.origin is not None
@@ -75,7 +71,6 @@ def test_chats_are_read_no_further_than_where_they_part() -> None:
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
-    """Random growth, branching and replacement against plain tuples: no version ever changes."""
     versions: list[tuple[Chat, tuple[Message, ...]]] = [(Chat((message(0),)), (message(0),))]
     for number in range(1, data.draw(st.integers(1, 25))):
         chat, plain = data.draw(st.sampled_from(versions))
@@ -122,7 +117,7 @@ class Interrupted(Sequence[Message]):
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("tail", [False, True])
 def test_threads_may_extend_one_version_of_a_chat(tail: bool, place: int) -> None:
-    """Each thread's messages follow the common ones, even if another thread extends the buffer first."""
+    # The other thread may extend the buffer first.
     first = Chat((message(4),))
     first = first.with_last(message(5)) if tail else first.add(message(5))
     new = Interrupted(first, place)

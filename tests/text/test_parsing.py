@@ -38,7 +38,7 @@ SET_VALUE = Tool("set_value", "", {"type": "object", "properties": {"key": {}, "
 
 
 def same(left: Any, right: Any) -> bool:
-    """Compare values, distinguishing 1 from True and 1.0."""
+    # In Python, 1 equals True and 1.0.
     return repr(left) == repr(right)
 
 

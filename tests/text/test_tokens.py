@@ -1,6 +1,4 @@
-"""Token counters are exact where they claim to be, additive, and give the same counts
-incrementally.
-"""
+"""Token counters are exact where they claim to be, additive and incremental."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
 
 @pytest.mark.rotation
 def test_long_texts_are_counted_at_once() -> None:
-    """Quadratic time in merging tokens would take minutes."""
+    # Quadratic time in merging tokens would take minutes.
     for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
         assert cl100k().length(TEXTS[name](300_000)) > 1_000
 
@@ -165,8 +163,6 @@ def test_few_long_texts_stay_in_memory() -> None:
 
 
 class _Text(str):
-    """Return a long text that depends on a number."""
-
     def __new__(cls, number: int) -> _Text:
         return super().__new__(cls, str(number) * 10_000)
 

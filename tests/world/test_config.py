@@ -1,6 +1,4 @@
-"""Options are declared once; checks, errors, the schema and the documentation agree with the
-declaration.
-"""
+"""Options are declared once; checks, errors, schema and documentation follow."""
 
 from __future__ import annotations
 
@@ -74,7 +72,6 @@ def parts(option: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def draw(rng: random.Random, option: Mapping[str, Any]) -> Any:
-    """Return a value near the lower bound."""
     part = rng.choice(parts(option))
     if "enum" in part:
         return rng.choice(part["enum"])
@@ -94,7 +91,6 @@ def draw_config(rng: random.Random, properties: Mapping[str, Any]) -> dict[str, 
 
 
 def beyond(part: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
-    """Return the values just outside the bounds, each with the bound as errors print it."""
     for bound, away in (("minimum", -1), ("maximum", 1)):
         if bound in part:
             value = part[bound]

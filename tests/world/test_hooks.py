@@ -1,6 +1,4 @@
-"""A world without a hook raises an error that names it, and every feature works or names the hook
-that it needs.
-"""
+"""A world without a hook raises an error that names it."""
 
 from __future__ import annotations
 
@@ -71,7 +69,6 @@ NEEDS = [(feature, hook) for feature, (_, hooks) in FEATURES.items() for hook in
 
 
 def without(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
-    """Remove a hook from the world that has all."""
     monkeypatch.setattr(WholeGuessWorld, hook, vars(World)[hook])
 
 
@@ -111,7 +108,6 @@ def test_a_world_with_no_more_than_it_must_have_works_or_says_what_it_lacks(feat
 
 
 def test_every_open_hook_is_under_these_tests() -> None:
-    """Some feature here needs each hook of `World` that raises."""
     world: Any = make(BARE).unwrapped.world_class(GuessWorld.Config(), 0)  # type: ignore[attr-defined]
     arguments: dict[str, Any] = {"subtask": (True,), "read_result": (None, ""), "legal_calls": ()}
     for hook in HOOKS:

@@ -1,4 +1,4 @@
-"""The reset cache returns the same episodes, stores complete entries, and keeps its folder private."""
+"""The reset cache returns the same episodes and stores only complete entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def _stored_however_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record the seeds of the drawn instances."""
     seeds: list[int] = []
 
     def draw(world: Any, config: Any, seed: int) -> Any:
@@ -42,7 +41,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def episode(env_id: str, options: dict[str, Any], seed: int) -> Iterator[Any]:
-    """Return the observations of an episode's first turns."""
     env = agentgym.make(env_id, **options)
     yield env.reset(seed=seed)
     for _ in range(3):
@@ -121,8 +119,6 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 
 
 class Harmful:
-    """Runs code when it is unpickled."""
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (os.mkdir, ("harm",))
 

@@ -84,8 +84,7 @@ def test_an_unknown_split_is_refused() -> None:
 
 
 def test_a_reset_that_finds_nothing_says_so() -> None:
-    """A world that overstates its number of instances must not hang an env."""
-
+    # A world that overstates its number of instances must not hang an env.
     class Boaster(FewWorld):
         @classmethod
         def instance_count(cls, config: Any) -> float:
@@ -122,7 +121,6 @@ def test_without_a_split_nothing_is_recorded() -> None:
 
 
 def test_a_seed_whose_first_instance_fits_plays_it() -> None:
-    """A split skips instances and changes none."""
     plain, train = make("GridWorld"), make("GridWorld", split="train")
     same = 0
     for seed in range(40):
@@ -173,7 +171,6 @@ def test_teams_play_a_split(kind: str) -> None:
 
 
 def test_an_instance_has_one_split_under_every_budget() -> None:
-    """The drawn content decides, not the turn budget."""
     for env_id in ("ListWorld", "GridWorld", "TreeWorld"):
         keys = []
         for factor in (1.0, 5.0):

@@ -1,4 +1,4 @@
-"""ToolEnv and what a world may add to its tools: call limits, failed rounds, labels and reports."""
+"""ToolEnv and the additions of a world to its tools: call limits, failed rounds, labels and reports."""
 
 from __future__ import annotations
 
@@ -145,7 +145,6 @@ def test_a_world_without_a_limit_takes_any_number() -> None:
 
 
 def rounds(env: ToolEnv, *replies: str) -> list[int]:
-    """Return the number of consecutive failed rounds after each reply."""
     return [env.step(reply)[4]["detail"].failed_rounds for reply in replies]
 
 

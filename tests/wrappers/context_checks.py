@@ -1,6 +1,4 @@
-"""Invariants of every view at every step, checked from outside with the env's log, the view and the
-usage reports.
-"""
+"""Invariants of every view at every step, checked from outside."""
 
 from __future__ import annotations
 
@@ -27,16 +25,12 @@ USAGE = re.compile(r"Token usage: (\d+)/(\d+); (\d+) remaining</system_warning>\
 
 
 class Probe(gymnasium.ObservationWrapper[Chat, str, Chat]):
-    """Records the input of the innermost strategy, and a copy of it."""
-
     def observation(self, observation: Chat) -> Chat:
         self.chat, self.copy = observation, list(observation.messages)
         return observation
 
 
 class Checked:
-    """An episode under all checks."""
-
     def __init__(self, stack: Stack, seed: int = 0) -> None:
         self.stack = stack
         self.env = stack.make(Probe)
@@ -58,7 +52,6 @@ class Checked:
         self.check(0)
 
     def play(self, actions: Sequence[str]) -> Checked:
-        """Play until the episode ends."""
         for action in actions:
             if self.over:
                 break
@@ -99,7 +92,7 @@ class Checked:
         assert len(shown) >= inner.pinned()
 
     def check_newest(self, shown: list[Message]) -> None:
-        """Check that the newest reply and its results are present, complete unless Trim had to cut."""
+        """Check that the newest reply and its results are complete unless Trim had to cut."""
         inner = list(self.probe.chat.messages)
         replies = [k for k, message in enumerate(inner) if message.role == "assistant"]
         by_id = {message.id: message for message in shown}
@@ -190,12 +183,10 @@ class Checked:
 def episode(
     *layers: tuple[Any, dict[str, Any]], window: int = 100_000, memory: bool = False
 ) -> Checked:
-    """Return an episode of a stack with explicit arguments."""
     return Checked(Stack(layers, window, memory=memory))
 
 
 def check_form(shown: list[Message]) -> None:
-    """Check that ids are unique, roles alternate, and every call has its result."""
     ids = [message.id for message in shown]
     assert len(set(ids)) == len(ids)
     assert shown[0].role == "system"
@@ -221,7 +212,6 @@ def check_form(shown: list[Message]) -> None:
 def played_without(
     stack: Stack, actions: Sequence[str], seed: int = 0
 ) -> tuple[list[Any], list[float]]:
-    """Return the env's log and rewards without strategies."""
     env: Env = stack.bare()
     env.reset(seed=seed)
     rewards = []

@@ -112,8 +112,6 @@ class ToolBox(World[Config]):
 
 
 class Meddler(ContextWrapper):
-    """A strategy that tries to drop and replace everything, to test the view's limits."""
-
     stage = Stage.CLEAR_TOOL_RESULTS
 
     def __init__(self, env: Env, budget: Any = None, seed: int = 0) -> None:
@@ -204,8 +202,6 @@ STRATEGIES: dict[type[ContextWrapper], st.SearchStrategy[dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Stack:
-    """A recipe for an env with oracles and strategies."""
-
     layers: tuple[tuple[type[ContextWrapper], dict[str, Any]], ...]
     window: int = 1_200
     reserve: int = 0
@@ -214,7 +210,6 @@ class Stack:
     memory: bool = False
 
     def bare(self) -> Env:
-        """Return the env without strategies."""
         env: Env = ToolEnv(ToolBox)
         if self.memory:
             env = MemoryTool(env)
@@ -227,7 +222,6 @@ class Stack:
         return env
 
     def make(self, probe: Callable[[Env], Env] = lambda env: env) -> Env:
-        """Return the env."""
         env = probe(self.bare())
         for place, (strategy, options) in enumerate(self.layers):
             budget = ContextBudget(self.window, self.reserve, "heuristic") if place == 0 else None
@@ -237,7 +231,6 @@ class Stack:
 
 @st.composite
 def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
-    """Yield one to four ordered strategies on any oracle arm."""
     memory = draw(st.booleans())
     chosen = {
         *need,

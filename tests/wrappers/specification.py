@@ -1,8 +1,6 @@
 """Simulation of the documented context strategies, to compare every view with.
 
-It reads the env's log as plain records and shares no code with the wrappers. Each step rebuilds the
-view with the rules of docs/context.md: a strategy acts whenever its trigger is reached and
-something can be edited.
+It shares no code with the wrappers. Each step rebuilds the view with the rules of docs/context.md.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ USAGE = re.compile(
 
 
 def letters() -> TokenCounter:
-    """Return a counter that takes three characters for a token."""
     return TokenCounter("tests.wrappers.specification:letters", third_of_length)
 
 
@@ -56,8 +53,6 @@ LENGTHS: dict[str, Callable[[str], int]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """A visible message."""
-
     id: str
     role: str
     text: str
@@ -82,8 +77,6 @@ def read_line(message: Message) -> Line:
 
 @dataclass(frozen=True)
 class Results:
-    """Options of clear_results."""
-
     trigger: str = "0.75"
     target: str = ""
     ratio: str = ""
@@ -96,33 +89,19 @@ class Results:
 
 @dataclass(frozen=True)
 class Thinking:
-    """Options of clear_thinking."""
-
     trigger: str = "1turns"
     keep: int = 1
 
 
 @dataclass(frozen=True)
 class Summaries:
-    """Options of compaction."""
-
     trigger: str = "0.85"
     keep_last_turns: int = 1
 
 
 @dataclass
 class Simulation:
-    """A view that follows the specification.
-
-    Args:
-        counter: The name of the token counter.
-        window: The usable window.
-        thinking: Options of clear_thinking, if it is in the stack.
-        results: Options of clear_results.
-        summaries: Options of compaction.
-        awareness: Whether the usage is reported, and whether only the newest report stays.
-        memory: Whether the policy has a memory, and so is warned.
-    """
+    """A view that follows the specification; `memory`: whether the policy is warned."""
 
     counter: str
     window: int
@@ -167,7 +146,6 @@ class Simulation:
         return {"tokens": everything, "uses": len(uses), "turns": len(replies)}
 
     def level(self, trigger: str, load: dict[str, int]) -> Fraction:
-        """Return the load relative to a trigger."""
         levels = []
         for part in trigger.split("|"):
             count, kind = re.fullmatch(r"([\d.]+)([a-z]*)", part).groups()  # type: ignore[union-attr]
@@ -195,7 +173,6 @@ class Simulation:
     # Steps.
 
     def begin(self, log: list[Line]) -> None:
-        """Show the system message and the task."""
         self.pinned, self.shown = list(log), []
         if self.awareness:
             notice = f"\n\n<budget:token_budget>{self.window}</budget:token_budget>"
@@ -203,7 +180,6 @@ class Simulation:
         self.edit(over=False)
 
     def play(self, new: list[Line], *, over: bool) -> None:
-        """Add a reply and its results, and let the strategies edit, inner to outer."""
         self.turn += 1
         self.shown += new
         self.edit(over=over)
@@ -215,7 +191,6 @@ class Simulation:
         self.trim(over=over)
 
     def may_edit(self, level: Fraction, *, over: bool) -> bool:
-        """Report whether a lossy strategy edits now, after a memory has had one turn's warning."""
         if self.memory and not self.warned and level >= Fraction(9, 10) and self.warn(over=over):
             return False
         if level >= 1:
@@ -265,7 +240,6 @@ class Simulation:
         self.change("ClearToolResults", dict(changes))
 
     def clearable(self, options: Results, load: dict[str, int]) -> dict[str, Line]:
-        """Return the results to clear, oldest first, down to the target."""
         names = {call[0]: call[1] for x in self.shown for call in x.calls}
         reply_of = {call[0]: x for x in self.shown for call in x.calls}
         uses = [
@@ -303,7 +277,6 @@ class Simulation:
         return changes
 
     def old_turns(self) -> list[list[Line]]:
-        """Return the turns that a summary would replace: the older ones and the last summary."""
         options = self.summaries
         assert options is not None
         turns = self.turns()
@@ -322,7 +295,6 @@ class Simulation:
         self.number += 1
 
     def summarize(self, text: str) -> None:
-        """Accept the reply to the request."""
         self.asked, self.fruitless = False, True
         old = self.old_turns()
         for summary in (text.strip(), self.rules(old)):
@@ -344,7 +316,6 @@ class Simulation:
         return self.tokens(x for turn in old for x in turn) - self.tokens(self.pair(summary))
 
     def rules(self, old: list[list[Line]]) -> str:
-        """Return the summary that replaces one of no use: the last one and the calls since."""
         lines = [x for turn in old for x in turn]
         last = [turn[0].text for turn in old if self.is_summary(turn)][-1:]
         answers = {x.call_id: x.text for x in lines if x.role == "tool"}
@@ -357,7 +328,6 @@ class Simulation:
         return "\n".join([*last, header, *calls[-100:]])
 
     def trim(self, *, over: bool) -> None:
-        """Drop the oldest turns if the view exceeds the window."""
         load = self.load()
         load["tokens"] = self.tokens(self.view())
         if not self.may_edit(Fraction(load["tokens"], self.limit + 1), over=over):
@@ -375,7 +345,6 @@ class Simulation:
         assert self.tokens(self.view()) <= self.limit, "the simulation cuts no results"
 
     def report(self, newest: str) -> None:
-        """Add the usage line of the view's newest message, and check its number."""
         if not self.awareness or self.asked or not self.turn:
             return
         *older, last = self.shown
@@ -394,7 +363,6 @@ class Simulation:
         assert left == max(0, usable - used)
 
     def view(self) -> list[Line]:
-        """Return the visible messages."""
         view = [*self.pinned, *self.shown]
         if not self.asked:
             return view

@@ -1,6 +1,4 @@
-"""Clearing of tool results and thinking, and the warning before it, in cases small enough to count
-by hand.
-"""
+"""Clearing of tool results and thinking, in cases small enough to count by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +17,6 @@ from tests.wrappers.context_worlds import call, read
 
 
 def cleared(checked: Checked) -> list[str]:
-    """Return the ids of the results that show the placeholder."""
     return [message.id for message in checked.chat.messages if message.text == PLACEHOLDER]
 
 

@@ -1,9 +1,7 @@
-"""The positive control of the context strategies: an agent that uses only its observations, and a
-task of two hundred results.
+"""The positive control of the context strategies: a task of two hundred results.
 
-With a window of 4,000 tokens and no strategy it must fail, because trimming removes the pages.
-With clearing plus memory, with compaction, and with code that calls the tools it must succeed,
-because each keeps what is needed.
+With a window of 4,000 tokens and no strategy the agent must fail, because trimming removes the
+pages. Clearing plus memory, compaction, and code each keep the pages, so it must succeed.
 """
 
 from __future__ import annotations
@@ -92,8 +90,6 @@ class Archive(World[Config]):
 
 @dataclass(frozen=True)
 class Known:
-    """The agent's knowledge of its progress."""
-
     page: int
     total: int
     key: str
@@ -133,9 +129,7 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """Return the progress in the chat, and how many of its pages are in no note; None if pages
-        are missing.
-        """
+        """Return the progress in the chat and the pages in no note; None if pages are missing."""
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
         known: Known | None = Known(0, 0, start[1])
@@ -162,9 +156,7 @@ class HonestReader:
 
     @staticmethod
     def guess(chat: Chat) -> ToolCall:
-        """Without the start, continue from the newest visible page, and add up the visible
-        pages.
-        """
+        """Without the start, continue from the newest visible page."""
         pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
         if not pages or pages[-1][3] == "none":
             return ToolCall("answer", {"total": sum(int(page[2]) for page in pages)})
@@ -193,7 +185,6 @@ READER = HonestReader()
 
 
 def leave_all(messages: Sequence[Message]) -> Sequence[Message]:
-    """Edit nothing."""
     return messages
 
 
@@ -223,7 +214,6 @@ def play(
     policy: HonestReader = READER,
     pages: int = PAGES,
 ) -> tuple[float, int, list[Any]]:
-    """Return the score, the number of replies and the records of an episode."""
     env = archive(*names, budget=budget, pages=pages)
     chat, info = env.reset(seed=seed)
     records, over = [info["context"]], False
@@ -282,7 +272,6 @@ def test_a_strategy_that_keeps_what_is_needed_succeeds(names: tuple[str, ...], s
 
 
 def begin_or_guess(chat: Chat) -> ToolCall:
-    """Return the first page, or the guess of `HonestReader` from the visible ones."""
     start = re.search(r"key (\w+)\.", chat.messages[1].text)
     if len(chat.messages) == 2 and start is not None:
         return ToolCall("read_page", {"key": start[1]})
@@ -298,8 +287,6 @@ class Talker(HonestReader):
 
 
 class Recorder(HonestReader):
-    """Writes the value of each page into its next reply, and finally adds them up."""
-
     def act(self, chat: Chat) -> str:
         values = [int(m[1]) for r in chat.messages if (m := re.match(r"Value: (\d+)", r.text))]
         last = PAGE.search(chat.messages[-1].text)

@@ -1,6 +1,4 @@
-"""Menus, masks and features: the worlds for classical agents, under the checks and a learner of
-Stable-Baselines3.
-"""
+"""Menus, masks and features for classical agents, with a learner of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
 
 @each_case
 def test_gymnasium_finds_nothing_to_say(env_id: str, options: dict[str, Any]) -> None:
-    """Except that there are wrappers; other warnings are errors."""
+    # Only the warning about wrappers is expected; others are errors.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")
         check_env(numbers(env_id, **options), skip_render_check=True)
@@ -118,9 +116,7 @@ def test_shapes_are_those_of_the_configuration(env_id: str, options: dict[str, A
 
 @each_case
 def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str, Any]) -> None:
-    """A world rebuilt from the chat has the same features; the configuration, which sets the shape,
-    is not secret.
-    """
+    # The shape depends on the configuration, which is not secret.
     env = numbers(env_id, **options)
     policy = RandomPolicy(env_id)
     for seed in range(10):
@@ -236,7 +232,7 @@ def test_the_features_of_a_grid() -> None:
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
-    """A learner must not bootstrap where the budget, which the features contain, is exhausted."""
+    # A learner must not bootstrap where the budget, a feature, is exhausted.
     env = numbers("GridWorld", **EXACT)
     env.reset(seed=0)
     over = False
@@ -288,7 +284,6 @@ def crowd(count: int, *options: dict[str, Any]) -> Any:
 
 
 def learn(envs: Any, steps: int, **options: Any) -> Any:
-    """Train on one core with a linear learning rate schedule."""
     torch, maskable = pytest.importorskip("torch"), pytest.importorskip("sb3_contrib")
     torch.set_num_threads(1)
     rate = options.pop("learning_rate")
@@ -306,10 +301,7 @@ def learn(envs: Any, steps: int, **options: Any) -> Any:
 
 
 def share_of_optimal(choose: Any, episodes: int, **options: Any) -> float:
-    """Return the mean of (optimal turns) / (turns used), 0 for failed episodes, on held-out seeds.
-
-    `done` is a turn, and a hole costs its penalty in turns.
-    """
+    """Return the mean of (optimal turns) / (turns used) on held-out seeds, 0 for failures."""
     env, exact = numbers("GridWorld", **options), numbers("GridWorld", **{**options, **EXACT})
     total = 0.0
     for seed in range(1_000_000, 1_000_000 + episodes):
@@ -350,11 +342,7 @@ def test_maskable_ppo_learns_a_small_grid() -> None:
 
 @pytest.mark.exhaustive
 def test_maskable_ppo_learns_the_grid() -> None:
-    """With two budgets: without slack only the shortest path pays, with slack a wrong turn can be
-    repaired.
-
-    More holes make more detours.
-    """
+    # Without slack only the shortest path pays; with slack a wrong turn can be repaired.
     slack = {"budget_factor": 1.5, "budget_slack": 2}
     envs = crowd(
         64,

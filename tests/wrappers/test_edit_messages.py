@@ -47,7 +47,6 @@ def grow(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def play(edit: MessageEdit, pages: int = 12) -> Checked:
-    """Play an episode under all checks of a view."""
     layers = ((EditMessages, {"edit": edit}), (Trim, {}), (ContextAwareness, {}))
     return Checked(Stack(layers, 4_000)).play([read(page) for page in range(pages)])
 

@@ -1,4 +1,4 @@
-"""The memory tool: its commands, its storage, path traversal, and atomic changes."""
+"""The memory tool: commands, storage, path traversal, and atomic changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
 
 
 class Naive:
-    """A naive model of the commands: tuples of names and lists of lines, without optimisation."""
+    """A naive model of the commands."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, ...], str] = {}

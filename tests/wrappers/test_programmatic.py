@@ -1,6 +1,4 @@
-"""Programmatic tool calling: code acts on the world like direct calls, and only its output reaches
-the policy.
-"""
+"""Code acts on the world like direct calls, and only its output reaches the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every view of every strategy against a simulation of the specification, in four kinds of worlds."""
+"""Every view of every strategy against a simulation of the specification."""
 
 from __future__ import annotations
 
@@ -125,7 +125,6 @@ CASES = {
 
 
 def make(case: Case, world: str, opening: int) -> tuple[Any, Simulation]:
-    """Return a stack and its simulation."""
     room = ROOM[world] // (1 if case.counter == PLAIN else 2)
     window = opening + int(case.window * room)
 
@@ -168,9 +167,7 @@ def make(case: Case, world: str, opening: int) -> tuple[Any, Simulation]:
 
 
 class Driver:
-    """An agent that plays on without ending the episode: it follows the plan, repeats calls, thinks,
-    errs, writes notes and runs code.
-    """
+    """An agent that plays on without ending the episode."""
 
     def __init__(self, env: Any, case: Case, seed: int) -> None:
         self.env: ToolEnv = tool_env(env)
@@ -216,9 +213,7 @@ def visible(chat: Chat) -> list[Line]:
 
 
 def compare(case: Case, world: str, seed: int, turns: int = 40) -> dict[str, int]:
-    """Play an episode, compare each view with the simulation, and return how often each strategy
-    edited.
-    """
+    """Compare each view with the simulation, and return how often each strategy edited."""
     opening_env, _ = make(case, world, 10**6)
     opening = opening_env.reset(seed=seed)[1]["context"].tokens
     env, simulation = make(case, world, opening)
@@ -253,8 +248,6 @@ class Custom(ClearToolResults):
 
 
 class Renamed(EditMessages):
-    """A strategy whose edits have another name than its class."""
-
     def edit(self) -> None:
         turns = self.view.turns()
         self.view.apply("drop", {m.id: None for m in turns[0].answers} if turns[1:] else {})
@@ -295,7 +288,6 @@ def random_trigger(rng: random.Random) -> str:
 
 
 def random_case(rng: random.Random) -> Case:
-    """Return a stack with random options."""
     target = rng.choice(["", "", f"{{{rng.randrange(1, 90)}}}", "2uses"])
     results = Results(
         random_trigger(rng),

@@ -2,6 +2,7 @@
 
 from agentgym.assemble.registry import register
 
+# Tokens; section 2.3 of the paper.
 LENGTHS = {
     "8k": 8_000,
     "16k": 16_000,
@@ -11,7 +12,6 @@ LENGTHS = {
     "128k": 128_000,
     "256k": 256_000,
 }
-"""Environment description lengths from section 2.3 of the paper, in tokens."""
 
 _TASKS = (
     "ab_testing:ABTesting",

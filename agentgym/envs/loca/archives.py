@@ -1,4 +1,4 @@
-"""Read untrusted zip archives in memory with size limits; nothing is unpacked to disk."""
+"""Read untrusted zip archives in memory with size limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BROKEN = (
 
 
 def read_archive(data: bytes) -> Mapping[str, bytes]:
-    """Return the files of an archive by path; folder paths end with a slash and have no bytes.
+    """Return the archive's files by path; folder paths end with a slash.
 
     Raises:
         ToolError: The archive is unreadable or too large, or has an unsafe path.

@@ -1,4 +1,4 @@
-"""Short belief states for long episodes: the facts for the next steps, and counts of the rest."""
+"""Short belief states for long episodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from agentgym.text.messages import ToolCall
 
+# About 4,000 tokens: a small part of any context window.
 LIMIT = 12_000
-"""Maximum characters of a brief belief: about 4,000 tokens, a small part of any context window."""
+# About the number of calls in one reply.
 NEXT_STEPS = 10
-"""Number of next steps whose needs are ranked first, about the calls in one reply."""
 # An agent that has lost its place finds it in the last few changes.
 _NEWEST = 5
 # A fact up to this many characters is not split; a record of a dozen fields fits.
@@ -41,24 +41,19 @@ _SPACED = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Small fact, or one record of a large fact.
-
-    Attributes:
-        text: The piece as JSON, truncated if very long.
-        words: The words in it.
-    """
+    """Small fact, or one record of a large fact, as JSON."""
 
     text: str
     words: frozenset[str]
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the casefolded words of a text: names, numbers, addresses and paths."""
+    """Return the casefolded words of a text."""
     return frozenset(_WORD.findall(text.casefold()))
 
 
 def split_fact(fact: Any) -> tuple[Piece, ...]:
-    """Return the pieces of a fact; none for an empty fact."""
+    """Return the pieces of a fact."""
     if fact in (None, "", [], {}):
         return ()
     texts = _parts("", fact, _SMALL)
@@ -66,7 +61,6 @@ def split_fact(fact: Any) -> tuple[Piece, ...]:
 
 
 def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
-    """Yield the value whole if it has at most `most` characters, else its parts with their keys."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most or not isinstance(value, (Mapping, list)):
         yield f"{name}: {text}" if name else text
@@ -78,13 +72,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """Reads of one kind that have returned facts.
-
-    Attributes:
-        count: The number of reads.
-        pieces: The number of pieces in their facts.
-        newest: The label of the newest read.
-    """
+    """Counts of one kind of read, and its newest label."""
 
     count: int = 0
     pieces: int = 0
@@ -92,9 +80,7 @@ class _Reads:
 
 
 class OfficeBelief:
-    """Facts of an episode, indexed by word, so the cost of a brief text depends only on
-    its length.
-    """
+    """Facts of an episode, indexed by word to avoid scans."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[Piece, ...]] = {}  # by label, oldest first
@@ -105,7 +91,7 @@ class OfficeBelief:
         self._kinds: dict[str, _Reads] = {}
 
     def learn(self, label: str, fact: Any) -> None:
-        """Add the fact of a step."""
+        """Add a step's fact."""
         pieces = split_fact(fact)
         if not pieces:
             self._empty[label] = None
@@ -123,19 +109,12 @@ class OfficeBelief:
         self._changes[label] = None
 
     def forget(self, label: str) -> None:
-        """Remove a change whose effects are gone; ignore unknown labels."""
+        """Remove an undone change; ignore unknown labels."""
         self._changes.pop(label, None)
         self._empty.pop(label, None)
 
     def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return lines of at most `room` characters in total, line ends included.
-
-        Args:
-            needed: The words of the next steps. Facts with the most of them come first, newest
-                first among equals.
-            room: The maximum number of characters.
-            off_plan: Calls outside the plan that still matter.
-        """
+        """Return at most `room` characters; facts that share most words with `needed` come first."""
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
@@ -158,7 +137,6 @@ class OfficeBelief:
         return lines
 
     def _choose(self, needed: frozenset[str], room: int) -> dict[str, list[int]]:
-        """Return the positions of the pieces that fit, by label, most needed labels first."""
         chosen: dict[str, list[int]] = {}
         misses = 0
         for label, place in self._ranked(needed):
@@ -176,7 +154,6 @@ class OfficeBelief:
         return {label: sorted(places) for label, places in chosen.items()}
 
     def _ranked(self, needed: frozenset[str]) -> Iterator[tuple[str, int]]:
-        """Yield the positions of pieces: those with needed words, then the newest."""
         weights: dict[tuple[str, int], float] = {}
         rarest = sorted((len(self._index[word]), word) for word in needed & self._index.keys())
         looked_at = 0
@@ -197,13 +174,12 @@ class OfficeBelief:
         return f"- {label} => {'; '.join(pieces[place].text for place in places)}{count}"
 
     def _rest(self, shown: Mapping[str, Sequence[int]]) -> list[str]:
-        """Return lines that count the reads not shown in full."""
         records = Counter[str]()
         for label, places in shown.items():
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # A single read that is shown in part says so on its own line.
+            # The line of a single read already shows that it is partial.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(
@@ -218,7 +194,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    """Replace words with digits, which distinguish reads of one kind: pages, codes and ranges."""
+    # Numbers distinguish reads of one kind, so they go.
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

@@ -1,9 +1,7 @@
 """Canonical forms and effects of tool calls.
 
-Calls that differ only in notation, such as a path with or without /workspace, share a canonical
-form. The effects of a call, read from its arguments, are the things that it sets and their values.
-A plan step is done once its effects exist, from any calls: one batch update of a
-hundred products equals a hundred single updates.
+Calls that differ only in notation share a canonical form. The effects of a call map the things
+that it sets to their values, so one batch update equals many single updates.
 """
 
 from __future__ import annotations
@@ -36,12 +34,7 @@ _DIALECTS = {
 
 
 def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
-    """Return the canonical form of a call.
-
-    Args:
-        servers: The servers of the office, whose tools define the default arguments.
-        call: The call.
-    """
+    """Return the canonical form of a call."""
     defaults = _defaults(servers).get(call.name, {})
     arguments = {}
     for name, value in call.arguments.items():
@@ -58,7 +51,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the recipients into one list of bare addresses: to, cc and bcc deliver the same mail."""
+    # To, cc and bcc deliver the same mail.
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
@@ -70,7 +63,6 @@ def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _canonical_value(value: Any) -> Any:
-    """Return a path without the workspace prefix, a moment in UTC, or the value unchanged."""
     if isinstance(value, str):
         return value.removeprefix("/workspace/").removeprefix("./")
     if not isinstance(value, Mapping) or not isinstance(value.get("dateTime"), str):
@@ -94,8 +86,8 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     return defaults
 
 
+# New value of each changed thing, by name.
 Effects: TypeAlias = Mapping[str, str]
-"""New value of each changed thing, by the thing's name; both are text."""
 
 NO_EFFECTS: Effects = {}
 # Every turn compares the same pending steps, so their effects are cached.
@@ -103,7 +95,7 @@ _CACHED = 512
 
 
 def effects_of(call: ToolCall) -> Effects:
-    """Return the effects visible in the arguments of an executed call; empty for unknown tools."""
+    """Return the effects visible in a call's arguments; empty for unknown tools."""
     if call.name not in _READERS:
         return NO_EFFECTS
     return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -131,14 +123,7 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
 
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
-    """Return the effects of writing a row of values.
-
-    Args:
-        place: The spreadsheet and the sheet, separated by a space.
-        number: The row number.
-        row: The values.
-        left: The column of the first value.
-    """
+    """Return the effects of writing a row, whose first value is in column `left`."""
     return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
 
 
@@ -158,7 +143,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 
 
 def _text(value: Any) -> str:
-    """Return a value as text; numbers are normalised, so 2 equals "2.0"."""
+    """Return a value as text; 2 equals "2.0"."""
     text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if _NUMBER.fullmatch(text):
         return str(Decimal(text).normalize())
@@ -204,8 +189,7 @@ _CHANGES = re.compile(
 
 
 def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
-    """Return the kinds of records, and the `file <path>` of the files, that an executed call may
-    have changed.
+    """Return the kinds of records, and `file <path>` for files, that a call may have changed.
 
     Programs may change every file whose name they contain.
     """

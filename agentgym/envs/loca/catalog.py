@@ -1,6 +1,4 @@
-"""Products for the shops of office tasks. Many names are prefixes of others, so a search by name is
-ambiguous.
-"""
+"""Shop products with names that are prefixes of others."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from agentgym.envs.loca.draws import load_texts, pick, shuffled
 from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlot, sentences
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
-"""Slot types of the product texts."""
 
 # Empty variants and colours are twice as likely: plain names are prefixes of others.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
@@ -48,14 +45,7 @@ def products_book() -> PhraseBook:
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw products with `name`, `sku`, `description` and `department`.
-
-    Names and SKUs are unique, and neither reveals the order.
-
-    Args:
-        rng: The random generator.
-        count: The number of products, at most 900,000 (the number of SKUs).
-    """
+    """Draw at most 900,000 products (the number of SKUs)."""
     products: list[dict[str, str]] = []
     seen = Counter[str]()
     departments = _departments()
@@ -86,7 +76,7 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
 
 
 def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
-    """Insert a sentence of a kind into a description, for example that the product is discontinued."""
+    """Insert a sentence of a kind into a product description."""
     parts = sentences(description)
     note = products_book().write(kind, rng, few_number=int(rng.integers(3, 10)))
     parts.insert(int(rng.integers(len(parts) + 1)), note)
@@ -99,7 +89,7 @@ def has_note(description: str, kind: str) -> bool:
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
-    """Draw a price in `[low, high)` cents, formatted with two decimals."""
+    """Draw a price in `[low, high)` cents, as decimal text."""
     return in_decimals(int(rng.integers(low, high)))
 
 

@@ -1,4 +1,4 @@
-"""Compare final states with expected ones in both directions: missing and extra items both fail."""
+"""Compare final states with expected ones in both directions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
+# Takes the actual cell, then the expected one.
 Same: TypeAlias = Callable[[Any, Any], bool]
-"""Comparison of an actual cell (first) with the expected one (second)."""
 
 
 def _whole_seconds(text: str) -> str:
-    """Return a UTC moment in the text form of a DuckDB cast."""
     return text[:-3] if text.endswith("+00:00") else text
 
 
@@ -46,25 +45,23 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def exact(actual: Any, expected: Any) -> bool:
-    """Return whether the texts are equal up to surrounding whitespace."""
+    """Return whether texts are equal up to surrounding whitespace."""
     return as_text(actual) == as_text(expected)
 
 
 def identical(actual: Any, expected: Any) -> bool:
-    """Return whether two database values are equal, surrounding blanks included."""
+    """Return whether database values are equal, including surrounding blanks."""
     return type(actual) is type(expected) and bool(actual == expected)
 
 
 def loose(actual: Any, expected: Any) -> bool:
-    """Return whether the texts are equal, ignoring case and whitespace."""
+    """Return whether texts are equal, ignoring case and whitespace."""
     texts = [" ".join(as_text(value).split()).casefold() for value in (actual, expected)]
     return texts[0] == texts[1]
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
-    """Return a comparison of numbers within a tolerance; the actual value may be text with a unit
-    and thousands separators.
-    """
+    """Return a comparison that accepts a unit and thousands separators."""
 
     def same(actual: Any, expected: Any) -> bool:
         value = as_number(actual, unit)
@@ -74,7 +71,7 @@ def number(tolerance: float = 0.0, unit: str = "") -> Same:
 
 
 def as_number(value: Any, unit: str = "") -> float | None:
-    """Return the number in a cell, or None; booleans are not numbers."""
+    """Return a cell as a number, or None; booleans are not numbers."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -86,9 +83,7 @@ def as_number(value: Any, unit: str = "") -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """Return a cell as text: ISO 8601 dates, whole numbers without a decimal point, None as empty
-    text.
-    """
+    """Return a cell as text; dates in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -103,7 +98,7 @@ def as_text(value: Any) -> str:
 def set_failures(
     what: str, actual: Iterable[Hashable], expected: Iterable[Hashable]
 ) -> Iterator[str]:
-    """Yield a sentence for each missing and each extra item, counting duplicates."""
+    """Yield a sentence for each missing or extra item, counting duplicates."""
     there, expected_counts = Counter(actual), Counter(expected)
     for item in sorted((expected_counts - there).elements(), key=str):
         yield f"{what}: {echo(item)} is missing"
@@ -119,15 +114,15 @@ def row_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield a sentence for each difference between the actual and the expected rows.
+    """Yield a sentence for each row that differs.
 
     Args:
         what: The name of the table.
         actual: The actual rows.
         expected: The expected rows.
         columns: The comparison of each column.
-        key: The columns that identify rows, compared as text; expected rows may share a key.
-        ordered: Whether the order of the rows counts.
+        key: The columns that identify rows; expected rows may share a key.
+        ordered: Whether the order counts.
     """
 
     def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -164,16 +159,7 @@ def row_failures(
 
 @dataclass(frozen=True)
 class CsvTable:
-    """CSV file that a task asks for. Check and plan read and compare it alike.
-
-    Attributes:
-        path: The path of the file.
-        columns: The columns, in order.
-        cells: The comparison of each column; key columns may be left out.
-        key: The columns that identify rows.
-        ordered: Whether the order of the rows counts.
-        forms: Functions that return one form for all accepted notations of a key, by column.
-    """
+    """CSV file that a task requires; `cells` may leave out key columns."""
 
     path: str
     columns: Sequence[str]
@@ -183,7 +169,7 @@ class CsvTable:
     forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def failures(self, files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of the file in a workspace; see `row_failures`."""
+        """Yield the failures of the file in a workspace."""
         try:
             text = files.read_text(self.path)
         except ToolError as error:
@@ -192,7 +178,7 @@ class CsvTable:
         yield from self.text_failures(text, expected)
 
     def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of the content of the file."""
+        """Yield the failures of the file's content."""
         rows, format_failures = csv_rows(text, self.path, self.columns)
         yield from format_failures
         actual, wanted = map(self._in_one_form, (rows, expected))
@@ -206,14 +192,14 @@ class CsvTable:
         ]
 
     def matches(self, text: str, expected: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether the content of the file has no failures."""
+        """Return whether the content has no failures."""
         return not any(self.text_failures(text, expected))
 
 
 def csv_rows(
     text: str, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of a CSV text that are not blank, and the failures of its form."""
+    """Return the rows of a CSV text, and its format errors."""
     try:
         reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
         records = [record for record in reader if not is_blank(record)]
@@ -229,13 +215,7 @@ def csv_rows(
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
-    """Hash all records of some tables of a server.
-
-    Args:
-        store: The records of the server.
-        *tables: The table names.
-        without: Columns that may change.
-    """
+    """Hash all records of some tables, without the columns `without`."""
     return hash_of([store.fingerprint(table, without) for table in tables])
 
 
@@ -245,24 +225,24 @@ def hash_of(value: object) -> str:
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
-    """Return id, user, folder and message of each mail, in order of arrival."""
+    """Return id, user, folder and message of each mail."""
     return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
 def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a sentence if initial mails were moved or removed; reading them is fine."""
+    """Yield a sentence if initial mails were moved or removed."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
 
 def sent_failures(email: Email) -> Iterator[str]:
-    """Yield a sentence for each sent mail, for tasks that ask for none."""
+    """Yield a sentence for each sent mail."""
     for mail in email.sent():
         yield f"the mail {mail.subject!r} was sent"
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
-    """Hash the records of each table of a dataset, by table name."""
+    """Hash the records of each table of a dataset."""
     return {
         f"{dataset}.{table}": _table_state(cloud, dataset, table)
         for table in cloud.bigquery.tables(dataset)
@@ -270,7 +250,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    """Hash all records of a table, from its image where possible: that costs less than a query."""
+    # An image costs less than a query.
     image = cloud.engine.table((dataset, table))
     if image.view or not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
@@ -282,7 +262,7 @@ def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
 
 
 def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each table that differs from `before`; new tables are allowed."""
+    """Yield a sentence for each changed table; new tables are allowed."""
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
@@ -307,16 +287,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield the failures of a sheet whose first row has the columns of `cells`.
-
-    Args:
-        what: The name of the table.
-        table: The cells, row by row.
-        expected: The expected rows.
-        cells: The comparison of each column, in the order of the columns.
-        key: See `row_failures`.
-        ordered: See `row_failures`.
-    """
+    """Yield the failures of a sheet; see `row_failures`."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:
@@ -328,7 +299,7 @@ def table_failures(
 
 
 def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
-    """Return the values of a sheet, row by row; none if it is missing."""
+    """Return the values of a sheet; none if it is missing."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
     return sheets.values(spreadsheet, sheet) if sheet in titles else []
 
@@ -336,7 +307,7 @@ def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Seq
 def named_rows(
     table: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the header and the non-empty rows of a table, dropping cells beyond `columns`."""
+    """Return the header and the non-empty rows of a table."""
     header, *rows = table or [[]]
     padding = [None] * len(columns)  # a row ends at its last non-empty cell
     names = [as_text(cell) for cell in header]
@@ -354,7 +325,7 @@ def _sheets_of(data: bytes) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Sequ
 def open_output(
     files: Workspace, path: str, title: str
 ) -> tuple[Sequence[Sequence[Any]], list[str]]:
-    """Return the rows of the only sheet of a workbook, and the failures of the workbook itself."""
+    """Return the rows of a workbook's only sheet, and the workbook's failures."""
     try:
         sheets, hidden = _sheets_of(files.read(path))
     except ToolError as error:
@@ -368,22 +339,20 @@ def open_output(
 
 
 def is_blank(row: Iterable[Any]) -> bool:
-    """Return whether a row has only blank cells; such rows do not count in any table."""
+    """Return whether a row has only blank cells."""
     return not any(map(as_text, row))
 
 
 def other_sheet_failures(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]
 ) -> Iterator[str]:
-    """Yield a sentence if anything outside one sheet has changed since `other_sheets` returned
-    `before`.
-    """
+    """Yield a sentence if anything outside one sheet has changed."""
     if other_sheets(sheets, spreadsheet, sheet) != before:
         yield "a protected spreadsheet or sheet was added, removed, shared or changed"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
-    """Return the content and permissions of all spreadsheets, without the values of one sheet."""
+    """Return all spreadsheets without one sheet's values."""
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
@@ -394,7 +363,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
 
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
-    """Return the settings of buckets and the hashes of live objects, by `gs://` name."""
+    """Return bucket settings and object hashes, by `gs://` name."""
     buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
     objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
     return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
@@ -405,9 +374,7 @@ def storage_state(cloud: GoogleCloud) -> dict[str, str]:
 def storage_failures(
     cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield a sentence for each missing, changed or new bucket or object, except those in
-    `changed`.
-    """
+    """Yield a sentence for each unexpected difference in buckets or objects."""
     free, now = set(changed), storage_state(cloud)
     for name in before:
         if name in free:
@@ -421,7 +388,7 @@ def storage_failures(
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Return log, severity and content (as JSON) of all entries, oldest first."""
+    """Return log, severity and JSON content of all entries."""
     entries = []
     for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id"):
         payload = json.dumps(row["payload"], ensure_ascii=False)
@@ -437,13 +404,7 @@ def file_state(files: Workspace) -> dict[str, bytes]:
 def file_failures(
     files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]
 ) -> Iterator[str]:
-    """Yield a sentence for each initial file that was changed or removed.
-
-    Args:
-        files: The workspace.
-        before: The result of `file_state` at the start.
-        changed: The paths that may change.
-    """
+    """Yield a sentence for each initial file that was changed or removed."""
     free = {files.resolve(path) for path in changed}
     for path, data in before.items():
         if path in free:
@@ -455,7 +416,7 @@ def file_failures(
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as CSV text with these columns."""
+    """Return rows as CSV text with a header."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -473,20 +434,20 @@ _CELL_END = re.compile(r"</t[dh]\s*>", re.IGNORECASE)
 
 
 def hides_text(mail: Mail) -> bool:
-    """Return whether the HTML of a mail contains text that is not shown or is struck out."""
+    """Return whether a mail's HTML hides text or strikes it out."""
     return bool(_HIDING.search(mail.html or ""))
 
 
 def parts_of(mail: Mail) -> list[str]:
-    """Return the texts of a mail, HTML first, with blanks between the cells of HTML tables."""
+    """Return the texts of a mail, HTML first."""
     return replace(mail, html=_CELL_END.sub(r"\g<0> ", mail.html or "")).parts
 
 
 def says(mail: Mail, text: str) -> bool:
-    """Return whether every part of a mail, plain or HTML, has exactly these words."""
+    """Return whether every part of a mail has exactly these words."""
     return not hides_text(mail) and all(part.split() == text.split() for part in parts_of(mail))
 
 
 def same_subject(mail: Mail, subject: str) -> bool:
-    """Return whether a mail has a subject, up to white space; letter case counts."""
+    """Compare a mail's subject, ignoring white space."""
     return mail.subject.split() == subject.split()

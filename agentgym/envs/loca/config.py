@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+# One unit of some tasks takes nearly 4,000 tokens; no context window exceeds the maximum.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
-"""One unit of some tasks takes nearly 4,000 tokens; no model has a context window above the
-maximum.
-"""
 
+# Names, SKUs and ids of every task suffice for this size.
 MAX_SIZE = 100_000
-"""The names, SKUs and ids of every task suffice for this size."""

@@ -31,8 +31,6 @@ _TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """Pickled office and truth, its description length, and the number of plan steps if known."""
-
     state: bytes
     tokens: int
     steps: int | None
@@ -40,7 +38,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class DrawnState(_Draft):
-    """Accepted draft, with the number of plan steps and the hashes of the protected parts."""
+    """Accepted draft with its plan length and protected hashes."""
 
     steps: int
     hashes: Mapping[str, str]
@@ -71,7 +69,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
 ) -> _Draft:
-    """Draw a state of a size and measure it. Only the accepted draft plays its plan."""
+    # Only the accepted draft plays its plan.
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
@@ -89,8 +87,6 @@ def _draw_draft(
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
-    """Play the plan; return the results of its reading steps and the number of all steps."""
-
     def play(step: PlanStep) -> str:
         return office.call(step.call.name, step.call.arguments) if step.learn else ""
 

@@ -34,7 +34,7 @@ def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> It
 
 
 class DrawnValues(dict[str, Any]):
-    """Known values for the slots of sentences, and functions that draw the others on access."""
+    """Known values for the slots of sentences; others are drawn on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)
@@ -59,7 +59,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw different full names, at most 386,694; above 14,322 names have middle initials."""
+    """Draw different full names, at most 386,694."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []
@@ -73,5 +73,5 @@ def people(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def address(name: str, number: int, domain: str) -> str:
-    """Return an email address for a person; `number` makes it unique."""
+    """Return an email address; `number` makes it unique."""
     return f"{name.lower().replace('.', '').replace(' ', '.')}{number}@{domain}"

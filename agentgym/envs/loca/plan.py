@@ -1,8 +1,7 @@
-"""Reference plans of office tasks: the steps, and fragments that several plans share.
+"""Reference plans: their steps, and fragments that several plans share.
 
-A plan is a generator that yields steps and receives the facts from their results. It knows the
-office only through these results, so playing it proves that the tools suffice. `Progress` follows
-an agent along a plan.
+A plan is a generator that yields steps and receives facts from their results. It sees the office
+only through these results, so playing it proves that the tools suffice.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
+# Maps calls with the same effect to one form.
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
-"""Function that maps calls with the same effect to one form."""
 
 
 # A StopIteration inside a generator becomes a RuntimeError.
+# Raised by code that receives a result or fact it cannot interpret.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""Exceptions from code that receives a result or facts it cannot interpret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +36,14 @@ class PlanStep:
     """One call of a plan.
 
     Attributes:
-        label: An imperative sentence, unique in the plan: `Read the announcements of course 12.`
-        call: The call.
+        label: An imperative sentence, unique in the plan.
         learn: Extracts the JSON-able fact from the result; optional for changes.
         output: The output that a change contributes to; empty for a reading step.
         same: The arguments that another call must share to count as this step; empty means all.
-        accepts: Further condition on the canonical arguments of a call that counts; it refuses, for
-            example, a mail to the right address with another text.
-        mark_own: Marks in the fact what off-plan calls have written, given their effects, to
-            distinguish the initial state from early work.
+        accepts: Further condition on the canonical arguments.
+        mark_own: Marks what off-plan calls have written, given their effects.
         thing: What a change writes or a look shows, as in `things_changed`.
-        is_look: Whether the step only runs, and otherwise has the fact None, if an off-plan call
-            has changed the thing.
+        is_look: Whether the step only runs if an off-plan call has changed the thing.
     """
 
     label: str
@@ -63,16 +58,16 @@ class PlanStep:
 
     @property
     def effects(self) -> Effects:
-        """The effects of the step; empty for a reading step or if the arguments do not show them."""
+        """Return the step's effects; empty for a reading step."""
         return effects_of(self.call) if self.changes else {}
 
     @property
     def changes(self) -> bool:
-        """Whether the step changes the office."""
+        """Return whether the step changes the office."""
         return bool(self.output)
 
     def counts(self, call: ToolCall, canonicalize: Canonicalizer) -> bool:
-        """Return whether a call achieves this step, comparing canonical forms."""
+        """Return whether a call achieves this step."""
         if (call.name, call.arguments) == (self.call.name, self.call.arguments):
             return True
         mine, other = canonicalize(self.call), canonicalize(call)
@@ -86,24 +81,22 @@ class PlanStep:
             return False
 
 
+# Steps of a sequence may run in any order. A change without `learn` has the fact None.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
-"""Generator of steps. It receives the fact of a single step, or a list of facts for a sequence
-whose steps may run in any order; a change without `learn` has the fact None.
-"""
 
+# Tasks are scored when the agent claims to be done.
 CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
-"""The last step of every plan: tasks are scored when the agent claims to be done."""
 
 
 def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> PlanStep:
-    """Return a reading step, whose fact `learn` extracts from the result."""
+    """Return a reading step."""
     return PlanStep(label, ToolCall(tool, arguments), learn)
 
 
 def look(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return a step that looks at a thing once an off-plan call has changed it."""
+    """Return a step that only runs if an off-plan call has changed the thing."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing, is_look=True)
 
 
@@ -126,18 +119,7 @@ def write(
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> PlanStep:
-    """Return a step that changes the office.
-
-    Args:
-        label: See `PlanStep`.
-        output: The output that the step contributes to.
-        tool: The tool name.
-        thing: See `PlanStep`.
-        same: The arguments that another call must share; empty means all.
-        accepts: See `PlanStep`.
-        learn: Extracts a fact from the result, such as the id of a new record.
-        **arguments: The arguments of the tool.
-    """
+    """Return a step that changes the office; see `PlanStep`."""
     return PlanStep(
         label,
         ToolCall(tool, arguments),
@@ -149,25 +131,15 @@ def write(
     )
 
 
+# Use it with `yield from`.
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]
-"""Part of a plan that returns a list; use it with `yield from`."""
 
 _MAILS = 20  # the default of get_emails
 _SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder.
-
-    Pages have the default size, or the larger one that the agent chose for the first page.
-
-    Args:
-        keep: Extracts the fact from a mail as listed by `get_emails`, or returns None.
-        folder: The folder.
-
-    Returns:
-        The facts, newest mail first, without None.
-    """
+    """Read all mails of a folder, newest first."""
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
@@ -199,17 +171,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
 def read_shop(
     what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
 ) -> Piece:
-    """Read a shop listing page by page, up to the first page that is not full.
-
-    Args:
-        what: The name of the listing, for the labels.
-        tool: The tool that lists it.
-        keep: Extracts the fact from an item, or returns None.
-        **arguments: Further arguments of the tool.
-
-    Returns:
-        The facts in the order of the listing, without None.
-    """
+    """Read a shop listing page by page."""
 
     def learn(text: str) -> dict[str, Any]:
         items = json.loads(text)
@@ -236,7 +198,7 @@ def query_rows(text: str) -> list[dict[str, Any]]:
 
 
 def data_rows(text: str) -> list[dict[str, str]]:
-    """Return the records of a Snowflake result, with values as text."""
+    """Return the records of a Snowflake result as text."""
     _, mark, data = text.partition("\ndata:")
     if not mark:
         raise ValueError("the text has no records")
@@ -248,7 +210,7 @@ def data_rows(text: str) -> list[dict[str, str]]:
 
 
 def listed_items(text: str) -> list[str]:
-    """Return the items of a Google Cloud listing, one per line."""
+    """Return the items of a Google Cloud listing."""
     heading, *lines = text.split("\n")
     count = re.fullmatch(r".* \((\d+)\):", heading)
     if count is None or int(count[1]) != len(lines):
@@ -257,7 +219,7 @@ def listed_items(text: str) -> list[str]:
 
 
 def cell_rows(text: str) -> list[list[Any]]:
-    """Return the values in a `read_data_from_excel` result, row by row."""
+    """Return the values in a `read_data_from_excel` result."""
     rows: dict[int, list[Any]] = {}
     for cell in json.loads(text)["cells"]:
         rows.setdefault(cell["row"], []).append(cell["value"])
@@ -265,13 +227,13 @@ def cell_rows(text: str) -> list[list[Any]]:
 
 
 def sheet_values(text: str) -> list[list[Any]]:
-    """Return the values in a `get_sheet_data` result, row by row."""
+    """Return the values in a `get_sheet_data` result."""
     [area] = json.loads(text)["valueRanges"]
     return list(area["values"])
 
 
 def find_spreadsheet(title: str) -> PlanStep:
-    """Return the step that finds the id of the first spreadsheet with a title."""
+    """Return the step that finds the first spreadsheet with a title."""
 
     def learn(text: str) -> str:
         return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
@@ -282,8 +244,8 @@ def find_spreadsheet(title: str) -> PlanStep:
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet.
 
-    Its fact contains `rows` (lists of text, header included), `room` (the number of rows that the
-    sheet has) and `own` (the positions of rows with entries from the agent's off-plan calls).
+    Its fact contains `rows` (header included), `room` (the sheet's number of rows) and `own` (the
+    positions of rows that off-plan calls wrote).
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -313,9 +275,7 @@ def read_metadata(text: str) -> dict[str, Any]:
 
 
 def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Look at a CSV file that an off-plan call has changed; return the step that writes it unless
-    the file has the rows.
-    """
+    """Look at a CSV file changed off plan; return the step that corrects it."""
     path = table.path
 
     def is_right(text: str) -> bool:
@@ -340,12 +300,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
 def look_at_workbook(
     path: str, title: str
 ) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
-    """Look at a workbook that an off-plan call has changed.
-
-    Returns:
-        The sheets by title, with the rows of the sheet `title`; no sheets if the file is missing;
-        None if no look was needed.
-    """
+    """Return the sheets of a workbook changed off plan, or None."""
     thing = f"file {path}"
     label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
     is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
@@ -389,7 +344,7 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 
 
 def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as data that replaces a table: blanks clear the remaining cells."""
+    """Return rows as data that replaces a table, clearing the other cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -403,14 +358,14 @@ def settle_sheet(
     area: str,
     is_right: Callable[[Sequence[Sequence[Any]]], bool],
 ) -> Piece:
-    """Look at a sheet that an off-plan call has changed; return the step that corrects it.
+    """Look at a sheet changed off plan; return the step that corrects it.
 
     Args:
         write_step: Returns the step that writes `data` into `range`.
         where: The spreadsheet and the sheet.
-        table: All rows that the sheet should have, header included.
+        table: All required rows, header included.
         area: The part of the initial sheet to write, as in `A5:C9`.
-        is_right: Whether the values of the sheet need no change.
+        is_right: Whether the sheet needs no change.
     """
     label = f"Look at the entries of {where['sheet']}."
     seen = yield look("spreadsheets", label, sheet_values, "get_sheet_data", **where)
@@ -426,7 +381,7 @@ def settle_sheet(
 
 
 def mail_of(arguments: Mapping[str, Any]) -> Mail:
-    """Return the mail that a `send_email` call sends, with empty attachments."""
+    """Return the mail that a `send_email` call sends."""
     names = [path.rpartition("/")[2] for path in arguments.get("attachments") or ()]
     return Mail(
         sender="",
@@ -440,9 +395,7 @@ def mail_of(arguments: Mapping[str, Any]) -> Mail:
 
 
 def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a condition for `PlanStep.accepts`: the mail has this subject, these words and these
-    attachment names.
-    """
+    """Return a `PlanStep.accepts` condition on subject, words and attachment names."""
 
     def accepts(arguments: Mapping[str, Any]) -> bool:
         mail = mail_of(arguments)
@@ -456,10 +409,7 @@ def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping
 
 
 def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return subject and text of a letter template.
-
-    The first line of the template is the subject; names in braces are replaced by `values`.
-    """
+    """Return subject (the first line) and text of a filled letter template."""
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()
@@ -468,7 +418,7 @@ def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
 def send_letter(
     label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
 ) -> PlanStep:
-    """Return the step that sends a letter, given as subject and text, with optional attachments."""
+    """Return the step that sends a letter."""
     subject, body = letter
     message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
     if attachments:

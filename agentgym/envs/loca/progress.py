@@ -16,8 +16,8 @@ from agentgym.envs.loca.calls import Effects, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
+# Bounds the memory that a random reader takes.
 MAX_PREFETCHED = 1_000
-"""Maximum number of results read ahead of the plan; it bounds the memory of a random reader."""
 
 # Prefix of a line about a change.
 _DONE = "done: "
@@ -36,16 +36,10 @@ def _identity(call: ToolCall) -> ToolCall:
 class Progress:
     """Progress along a plan, as far as the results in the chat show it. Instances can be pickled.
 
-    Args:
-        plan: Starts the plan.
-        canonicalize: See `PlanStep.counts`; the default compares calls unchanged.
-        files: The files that the plan writes.
-
     Attributes:
-        facts: The facts by step label; None for a change without a fact.
+        facts: The facts by step label.
         off_plan_calls: Irreversible calls that match no step so far.
-        lost: Why the plan cannot continue: the agent changed data before reading it, so that no
-            state of the task gives these facts. Empty otherwise.
+        lost: Why the plan cannot continue: the agent changed data before reading it.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class Progress:
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
-        """Return the steps that may run now, in plan order; `CLAIM` alone at the end, then none."""
+        """Return the steps that may run now, in plan order; `CLAIM` at the end."""
         self._advance()
         return list(self._pending.values())
 
@@ -103,13 +97,7 @@ class Progress:
         )
 
     def record(self, call: ToolCall, result: str, lasting: bool) -> None:
-        """Record an executed call.
-
-        Args:
-            call: The call.
-            result: Its result.
-            lasting: Whether the effect is irreversible, and therefore matters even off plan.
-        """
+        """Record an executed call; a `lasting` effect matters even off plan."""
         self._advance()
         step = self._match(call)
         if step is not None:
@@ -141,7 +129,6 @@ class Progress:
         return things_changed(call, self._files)
 
     def _explain(self) -> None:
-        """Hide the things that off-plan calls have changed in another way than the plan."""
         for thing, touches in list(self._touched.items()):
             wanted: dict[str, str] = {}
             steps = [step for step in (*self._completed, *self._steps()) if step.thing == thing]
@@ -152,7 +139,6 @@ class Progress:
                 self._hide(thing)
 
     def _hide(self, thing: str) -> None:
-        """Forget the steps of a thing: the plan must look at it first."""
         self._touched.pop(thing, None)
         self._unseen[thing] = None
         for label in [label for label in self.facts if self._things.get(label) == thing]:
@@ -161,7 +147,6 @@ class Progress:
         self._script = None
 
     def _match(self, call: ToolCall) -> PlanStep | None:
-        """Return the pending step that the call achieves alone."""
         for step in self._pending.values():
             if step.counts(call, self._canonicalize):
                 return step
@@ -172,12 +157,12 @@ class Progress:
         return _dump([canonical.name, sorted(canonical.arguments.items())])
 
     def is_spoiled(self) -> bool:
-        """Return whether an off-plan call has made something that no call can take back."""
+        """Return whether an off-plan call is irreversible."""
         made = [call for call in self._unexplained() if call.name == "storage_create_bucket"]
         return bool(self.off_plan_calls or made)
 
     def lines(self) -> list[str]:
-        """Return the facts as lines that `restore` can read."""
+        """Return the facts as lines that `restore` reads."""
         self._advance()
         return [*self._lines.values(), *self._lines_of_others()]
 
@@ -205,17 +190,14 @@ class Progress:
         return len(self._lines) + len(self._lines_of_others())
 
     def finished(self) -> set[str]:
-        """Return the outputs whose steps are all done.
-
-        A plan that still reads has finished none: the facts may change any output.
-        """
+        """Return the outputs whose steps are all done; none while the plan still reads."""
         self._advance()
         if self._open[""]:
             return set()
         return {output for output in self._outputs if not self._open[output]}
 
     def brief(self, needed: frozenset[str], room: int) -> list[str]:
-        """Return the relevant facts, changes and off-plan calls; see `OfficeBelief.brief`."""
+        """Return the relevant facts; see `OfficeBelief.brief`."""
         self._advance()
         for label in self._unindexed:
             if self._lines[label].startswith(_DONE):
@@ -227,11 +209,7 @@ class Progress:
         return self._belief.brief(needed, room, off_plan)
 
     def restore(self, lines: Sequence[str]) -> None:
-        """Replace all facts with those in `lines`.
-
-        Raises:
-            ValueError: A line does not come from `lines()`.
-        """
+        """Replace all facts; raise ValueError for a line that `lines` did not write."""
         self._reset()
         for line in lines:
             kind, _, rest = line.partition(": ")
@@ -256,7 +234,6 @@ class Progress:
         return (self._batch,) if isinstance(self._batch, PlanStep) else self._batch
 
     def _learn_from(self, step: PlanStep, result: str) -> None:
-        """Learn the fact in a result; skip a truncated or cleared result."""
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
             if step.mark_own is not None:
@@ -295,7 +272,6 @@ class Progress:
         self._outputs.add(step.output)
 
     def _reopen(self, effects: Effects) -> None:
-        """Reopen the changes that an off-plan call has undone."""
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
@@ -312,7 +288,6 @@ class Progress:
         self._outdate_others()
 
     def _drop_others(self, thing: str) -> None:
-        """Remove the calls that have changed a thing, now that a look has shown it."""
         calls = [call for call in self._others if thing not in self._changed(call)]
         self._others, self._effects = [], {}
         for call in calls:
@@ -320,7 +295,6 @@ class Progress:
         self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
-        """Complete the pending steps whose effects are now all present."""
         for step in list(self._pending.values()):
             needed = step.effects
             is_new = not needed.keys().isdisjoint(effects)
@@ -328,7 +302,6 @@ class Progress:
                 self._learn_from(step, "")
 
     def _unexplained(self) -> list[ToolCall]:
-        """Return the off-plan calls with effects that no completed step has."""
         if self._unexplained_calls is None:
             done = {thing: value for thing, (value, _) in self._done_effects.items()}
             self._unexplained_calls = []
@@ -363,7 +336,6 @@ class Progress:
         self._enter(next(self._script))
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
-        """Start a batch of steps, crediting earlier calls."""
         self._batch = batch
         self._pending, self._open = {}, Counter()
         for step in self._steps():
@@ -424,12 +396,7 @@ def _dump(value: Any) -> str:
 def steps_of(
     plan: Callable[[], Plan], play: Callable[[PlanStep], str]
 ) -> Iterator[tuple[PlanStep, str]]:
-    """Yield the steps of a plan, without `CLAIM`, with the results that `play` returns for their
-    calls.
-
-    Raises:
-        ValueError: A step cannot interpret its result, or the plan stops early.
-    """
+    """Yield the plan's steps without `CLAIM`."""
     progress = Progress(plan)
     while steps := progress.pending():
         for step in steps:

@@ -1,4 +1,4 @@
-"""Fingerprints of the office parts that a task must not change, and the differences to ignore."""
+"""Fingerprints of the office parts that a task must not change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from agentgym.office.office import Office
 from agentgym.office.server import Server
 from agentgym.office.warehouse.engine import SQLEngine
 
+# Harmless differences that the rules mention.
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
-"""Harmless differences that the rules mention."""
 
+# `server.part.column` is a changed record, `server.part+` a new and `server.part-` a removed one.
+# `output:` marks a required file, and `own:` a record or file that the agent created; other
+# patterns match both.
 HARMLESS: Mapping[str, str] = {
     "/*+": "a new file or folder in the workspace",
     "own:/*": "changes to a file that the agent made and that is no output",
@@ -29,12 +32,6 @@ HARMLESS: Mapping[str, str] = {
     "google_sheet.spreadsheets.modified": "when a spreadsheet was changed last",
     INSIGHTS: "insights in the memo",
 }
-"""Patterns of differences that no task counts, with descriptions.
-
-A name is `server.part.column` for a changed record, `server.part+` for a new one and `server.part-`
-for a removed one; file names begin with the path. `output:` marks a file that the task requires,
-and `own:` a record or file that the agent created; patterns without `own:` match both.
-"""
 
 # Part names by the origin of a mail; mails of any other origin were received.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
@@ -46,13 +43,7 @@ _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 def fingerprint_protected(
     office: Office, mutable_tables: Collection[str], harmless: Collection[str]
 ) -> dict[str, str]:
-    """Hash each part of the services that a task must not change.
-
-    Args:
-        office: The office.
-        mutable_tables: The tables that the work changes, as `server.table`; the task checks them.
-        harmless: Name patterns of differences that do not count.
-    """
+    """Hash each part of the services, except mutable tables and harmless differences."""
     hashes: dict[str, str] = {}
     for server in office.toolsets():
         patterns = [name for name in harmless if name.startswith((f"{server.name}.", "*"))]
@@ -74,7 +65,6 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
 def _other_hashes(
     server: Server, mutable_tables: Collection[str], drafts: bool
 ) -> Mapping[str, str]:
-    """Hash server state outside the tables, or in tables that reading changes."""
     if isinstance(server, Email):
         return {"email.mails": _mail_hash(server, drafts)}
     engine = getattr(server, "engine", None)
@@ -84,7 +74,7 @@ def _other_hashes(
 
 
 def _mail_hash(server: Email, drafts: bool) -> str:
-    """Hash the position of all mails except sent ones and the bounces that follow from them."""
+    """Hash the position of mails, except sent ones and the bounces that follow from them."""
     ignored = [origin for origin in _ORIGINS if origin != "draft" or drafts]
     sql = f"""SELECT mails.id, user, folder, message, is_important
         FROM mails JOIN messages ON messages.id = message
@@ -95,7 +85,6 @@ def _mail_hash(server: Email, drafts: bool) -> str:
 def _engine_hashes(
     server: str, engine: SQLEngine, mutable_tables: Collection[str]
 ) -> Mapping[str, str]:
-    """Hash the catalogue of a warehouse; the columns of mutable tables are left out."""
     schemas, tables = engine.committed_catalog()
     described, columns = [], []
     for name, table in tables.items():
@@ -111,7 +100,7 @@ def _engine_hashes(
 
 
 def unexpected_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each part whose fingerprint has changed."""
+    """Yield a sentence for each changed part."""
     for name in before:
         if now[name] != before[name]:
             yield f"{name}: something was added, changed or removed"

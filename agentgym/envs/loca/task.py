@@ -1,9 +1,6 @@
-"""Base class of the LOCA-bench tasks: an office of configurable length, a reference plan and a
-check of the final state.
+"""Base class of the LOCA-bench tasks: an office, a reference plan and a check of the final state.
 
-A task defines `text`, `draw`, `plan` and `task_failures`. The oracle hooks follow from the plan:
-the belief state contains the facts that its steps have learnt, and the optimal calls are its
-pending steps.
+A task defines `text`, `draw`, `plan` and `task_failures`; the oracle hooks follow from the plan.
 """
 
 from __future__ import annotations
@@ -63,11 +60,11 @@ class OfficeConfig(TurnBudget):
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
+# No other call can undo these.
 IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
-"""Tools whose effect no other call can undo."""
 
+# Bounds the time of a step.
 MAX_CALLS = 128
-"""The maximum number of calls in a reply; it bounds the time of a step."""
 
 # Two sizes to estimate how plans grow, far enough apart for plans that read pages.
 _HORIZON_SIZES = (4, 64)
@@ -99,14 +96,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         outputs: The required outputs; files by path.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.
-        harmless: Differences from the expected final state that this task ignores, with
-            descriptions, in addition to `HARMLESS`.
+        harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
         text: The rules of the task; see `draw_opening`.
-        opening: The task prompt: who asks, and the rules in a drawn order.
-        truth: The generator's facts about the expected final state. If they contain `files` (the
-        `file_state` of the start), changes to files other than outputs are failures.
+        opening: The task prompt.
+        truth: The facts about the expected final state. With `files` (the `file_state` of the
+            start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -148,14 +144,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     # The hooks of a task.
 
     def draw(self, size: int) -> None:
-        """Fill `self.office` and set `self.truth` for `size` units, using `self.rng`."""
+        """Fill `self.office` and set `self.truth` for `size` units."""
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """Yield the steps of the reference plan, without the final claim.
-
-        A plan must not use `self.config` or `self.office`.
-        """
+        """Yield the steps of the reference plan, without using `self.config` or `self.office`."""
         raise NotImplementedError
 
     def task_failures(self) -> Iterator[str]:
@@ -164,7 +157,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def harmless_differences(cls) -> Mapping[str, str]:
-        """Return the differences that do not count in this task, with descriptions; see `HARMLESS`."""
+        """Return the differences that this task ignores; see `HARMLESS`."""
         absent = SERVERS.keys() - set(cls.servers)
         common = {}
         for name, meaning in HARMLESS.items():
@@ -174,15 +167,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """Return the calls that read everything relevant, or None for the reading steps of the
-        plan.
-        """
+        """Return the calls that read everything relevant; None means the plan's reading steps."""
         return None
 
     # The world.
 
     def generate(self) -> None:
-        """Draw a state of the configured length; repeated seeds reuse the cached draw."""
+        """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
         drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth = pickle.loads(drawn.state)
@@ -192,12 +183,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.opening = draw_opening(self.rng, type(self).__name__, self.text, self.start)
 
     def instance_key(self) -> str:
-        """Return a digest of the facts about the final state and the description length."""
+        """Return a digest of the truth and the description length."""
         return digest([type(self).__name__, self.truth, self.tokens])
 
     @classmethod
     def instance_count(cls, config: OfficeT) -> float:
-        """Return infinity: names, numbers and times come from a practically unlimited space."""
+        """Return infinity: names, numbers and times vary practically without limit."""
         return math.inf
 
     def rules(self) -> str:
@@ -230,7 +221,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
-        """Yield the task's failures and the unexpected changes in files and services."""
+        """Yield the task's failures, and unexpected changes in files and services."""
         yield from self.task_failures()
         before = self.truth.get("files", {}) if isinstance(self.truth, Mapping) else {}
         yield from file_failures(self.files, before, self.outputs)
@@ -254,13 +245,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the size whose reference plan has about `steps` steps.
+        """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
-        Plans grow about linearly: the size is interpolated from two plans, then corrected by the
-        actual length.
-
-        Raises:
-            ValueError: No size has a plan of about that length.
+        The size is interpolated from two plans, then corrected by the actual length.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
@@ -295,10 +282,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return len(_FACTS) + 1 + lines + len(self._missing())
 
     def brief_state(self) -> str:
-        """Return the state, shortened to `LIMIT` characters if needed.
-
-        A shortened state contains the facts for the next steps and counts the rest.
-        """
+        """Return the state, shortened to `LIMIT` characters."""
         if self.state_chars() <= LIMIT:
             return self.state()
         steps = self.progress.pending()[:NEXT_STEPS]
@@ -316,13 +300,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """Return the instruction for the next step of the plan; a reading step also names its call."""
+        """Return the instruction for the next step, with the call of a read."""
         if not self.optimal_calls():
             return "The task can no longer be completed correctly."
         return _order(self.progress.pending()[0])
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the instruction for the pending or completed step that makes the call."""
+        """Return the instruction for the step that makes the call."""
         for step in self._steps():
             if step.call == call:
                 return _order(step)
@@ -332,16 +316,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the label of the pending step that the call carries out."""
+        """Return the label of the pending step that makes the call."""
         for step in self.progress.pending():
             if self.progress.counts(step, call):
                 return step.label
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls of the pending steps; none at the end if an irreversible call was off
-        plan.
-        """
+        """Return the pending calls; none at the end after an irreversible off-plan call."""
         pending = self.progress.pending()
         if pending == [CLAIM] and self.progress.is_spoiled():
             return []
@@ -379,7 +361,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world whose plan fits every prompt of the task: prompts differ in words only."""
+        """Return a world whose plan fits every prompt: prompts differ only in wording."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -402,24 +384,20 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
 
 class _FailureCount:
-    """Failure count, cached until the office changes, since labels need it twice per step.
-
-    Copies and pickles start without a cached count.
-    """
+    """Failure count, cached because labels need it twice per step."""
 
     def __init__(self) -> None:
         self._version: object = None
         self._count = 0
 
     def count(self, task: OfficeTask[Any]) -> int:
-        """Return the number of failures of the task."""
         version = task.office.version()
         if version != self._version:
             self._version, self._count = version, len(list(task.all_failures()))
         return self._count
 
     def __eq__(self, other: object) -> bool:
-        """Return True for any other counter: the cache is not part of the state."""
+        # The cache is not part of the state.
         return isinstance(other, _FailureCount)
 
     __hash__ = None  # type: ignore[assignment]

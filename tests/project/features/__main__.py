@@ -1,5 +1,6 @@
-"""Run the program of an extra with only the extra's packages and their dependencies importable:
-`python -m tests.project.features lora`.
+"""Run the program of an extra with only the extra's packages importable.
+
+`python -m tests.project.features lora`
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from packaging.utils import canonicalize_name
 
 
 def closure(extra: str) -> set[str]:
-    """Return the distributions that `pip install 'agentgym-suite[extra]'` installs, plus pip."""
     found, queue = {"pip", "setuptools"}, [("agentgym-suite", frozenset({extra}))]
     asked: set[tuple[str, frozenset[str]]] = set()
     while queue:
@@ -38,7 +38,6 @@ def closure(extra: str) -> set[str]:
 
 
 def hidden_modules(seen: set[str]) -> set[str]:
-    """Return the modules of all other distributions."""
     return {
         module
         for module, owners in metadata.packages_distributions().items()
@@ -47,27 +46,22 @@ def hidden_modules(seen: set[str]) -> set[str]:
 
 
 class Narrow(PathFinder):
-    """Module finder for the path that hides some modules."""
-
     seen: ClassVar[set[str]] = set()
     hidden: ClassVar[set[str]] = set()
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find a module."""
         if fullname in cls.hidden:  # a package may contain a module of that name
             path = [place for place in path or sys.path if Path(place).name != "site-packages"]
         return super().find_spec(fullname, path, target)
 
     @staticmethod
     def find_distributions(*args: Any, **kwargs: Any) -> Iterable[Any]:
-        """Find the metadata of distributions."""
         found = PathFinder.find_distributions(*args, **kwargs)
         return (each for each in found if canonicalize_name(each.name or "") in Narrow.seen)
 
 
 def main(extra: str) -> None:
-    """Run a program."""
     Narrow.seen = closure("" if extra == "core" else extra)
     Narrow.hidden = hidden_modules(Narrow.seen)
     sys.meta_path[:] = [Narrow if finder is PathFinder else finder for finder in sys.meta_path]

@@ -10,13 +10,11 @@ from agentgym.training.rollout import make_model, make_tokenizer
 
 
 def make() -> tuple[Any, Any]:
-    """Return a model and its tokenizer."""
     tokenizer = make_tokenizer(["Lists of numbers: [1, 2, 3]", "pop done index"], 300)
     return make_model(tokenizer, width=16, layers=1, heads=2, context=4_096), tokenizer
 
 
 def clone(tensorboard: bool = False) -> None:
-    """Train a model for one step."""
     config = CloningConfig(
         steps=1, warmup=0, episodes=2, num_envs=2, tensorboard=tensorboard, save_every=1
     )

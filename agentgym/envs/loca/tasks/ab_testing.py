@@ -68,8 +68,8 @@ KINDS = (  # the empty one makes names that are prefixes of others
 )
 # Verdict probabilities; often a single view decides, which rounding would hide.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
+# A's conversion is a whole number of these parts, so B can tie exactly.
 PARTS = 50
-"""A's overall conversion is a whole number of these parts, so that B can tie exactly."""
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
 CHUNK = 2  # scenarios per step; a small number makes plans grow with the state
@@ -131,7 +131,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the scenarios, their hours and the remains of earlier tests."""
+        """Draw the scenarios, their hours and earlier tests."""
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
@@ -171,7 +171,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Draw clicks and store views so that the mean of the rates misleads."""
+        # The mean of the rates must mislead.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(
@@ -197,7 +197,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ).astype(np.int64)
 
     def _decide(self, verdict: str, clicks: Counts, views: Counts) -> None:
-        """Adjust the counts slightly until the test has the drawn verdict."""
         for version in (0, 1):
             _spread(
                 self.rng,
@@ -216,7 +215,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             _spread(self.rng, views[version], clicks[version], target - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """Return rows in random order; some hours have a second row from another shop."""
         extra = self.rng.integers(0, hours, clicks.shape[1] - hours).tolist()
         names = map(_hour_name, [*range(hours), *extra])
         counts = [
@@ -265,13 +263,13 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of scenarios, tested for four hours each, for a plan of `steps` steps."""
+        """Return the number of scenarios for a plan of `steps` steps."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def plan(self) -> Plan:
-        """Sum a few scenarios at a time, write the record and act on the result."""
+        """Sum the scenarios, write the record and act on the result."""
         yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
@@ -321,7 +319,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield [*record, conclusion]
 
     def describe(self) -> Iterable[ToolCall]:
-        """Return the calls that read the format and all rows of all scenarios."""
+        """Return the calls that read the format and all rows."""
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -332,7 +330,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of the record, the bucket or entry, and that nothing else has changed."""
+        """Check the record, and the bucket or entry."""
         cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["rows"])
         won = self.truth["winner"] == "B"
@@ -363,7 +361,6 @@ def _hour_name(hour: int) -> str:
 
 
 def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw unique scenario names, many of which are prefixes of others."""
     pairs = len(TOPICS) * len(KINDS)
     serials = rng.choice(pairs * (1 + 2 * count // pairs), count, replace=False)
     names = []
@@ -375,7 +372,6 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -> None:
-    """Add `more` (may be negative) to the sum of counts in steps of one, within 0 and `most`."""
     while more:
         places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[
             : abs(more)
@@ -393,7 +389,6 @@ def _rate(clicks: int, views: int) -> Fraction:
 
 
 def _payload(content: str) -> Any:
-    """Return the JSON of an entry, which may be in its text, or None."""
     entry = json.loads(content)
     try:
         return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
@@ -402,7 +397,6 @@ def _payload(content: str) -> Any:
 
 
 def _says(message: Any) -> Any:
-    """Return the JSON that a call logs, as text or as JSON."""
     return json.loads(message) if isinstance(message, str) else message
 
 

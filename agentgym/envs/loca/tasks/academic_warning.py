@@ -49,10 +49,8 @@ TABLE = CsvTable(
     key=("student_id",),
 )
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
+# Random drops keep this distance from both limits, so rounding never decides.
 MARGIN = 0.004
-"""Minimum distance of random drops from both limits, so rounding never decides; students at a limit
-are exactly on it.
-"""
 
 _EXAM = re.compile(r"scores_\d{4}")
 
@@ -151,7 +149,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        """Draw `fine`, `warning`, `critical` or a limit for each student."""
         drop, critical, limit = (
             self.config.drop_rate,
             self.config.critical_rate,
@@ -167,7 +164,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
-        """Draw the exams of a student (None if missed) and the quiz, in tenths of a point."""
         if kind in ("25", "45"):
             # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
             return [800] * exams, 600 if kind == "25" else 440
@@ -192,7 +188,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 return past, latest
 
     def plan(self) -> Plan:
-        """Read the quiz, sum the exams in exact tenths in BigQuery, write the file and the entries."""
+        """Read the quiz, sum the exams, write the file and the entries."""
         quiz = yield read(
             "Read the latest quiz.",
             lambda text: {
@@ -241,7 +237,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ]  # fmt: skip
 
     def describe(self) -> Iterable[ToolCall]:
-        """Return the calls that read the quiz and all rows of all exams."""
+        """Return the calls that read the quiz and all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_run_query", {"query": TABLES})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -251,7 +247,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the students in the file, the log entries, and that nothing else has changed."""
+        """Check the students in the file and the log entries."""
         cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["bad"])
         yield from self._entry_failures(cloud)
@@ -279,7 +275,6 @@ def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
 
 
 def _is_entry(log: str, text: str, name: str, student: str) -> bool:
-    """Return whether an entry has the student's name and ID and no other ID."""
     ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
     has_name = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     return log == LOG and ids == {student} and has_name is not None

@@ -120,7 +120,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the applicant with her papers, the professors and their mails."""
+        """Draw the applicant, her papers, the professors and their mails."""
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
@@ -167,7 +167,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         self.office.get(KnowledgeGraph).set_person("me", shuffled(self.rng, facts))
 
     def _positive(self, layout: Layout) -> list[str]:
-        """Draw the mails of a professor who finally requests papers, oldest first."""
         write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
             return [write.request("ask", tree)]
@@ -186,7 +185,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        """Return the mails of a professor, perhaps with an automatic reply at a random time."""
         sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
         write, moment, mails = self._mails, self._moment(), []
         for text in texts:
@@ -205,7 +203,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
 
     def plan(self) -> Plan:
-        """Merge the awards, make all archives with one command and send them."""
+        """Merge the awards, make all archives and send them."""
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
@@ -296,7 +294,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the archive: {path} is not {source}"
 
     def _same(self, data: bytes, source: str) -> bool:
-        """Return whether a file equals a paper, or the merge of several."""
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
@@ -314,7 +311,6 @@ def _is_application(mail: Mail, root: str) -> bool:
 
 
 def _pages(data: bytes) -> list[str]:
-    """Return the words of each page of a PDF file."""
     return [" ".join(page.split()) for page in read_pdf(data)]
 
 
@@ -326,14 +322,12 @@ def _read_person(text: str) -> tuple[str, str]:
 
 
 def _read_paper(text: str) -> tuple[str, str]:
-    """Return the ISO 8601 date of an award or letter, and the author's last name if any."""
     day = datetime.strptime(re.findall(r"^Date: (.+)$", text, re.MULTILINE)[0], "%d %B %Y")
     author = re.findall(r"^Author: .* (\S+)$", text, re.MULTILINE)
     return f"{day:%Y-%m-%d}", author[0] if author else ""
 
 
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
-    """Return address, date and requested papers (by path) of a mail; None for an automatic reply."""
     if mail["subject"].startswith(AUTOMATIC):
         return None
     above: list[tuple[int, str]] = []

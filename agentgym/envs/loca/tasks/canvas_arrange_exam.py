@@ -60,8 +60,8 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
 THING = f"file {FILE}"
+# Announcements of a course other than exam notices and the welcome.
 POSTS = 3
-"""Announcements of a course other than exam notices and the welcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +215,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return exam, [first, *changes]
 
     def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
-        """Draw unrelated announcements, and facts for exam notices."""
         midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
         project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
         place = draw_place(self.rng)
@@ -247,7 +246,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return " ".join(shuffled(self.rng, says))
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
-        """Insert notices among other announcements, keeping the order of the notices."""
         places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
         posts = list(posts)
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
@@ -260,7 +258,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _letters(
         self, kind: str, reference: str, course: Mapping[str, str], notices: list[list[str]]
     ) -> list[Mail]:
-        """Return a teacher's mails about an exam, which call the course `reference`."""
         letters = []
         if kind == "Email":
             for j, notice in enumerate(notices):
@@ -277,7 +274,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
 
     def _exemption(self, reference: str, exempt: bool) -> str:
-        """Draw whether the student is exempt, stated directly or as a rule with her points."""
         ending = self._filler("praise" if exempt else "regret")
         if self.rng.random() >= self.config.indirect_rate:
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
@@ -346,7 +342,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows and their order, that nothing else has changed and that no mail was sent."""
+        """Check the rows and their order."""
         table, failures = open_output(self.files, FILE, SHEET)
         yield from failures
         yield from _table_failures(table, self.truth["exams"])
@@ -360,7 +356,7 @@ def _table_failures(
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
-    """Compare dates: MM/DD/YYYY text, leading zeros optional, or an Excel date."""
+    """Compare dates: MM/DD/YYYY text or an Excel date."""
     iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
     if iso:
         return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
@@ -369,7 +365,7 @@ def _same_date(actual: Any, expected: Any) -> bool:
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
-    """Compare times: HH:MM text, optionally with zero seconds, or an Excel time."""
+    """Compare times: HH:MM text or an Excel time."""
     parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 
@@ -417,7 +413,6 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_posts(text: str) -> list[Said]:
-    """Return the statements about exams in a course's announcements, oldest first."""
     said = []
     for post in reversed(json.loads(text)):
         said += read_notice(post["message"])
@@ -431,7 +426,6 @@ def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_exempt(letters: Iterable[Said]) -> bool:
-    """Return whether mails exempt from a course's exam, directly or by a rule."""
     said = by_kind(letters)
     if "exemption" in said:
         return bool(said["score"]["points_number"] >= said["exemption"]["limit_number"])
@@ -441,7 +435,6 @@ def _is_exempt(letters: Iterable[Said]) -> bool:
 def _read_row(
     course: Mapping[str, Any], posts: Sequence[Said], letters: Sequence[Said]
 ) -> dict[str, Any] | None:
-    """Return the row of a course; None if the student takes no exam in it."""
     exam = resolve([*posts, *letters], section=int(course["code"].rpartition("-")[2]))
     if exam is None or not exam.held or _is_exempt(letters):
         return None

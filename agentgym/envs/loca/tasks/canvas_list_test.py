@@ -53,6 +53,7 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
+# Shows the columns of each file.
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",
@@ -67,7 +68,6 @@ EXAMPLE = {
     "description": "Hand in part 1.",
     "points_possible": 100,
 }
-"""The example row of each file, which shows the columns."""
 TITLES = {"quizzes": "quiz_title", "assignments": "assignment_title"}
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
 
@@ -133,7 +133,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw courses and announcements, the notes, and the files to fill in."""
+        """Draw courses, announcements, notes and the files to fill in."""
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)
@@ -182,14 +182,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
-        """Draw announcements and the assessment; return the titles not required, too."""
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = int(self.rng.integers(70, 100)), None
         if self.rng.random() < self.config.exemption_rate:
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
-            # Half of the scores are decisive: the threshold itself, or a point below
-            # it.
+            # Half of the scores are decisive: the threshold itself, or a point below it.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
         if need is not None or self.rng.random() < 0.5:
@@ -206,7 +204,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw a deadline from a few, so that many tie; return it and whether it is in the future."""
+        """Draw one of few deadlines, many of which tie, and whether it is in the future."""
         past = not sure and self.rng.random() < self.config.past_rate
         days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -214,14 +212,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _count(self, rate: float, sure: bool) -> int:
         if sure:
             return 1
-        # Both numbers are always drawn, so that later draws do not depend on the first.
+        # Both numbers are always drawn: later draws must not depend on the first.
         first, second = self.rng.random() < rate, self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 
     def _quizzes(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Draw the quizzes of a course: each title, and its row if the quiz is required."""
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
@@ -257,7 +254,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
     ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Draw the assignments of a course: each title, and its row if the assignment is required."""
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             kind, voluntary = pick(self.rng, ASSIGNMENTS), self._voluntary(sure)
@@ -317,13 +313,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         yield [*steps, *more]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of both files and their order, and that the other files are unchanged."""
+        """Check the rows of both files and their order."""
         for kind, table in TABLES.items():
             yield from table.failures(self.files, self.truth[kind])
 
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
-    """Add announcements, one every three days up to the present."""
     for k, post in enumerate(posts):
         canvas.discussions.add_announcement(
             course_id,
@@ -361,7 +356,6 @@ def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
 
 
 def _read_rules(text: str) -> dict[str, Any]:
-    """Return the limit and the dropped titles; the newest post, listed first, decides."""
     need, dropped = read_posts(post["message"] for post in json.loads(text))
     return {"exempt_from": need, "dropped": dropped}
 

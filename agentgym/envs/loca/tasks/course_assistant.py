@@ -45,12 +45,12 @@ RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
 )  # fmt: skip
+# Subjects that do not count; the last two contain IDs of nobody in the course.
 WRONG = (
     "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
     "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
 )  # fmt: skip
-"""Subjects that do not count; the IDs of the last two belong to nobody in the course."""
 FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
@@ -169,7 +169,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw unique, often similar IDs; some names are equal or prefixes of others."""
+        """Draw often similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[int(self.rng.integers(k))]
@@ -193,7 +193,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        """Draw a student's mail that is a submission or resembles one."""
         speaks = self.rng.random() < self.config.draft_rate
         draft = speaks and not counts
         # Otherwise the subject or the file is wrong.
@@ -245,7 +244,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
 
     def plan(self) -> Plan:
-        """Read the account, log in, read the roster and all mails, then send the reminders."""
+        """Read the roster and all mails, then send the reminders."""
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
             read(
@@ -275,7 +274,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one right mail per student without a submission, and no other mail."""
+        """Check one mail per student without a submission, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():
@@ -301,7 +300,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 def _text_fault(
     mail: Mail, student: Sequence[str], ids: Collection[str], names: Collection[str]
 ) -> str:
-    """Return the fault of a mail to a student (name, ID); empty if nothing is."""
     if not same_subject(mail, SUBJECT):
         return "it has another subject"
     if mail.attachments or hides_text(mail):

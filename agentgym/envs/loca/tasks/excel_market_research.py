@@ -129,7 +129,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw weights, market data and the request, and compute the report."""
+        """Draw weights, market data and the request."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
@@ -166,7 +166,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """Return numbers of years, raw and internal categories for about `cells` cells."""
         config, side = self.config, cells**0.5
         years = config.num_years or max(
             3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
@@ -180,7 +179,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     def _write_request(
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
-        """Write the request between older ones; return the first and last year of the report."""
         spare = min(3, len(years) - 2)
         first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
         last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
@@ -205,7 +203,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         data: Mapping[int, Sequence[Decimal]],
         units: Mapping[int, str],
     ) -> None:
-        """Write the workbooks; the column order of RawData differs from Methodology's."""
+        # RawData and Methodology order their columns differently.
         rows: list[list[Any]] = [["Category", *names]]
         rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
@@ -225,7 +223,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def plan(self) -> Plan:
-        """Read the request, then the sheets piece by piece, then write the report."""
+        """Read the request and the sheets piece by piece, then write the report."""
         request = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
         form, sizes = yield [
             read(
@@ -302,14 +300,14 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             yield from remove_sheets(RESULT, sheets, form)
 
     def task_failures(self) -> Iterator[str]:
-        """Check the sheet, headers and rows of the report, and that no other file has changed."""
+        """Check the sheet, headers and rows of the report."""
         table, failures = open_output(self.files, RESULT, SHEET)
         yield from failures
         yield from _table_failures(table, self.truth["columns"], self.truth["rows"])
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    """Yield the steps of the report; a workbook needs a sheet, so the empty one goes last."""
+    # A workbook needs a sheet, so the empty one goes last.
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."
@@ -320,7 +318,6 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Draw weights that sum to about 1; `mixed` ensures two non-zero ones and a 0."""
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)
@@ -336,7 +333,6 @@ def _weights(
 def _values(
     rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
 ) -> list[list[Decimal]]:
-    """Draw positive market sizes with two decimals, by year and category, each in its unit."""
     size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
     drawn = (
@@ -349,7 +345,6 @@ def _values(
 
 
 def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
-    """Return a weight as a cell value; half of the zeros are empty cells."""
     return float(weight) if weight or rng.random() < 0.5 else None
 
 
@@ -368,7 +363,6 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
 ) -> list[PlanStep]:
-    """Return the steps that read a sheet from row `first`, a few rows at a time."""
     bottom, right = size
     at_once = max(1, _CHUNK // right)
     pieces = [(top, min(bottom, top + at_once - 1)) for top in range(first, bottom + 1, at_once)]
@@ -406,7 +400,6 @@ def _table_failures(
 
 
 def _same(actual: Any, expected: Any) -> bool:
-    """Compare a number within 0.01 (years exactly) or the `NA` marker."""
     if expected == NONE:
         return exact(actual, NONE)
     allowed = 0.0 if isinstance(expected, int) else 0.01

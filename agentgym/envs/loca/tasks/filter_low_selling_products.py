@@ -207,7 +207,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
-        """Draw a price and a lower one, chosen so that both and their ratio are exact."""
         regular = Decimal(2 * int(self.rng.integers(3, 150)))
         percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
         sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
@@ -238,7 +237,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
 
     def _other(self, others: int) -> dict[str, Any]:
-        """Draw a product that stays; the first two are on the two limits."""
         old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
@@ -275,7 +273,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the subscriber list; return the mail to each active address."""
         entries: list[dict[str, Any]] = []
         letters = {}
         email = self.office.get(Email)
@@ -346,7 +343,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the outlet, the table on disk and in each mail, and that nothing else has changed."""
+        """Check the outlet, and the table on disk and in each mail."""
         yield from self._shop_failures()
         yield from OFFERS.failures(self.files, self.truth["rows"])
         yield from self._mail_failures()
@@ -409,7 +406,7 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    """Return the sort key of a row; ratios are exact, so rounded cells sort alike."""
+    # Ratios are exact, so rounded cells sort alike.
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),
@@ -431,12 +428,10 @@ def _terms(shop: WooCommerce) -> dict[int, list[int]]:
 
 
 def _shop(shop: WooCommerce) -> str:
-    """Hash the shop without categories and modification times."""
     return digest(shop.store, "products", *PROTECTED, without=("date_modified",))
 
 
 def _find_outlet(text: str) -> int:
-    """Return the id of the outlet among listed categories, 0 if it is missing."""
     found = [each["id"] for each in json.loads(text) if each["name"] == OUTLET]
     return int(found[0]) if found else 0
 

@@ -63,11 +63,11 @@ FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
 OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
     LAST + timedelta(seconds=s) for s in (1, 60)
 )
+# Unit and usual range, in hundredths.
 SENSORS = {
     "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
 }  # fmt: skip
-"""Unit and usual range of each sensor type; readings are drawn in hundredths."""
 
 KINDS = (
     "Assembly robot",
@@ -140,7 +140,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the sensors, ranges and readings, and the remains of earlier reports."""
+        """Draw the sensors, ranges, readings and earlier reports."""
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
@@ -192,7 +192,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         return sensors[:size]
 
     def _range(self, kind: str) -> Range:
-        """Draw a sensor's normal range, similar but not equal to others of its type."""
         _, low, high = SENSORS[kind]
         step = max(1, high // 200)
         least, most = (
@@ -244,7 +243,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
 
     def _spell(self, limits: Range) -> list[int]:
-        """Draw consecutive readings of a failing sensor; not all are out of range."""
         low, high = limits
         width = high - low
         kind = int(self.rng.integers(4))
@@ -295,7 +293,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _add_distractors(
         self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]
     ) -> None:
-        """Add other tables and buckets, and often the target bucket with earlier reports."""
         some = [
             (f"2024{stamp[4:]}", machine, kind, 2 * value)
             for stamp, machine, kind, value in rows[:20]
@@ -312,7 +309,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
-        """Read the ranges and the readings of the hour in pages, write the report and upload it."""
+        """Read the ranges and the readings in pages, write the report and upload it."""
         last = yield read(
             "See how long the sheet is.",
             lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
@@ -358,7 +355,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                         bucket_name=BUCKET, source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of the file and the object, and that nothing else has changed."""
+        """Check the rows of the file and the uploaded object."""
         cloud = self.office.get(GoogleCloud)
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
@@ -386,7 +383,6 @@ def _stamp(moment: datetime) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a moment in ISO 8601 and UTC (also the default zone), or any other text unchanged."""
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
@@ -395,7 +391,6 @@ def _moment(text: str) -> str:
 
 
 def _same_range(actual: Any, expected: Any) -> bool:
-    """Return whether two ranges have the same limits, ignoring number formats."""
     ranges = [_RANGE.fullmatch(str(text)) for text in (actual, expected)]
     limits = [match.groups() for match in ranges if match]
     if len(limits) < len(ranges):
@@ -413,7 +408,6 @@ ANOMALIES = CsvTable(
 
 
 def _look_at_upload(rows: Sequence[Mapping[str, Any]]) -> Generator[PlanStep, Any, bool]:
-    """Look at the bucket if an off-plan call has changed it; return whether the report is there."""
     bucket, copy = {"bucket_name": BUCKET}, "uploaded_report.csv"
     is_listed = yield look(
         "storage",

@@ -66,8 +66,8 @@ TEAMS = (
     "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
     "Capitals|Winnipeg Jets"
 ).split("|")
+# Day, visitor, home, and whether it was played.
 Game = tuple[date, str, str, bool]
-"""Day, visitor, home, and whether it was played."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the schedule, another season's schedule and another spreadsheet."""
+        """Draw this and another season's schedule, and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
@@ -146,7 +146,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             ]
 
     def plan(self) -> Plan:
-        """Read the schedule in pieces, count, and write both outputs."""
+        """Read the schedule, count, and write both outputs."""
         ids = yield read(
             "Find the spreadsheet.",
             lambda text: {book["title"]: book["id"] for book in json.loads(text)},
@@ -200,7 +200,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the counts in file and spreadsheet, and that earlier spreadsheets are unchanged."""
+        """Check the counts, and that earlier spreadsheets are unchanged."""
         yield from TABLE.failures(self.files, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
@@ -229,7 +229,6 @@ def _sheet_failures(
 
 
 def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
-    """Look at the new spreadsheet if an off-plan call has changed it; None if there is nothing."""
     ids = yield look(
         "spreadsheets",
         f"Look for the spreadsheet {RESULT}.",
@@ -255,7 +254,7 @@ def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Draw games by day; teams that played the day before play less often."""
+    # Teams that played the day before play less often.
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
@@ -299,7 +298,6 @@ def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:
-    """Hash the sheets of a spreadsheet, including the entries of their cells."""
     sql = (
         "SELECT title, row_count, column_count, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
@@ -308,7 +306,6 @@ def _state(sheets: GoogleSheet, book: str) -> str:
 
 
 def _read_games(text: str) -> list[str]:
-    """Return the games as texts, which take less room in the belief state than lists."""
     games = []
     for row in json.loads(text)["valueRanges"][0]["values"]:
         played = "no" if row[7] == "Postponed" else "yes"

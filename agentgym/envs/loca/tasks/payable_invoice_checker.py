@@ -110,7 +110,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw the invoices, their files, and the tables with other invoices."""
+        """Draw the invoices, their files, and tables with other invoices."""
         count = self.config.num_interference
         if count is None:
             count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))
@@ -263,7 +263,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield [*entries, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
-        """Return the calls that read the folder, all files and both tables."""
+        """Return the calls that read all files and both tables."""
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
             yield ToolCall(
@@ -281,7 +281,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of both tables, the comment, each mail, and that no file has changed."""
+        """Check both tables, the comment and each mail."""
         new = [
             _row(invoice)
             for k, invoice in enumerate(self.truth["invoices"])
@@ -337,7 +337,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             yield f"there is no mail to {buyer}"
 
     def _attachment_failures(self, mail: Mail, expected: set[str]) -> Iterator[str]:
-        """Allow the files that the mail has to list, unchanged."""
         files = self.truth["files"]
         data = {name: files[f"/workspace/{FOLDER}/{name}"] for name in expected}
         for name, content in mail.attachments.items():
@@ -358,7 +357,6 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 
 
 def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
-    """Look at the rows of the invoices and at the comment after off-plan statements."""
     first, second = TABLES
     where = f"WHERE INVOICE_ID IN ({ids})"
     rows = yield look(
@@ -384,7 +382,6 @@ def _read_comment(text: str) -> str:
 def _compare(
     table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """Return the ids with wrong rows, and the rows that are missing once these are removed."""
     wrong, missing = [], []
     for row in expected:
         found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]
@@ -408,7 +405,6 @@ def _comment(output: str) -> PlanStep:
 
 
 def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
-    """Return the step that writes to a purchaser about open invoices, among all file names."""
     return write(
         f"Write to {to}.",
         output,
@@ -422,7 +418,6 @@ def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> P
 
 
 def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) -> Iterator[str]:
-    """Yield the faults of the subject and the list of a mail about the expected files."""
     to = mail.recipients[0]
     if not same_subject(mail, SUBJECT):
         yield f"the mail to {to} has the subject {echo(mail.subject)}"
@@ -437,10 +432,7 @@ def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) 
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    """Return the PDF names in a text, without suffix, and the names of `files` without a suffix.
-
-    A name with more after .pdf belongs to another file.
-    """
+    # A name with more after .pdf belongs to another file.
     listed = set()
     for token in re.findall(r"[\w.-]+", text):
         name = token.strip("-_.")
@@ -451,7 +443,6 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Draw unique invoice numbers: first for the folder, then similar ones."""
     suppliers = list(SUPPLIERS)
     ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
     while len(ids) < size:
@@ -474,7 +465,6 @@ def _key(table: str) -> TableName:
 
 
 def _form(table: Table) -> list[Any]:
-    """Return the columns of a table without their data, and the query of a view."""
     return [
         table.view,
         *([column.name, column.type, column.nullable, column.key] for column in table.columns),
@@ -508,7 +498,6 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return an idempotent statement that inserts rows into a table."""
     names = ", ".join(columns)
     tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
     values = ", ".join(f"({each})" for each in tuples)
@@ -531,7 +520,6 @@ def _quoted(value: Any) -> str:
 
 
 def _read_invoice(text: str) -> dict[str, Any]:
-    """Return the facts of an invoice, amounts in cents."""
     patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
     facts: dict[str, Any] = {}
     for name, pattern in patterns.items():

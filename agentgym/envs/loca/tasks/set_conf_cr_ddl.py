@@ -47,7 +47,6 @@ SLOTS = {
     "key": PhraseSlot(r"[A-Z]+[0-9]*"),
     "track": PhraseSlot("|".join(TRACKS)),
 }
-"""Slot types of the chairs' mails."""
 # The title of a reminder must not say this.
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
 # Other texts of a reminder must not say this; notes may contain an unrelated "not".
@@ -150,7 +149,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
-        """Draw the final deadline of a track and its mails; `alone` ones may speak of all tracks."""
         day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
         stories = [self._due(key, track, day, alone)]
         if self.rng.random() < self.config.extension_rate:
@@ -274,7 +272,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         yield events
 
     def task_failures(self) -> Iterator[str]:
-        """Check one right event per target, no other event or mail, and that no file has changed."""
+        """Check one event per target, and no other event or mail."""
         reminders = self.truth["reminders"]
         events = [
             {
@@ -293,13 +291,11 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
 
 def _names(title: str, key: str) -> bool:
-    """Return whether a title has a conference's short name, perhaps with the year behind it."""
     pattern = rf"(?<!\w){re.escape(key)}(20\d\d)?(?!\w)"
     return re.search(pattern, title, re.IGNORECASE) is not None
 
 
 def _reminds_of(event: Mapping[str, str], keys: Iterable[str]) -> str:
-    """Return the short name of the only conference whose reminder an event is, or nothing."""
     title = event["title"].casefold()
     named = [key for key in keys if _names(title, key)]
     is_reminder = "camera" in title and "ready" in title and not _DENIAL.search(title)
@@ -311,7 +307,6 @@ def _reminds_of(event: Mapping[str, str], keys: Iterable[str]) -> str:
 def _sort_events(
     events: Sequence[Mapping[str, str]], begins: Mapping[str, datetime]
 ) -> tuple[list[int], list[str]]:
-    """Return the positions of wrong or duplicate events, and the conferences without a reminder."""
     missing, wrong = dict(begins), []
     for place, event in enumerate(events):
         key = _reminds_of(event, begins)
@@ -340,7 +335,6 @@ def _creates_reminder(arguments: Mapping[str, Any], keys: Sequence[str], key: st
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Draw full names by short name; some short names are prefixes of others."""
     names: dict[str, str] = {}
     count_by_key: Counter[str] = Counter()
     while len(names) < count:
@@ -357,7 +351,6 @@ def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
 
 
 def _end_of(day: str) -> datetime:
-    """Return the last minute of a day, anywhere on earth."""
     return datetime.fromisoformat(f"{day}T23:59").replace(tzinfo=AOE)
 
 
@@ -366,7 +359,6 @@ def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _deadline(said: Iterable[Any], key: str, track: str) -> str:
-    """Return a track's deadline after all statements, oldest first."""
     days: list[str] = []
     for kind, values in said:
         if values["key"] != key or (values["track"] != track and kind != "all_but"):

@@ -62,16 +62,16 @@ MATERIALS = {
     "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
+# Hundredths of a unit that a product may need.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
-"""Range of the hundredths of a unit that a product may need, by unit."""
 # Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
 PROTECTED = (
     "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
+# Probability of each reason why an order does not count; most are only in the note.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
-"""Probability of each reason why an order does not count; most are only in the order's note."""
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -151,9 +151,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of products for a plan of about `steps` steps, and twice as many
-        orders.
-        """
+        """Return the number of products for a plan of `steps` steps."""
         # Every plan has seven fixed steps; each product adds one, and part of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
@@ -163,7 +161,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw materials, recipes and orders; the stock follows from the orders' needs."""
+        """Draw materials, recipes and orders; the stock follows from their needs."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -230,7 +228,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
     ) -> dict[str, dict[str, int]]:
-        """Draw each product's needs by SKU, in hundredths of a material unit."""
         most = min(
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
@@ -254,7 +251,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         used: int,
     ) -> int:
-        """Draw a rest in hundredths, often a multiple of a need or slightly less."""
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
@@ -274,7 +270,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return need * [*hard, *counts][0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
-        """Draw orders by creation time; sum the items of those that count."""
         new_count = min(size, self.config.new_orders or max(1, round(0.65 * size)))
         kinds = ["new"] * new_count + ["withdrawn", "exact", "old", "unpaid"][: size - new_count]
         rest = max(0, size - len(kinds))
@@ -284,7 +279,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
             lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
             note, pieces = self._note(kind, lines)
-            # Something can always be made, and some order just misses being counted.
+            # At least one product is always possible, and some order just misses being counted.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
@@ -300,7 +295,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        """Draw an order note and the pieces after it, by SKU."""
         withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
         note, pieces = draw_order_note(
             self.rng,
@@ -312,7 +306,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
-        """Draw the product of an order line; one in six uses no material."""
         if self.rng.random() < 1 / 6:
             return skus[len(skus) - 1 - int(self.rng.integers(2))]
         return skus[int(self.rng.integers(len(skus) - 2))]
@@ -342,7 +335,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         }
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """Yield the products in the shop's format, those without a recipe last."""
         for sku in skus:
             yield {
                 "name": _name(sku),
@@ -370,7 +362,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> tuple[str, list[dict[str, Any]]]:
-        """Write the spreadsheet; return its id and the material rows."""
         old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
         }
@@ -462,7 +453,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the stock of each material and product, and that nothing else has changed."""
+        """Check the stock of each material and product."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
@@ -494,7 +485,6 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """Return product and pieces of an order that counts, after its note."""
     if (
         order["status"] != "processing"
         or datetime.fromisoformat(order["date_paid"]).replace(tzinfo=UTC) <= LAST_UPDATE

@@ -64,8 +64,8 @@ TYPES = {
     "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
     "metadata": "STRING",
 }  # fmt: skip
+# Columns that are also fields of a billing address.
 BILLING = ("email", "first_name", "last_name", "phone")
-"""Columns that are also fields of a billing address."""
 LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
 
 Dear {{first_name}} {{last_name}},
@@ -103,11 +103,11 @@ PROTECTED = (
     "notes",
     "settings",
 )
+# An edge is seven times 24 hours ago, or a second before.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
-"""Probability of each customer history. An edge is seven times 24 hours ago, or a second before."""
 
 History: TypeAlias = tuple[str, list[datetime]]
 
@@ -162,7 +162,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw customers with orders, the table, and the template and credentials files."""
+        """Draw customers with orders, the table and two files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
@@ -220,7 +220,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }
 
     def _histories(self, size: int) -> list[History]:
-        """Draw each customer's history, with the completion times of `size` orders in total."""
         stories = ["new", *map(str, self.rng.permutation(list(HISTORIES)))]
         histories: list[History] = []
         left = size
@@ -278,7 +277,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        """Add all orders; return id, total and refusal by customer and time."""
         prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
@@ -305,7 +303,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> tuple[list[dict[str, Any]], set[tuple[int, datetime]]]:
-        """Draw the completed orders and which notes decline mails."""
         records, declining = [], set()
         sure = next(k for k, (kind, _) in enumerate(histories) if kind == "new")
         for k, (owner, customer, (_, moments)) in enumerate(
@@ -333,7 +330,6 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                    "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """Draw the earlier table rows; some of these customers had no mail."""
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
         rows = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
@@ -356,7 +352,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return password
 
     def plan(self) -> Plan:
-        """Read files, completed orders and the table, add the rows, log in and send the mails."""
+        """Read files, orders and the table, add the rows and send the mails."""
         user, password = yield read(
             "Read the credentials.",
             lambda text: re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE),
@@ -424,7 +420,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check old and new table rows, the mail to each new customer, and all else."""
+        """Check the table rows and the mail to each new customer."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
@@ -465,9 +461,6 @@ def _row_failures(
 
 
 def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Look at the new rows after off-plan statements; remove them if one is wrong, and return the
-    steps that add what is missing.
-    """
     seen = yield look(
         "tables",
         "Look at the new rows.",
@@ -491,21 +484,18 @@ def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
 
 
 def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the SQL condition for the rows of today or of new customers."""
     owners = ", ".join(str(row["woocommerce_id"]) for row in rows)
     known = f" OR woocommerce_id IN ({owners})" if owners else ""
     return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{known}"
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
-    """Return customer and completion time, which identify a member's order."""
     return order["customer_id"], order["date_completed"]
 
 
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
-    """Return today's table row of a customer or an order's facts, without a mail."""
     return {
         "id": number,
         "woocommerce_id": owner,
@@ -531,7 +521,6 @@ def _letter(
 
 
 def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return an idempotent statement that adds the rows of customers not in the table."""
     names = ", ".join(TYPES)
     form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
     return (
@@ -541,7 +530,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows in SQL; JSON and GoogleSQL write these values alike."""
+    # JSON and GoogleSQL write these values alike.
     tuples = []
     for row in rows:
         values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]

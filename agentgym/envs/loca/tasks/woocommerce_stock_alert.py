@@ -161,7 +161,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     )
 
     def draw(self, size: int) -> None:
-        """Draw products, suppliers, earlier alerts, and the contacts and template files."""
+        """Draw products, suppliers, earlier alerts and two files."""
         low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
         suppliers = self._suppliers(2 + size // 4)
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
@@ -213,7 +213,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         }
 
     def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
-        """Draw name and contact by id; some names are equal or prefixes of others."""
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
@@ -335,7 +334,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
-        """Check old and new rows, the mail for each alert, and that nothing else has changed."""
+        """Check the rows and the mail for each alert."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         table = values_of(sheets, truth["sheet"], ALERTS)
@@ -409,7 +408,6 @@ def _letter(template: str, row: list[Any]) -> tuple[str, str]:
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """Return the alert facts of a product, supplier id last; None if it has no alert."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product.get("stock_quantity"), int(custom["stock_threshold"])
     is_low = product["status"] == "publish" and stock is not None and stock < threshold

@@ -1,4 +1,4 @@
-"""Applications for a PhD position: papers, requested archive structures and professors' replies."""
+"""Applications for a PhD position and professors' replies."""
 
 from __future__ import annotations
 
@@ -36,20 +36,18 @@ class _Theme(TypedDict):
 _TEXTS = load_texts("applications")
 THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
-"""Papers, single files or merged ones, with their phrases in mails and file names in archives."""
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-"""Slot types of letters and certificates."""
 # Sentences each on the work and on the person: a letter of one page.
 _LETTER_PART = 4
+# Phrase for each paper, by its path in the archive.
 Layout: TypeAlias = dict[str, str]
-"""Phrase for each paper, by its path in the archive."""
 
 
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; return the letters with authors and the awards, each sorted by date."""
+    """Write the papers; return letters and awards, sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if not paper.endswith(".pdf"):
             continue
@@ -80,7 +78,6 @@ def papers_books() -> dict[str, PhraseBook]:
 def _pages(
     rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
 ) -> list[list[str]]:
-    """Draw the pages of a letter by the first of `people`, or of an award."""
     later = when + timedelta(days=int(rng.integers(1, 400)))
     dates = [
         f"Date: {when.day} {when:%B %Y}",
@@ -124,7 +121,6 @@ def _values(
 
 
 def _picture(rng: np.random.Generator) -> bytes:
-    """Draw an 8-bit greyscale PNG file of 16 × 16 pixels."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
     header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
     picture = b"\x89PNG\r\n\x1a\n"
@@ -134,7 +130,7 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw the requested folders and files: each theme has a folder, which may be shared or nested."""
+    """Draw the requested folders; a theme's folder may be shared or nested."""
     order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
@@ -159,7 +155,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the paper of each file of the archive, by path."""
+    """Return the paper of each archive file, by path."""
     members = {}
     for path, phrase in layout.items():
         if PAPER_OF_PHRASE[phrase] != LETTERS:
@@ -173,7 +169,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
-    """Format a structure as paths, as an indented tree, or as a tree with lines."""
+    """Format a structure as paths or as a tree."""
     style = int(rng.integers(3))
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
@@ -199,7 +195,6 @@ def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[s
 
 
 ASKING = ("ask", "changed")
-"""Kinds of sentences that request papers."""
 
 
 @functools.cache
@@ -214,7 +209,7 @@ def asks_for_papers(text: str) -> bool:
 
 
 class Correspondence:
-    """Draw the mails of a mailbox, written about `now`, which mention people by `names`."""
+    """Draw the mails of a mailbox."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)
@@ -224,13 +219,13 @@ class Correspondence:
         return replies_book().write(kind, self._rng, self._values)
 
     def request(self, kind: str, tree: str) -> str:
-        """Draw a reply around a structure; a later one does not begin like an answer."""
+        """Draw a reply around a structure."""
         begin = self.says("remark" if kind == "changed" else "opening")
         close = self.says("remark") if kind == "shown" else " ".join(self._some("end", 2))
         return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
 
     def refusal(self) -> str:
-        """Draw a reply without a request or a structure."""
+        """Draw a reply without a request."""
         return f"{self.says('opening')} {self._among_remarks('refused')}"
 
     def withdrawal(self) -> str:

@@ -1,4 +1,4 @@
-"""University courses, their quizzes and assignments, and announcements that change them."""
+"""University courses and announcements that change them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _subjects() -> dict[str, Any]:
 
 
 def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
-    """Draw different courses; more than 672 have a second part, and so on."""
+    """Draw different courses."""
     texts, catalogue = _subjects(), []
     for department, subjects in texts["departments"].items():
         for place, subject in enumerate(subjects):
@@ -47,16 +47,14 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     return courses
 
 
+# More points than anybody has, so nobody is exempt.
 NOBODY = 10**6
-"""More points than anybody has, so nobody is exempt."""
 ASSIGNMENTS = ("Homework", "Project", "Essay")
-"""Kinds of assignments, as in their titles."""
 SLOTS = {
     **COMMON_SLOTS,
     "code": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+"),
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
-"""Slot types of teachers' texts."""
 _LIMITS = (80, 85, 90, 95)  # points that exempt a student
 _NOTE_RATE = 0.25  # share of required items that say that they are required
 _RESTORED_RATE = 0.35  # share of dropped items that are restored; most stay dropped
@@ -91,7 +89,7 @@ def _questions() -> dict[str, dict[str, list[Any]]]:
 
 
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
-    """Draw different quiz questions of ten points each; multiple choice has one right answer."""
+    """Draw different quiz questions of ten points each."""
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
     return [
@@ -124,7 +122,7 @@ def describe_quiz(rng: np.random.Generator, course: Course, part: int, voluntary
 def describe_assignment(
     rng: np.random.Generator, course: Course, kind: str, part: int, voluntary: bool
 ) -> str:
-    """Draw the description of an assignment of a kind."""
+    """Draw the description of an assignment."""
     style = _subjects()["styles"][course.code.rstrip("0123456789")]
     values = _values(rng, (13, 40), (3, 10), name=course.subject, part_number=part)
     counts, book = {kind.lower(): 1, style: 2, "hint": 3}, coursework_book()
@@ -141,7 +139,7 @@ def describe_submission(rng: np.random.Generator, part: int) -> str:
 
 
 def is_voluntary(description: str) -> bool:
-    """Return whether a description says that the work is voluntary."""
+    """Return whether a description calls the work voluntary."""
     return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
 
 
@@ -151,7 +149,6 @@ def _values(
     few: tuple[int, int] = (2, 10),
     **known: Any,
 ) -> DrawnValues:
-    """Return values for the slots of sentences: numbers from two ranges, and known values."""
     draws = {
         "number": lambda: int(rng.integers(*number)),
         "few_number": lambda: int(rng.integers(*few)),
@@ -160,7 +157,7 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    """Insert whether the work is required; some required items do not mention it."""
+    # Some required items do not mention it.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(int(rng.integers(1, len(texts) + 1)), note)
@@ -172,9 +169,7 @@ def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
 
 
 def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
-    """Draw a course's announcements on the entrance assessment, oldest first; return them, the
-    points that finally exempt, and the last points mentioned.
-    """
+    """Draw announcements on the entrance assessment, and the points that finally exempt."""
     first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
@@ -191,8 +186,7 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 def draw_changes(
     rng: np.random.Generator, titles: Sequence[str], rate: float
 ) -> tuple[list[list[Post]], set[str]]:
-    """Draw announcements that drop quizzes and assignments with the probability `rate`, restore
-    some, and deny with half of it that one was dropped.
+    """Draw announcements that drop quizzes and assignments, and restore some.
 
     Returns:
         The announcements about each title, oldest first, and the titles that stay dropped.
@@ -214,7 +208,6 @@ def draw_changes(
 
 
 def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]) -> Post:
-    """Draw an announcement around a decision, followed by asides that refer to it."""
     values, book = _values(rng, part_number=1), coursework_book()
     texts = [text, *(book.write(each, rng, values) for each in asides)]
     before, after = book.write_some("near", rng, 2, lambda: values)
@@ -222,7 +215,7 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
-    """Merge threads of announcements at random, keeping the order in each."""
+    """Merge threads at random, keeping the order in each."""
     rest = [list(thread) for thread in threads]
     order = shuffled(rng, [thread for thread in rest for _ in thread])
     return [thread.pop(0) for thread in order]
@@ -239,9 +232,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the points that exempt (None if none) and the dropped titles, from announcements
-    newest first.
-    """
+    """Return the exempting points and the dropped titles."""
     need: int | None = None
     newest: dict[str, str] = {}
     for text in texts:

@@ -1,7 +1,6 @@
-"""Write exam notices from the facts of an exam, and read the facts back.
+"""Write exam notices and read their facts back.
 
-Notices state facts directly or indirectly, for example as days after the midterm. Later notices
-change some facts and keep the others.
+Later notices change some facts and keep the others.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
+# Kind in the phrase book, and the values by slot.
 Said: TypeAlias = Sequence[Any]
-"""Statement of a sentence: its kind in the phrase book, and the values by slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,6 @@ class Exam:
     """Facts about a final exam; None means not known yet.
 
     Attributes:
-        day: ISO 8601.
-        time: The start, as HH:MM.
-        minutes: The duration.
-        place: The room.
         proctor: Name and address of a proctor other than the teacher.
         books: `OPEN` or `CLOSED`, if a notice mentions it.
         held: False without an exam, or after a cancellation.
@@ -50,7 +45,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Anchors of notices: the course section, day and room of the midterm, the project deadline."""
+    """Anchors of notices: the section, the midterm and the project deadline."""
 
     section: int
     midterm: str | None = None
@@ -64,7 +59,6 @@ SLOTS: Mapping[str, PhraseSlot] = {
     "person": PhraseSlot(r"[A-Z][\w.' -]+ \([^()\s]+@[^()\s]+\)"),
     "course": PhraseSlot(r"[A-Z][\w',: -]*"),
 }
-"""Slot types of the exam texts."""
 
 
 @functools.cache
@@ -80,7 +74,7 @@ def fillers_book() -> PhraseBook:
 
 
 def read_notice(text: str) -> list[Said]:
-    """Return the statements about exams in a text, in order."""
+    """Return the statements about exams in a text."""
     return [[kind, values] for kind, values in facts_book().read(text)]
 
 
@@ -128,12 +122,11 @@ _DERIVED = set(
     "after_midterm after_project before_project sections later earlier doors span end longer "
     "place_midterm".split()
 )
+# Kinds of statements that change an exam.
 UPDATES = _FIXED.keys() | _STATED.keys() | _DERIVED
-"""Kinds of statements that change an exam."""
 
 
 def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> Exam:
-    """Return an exam after a statement."""
     if kind in _FIXED:
         return replace(exam, **_FIXED[kind])
     if kind in _STATED:
@@ -155,7 +148,6 @@ def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> E
 
 
 def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
-    """Return an exam after a statement that combines clock times and durations."""
     if kind == "longer":
         return replace(exam, minutes=(exam.minutes or 0) + said["duration"])
     if kind == "doors":
@@ -168,7 +160,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after statements, oldest first, or None without statements about it."""
+    """Return an exam after statements, oldest first; None if none is about it."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

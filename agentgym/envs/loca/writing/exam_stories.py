@@ -1,4 +1,4 @@
-"""Draw the history of an exam: a first notice, and later ones that change parts of it."""
+"""Draw an exam's first notice and later changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from agentgym.envs.loca.writing.exam_notices import (
 from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
-"""The sentences of a notice."""
 # Maximum number of days counted from another date; a reader would lose count of more.
 _FAR = 60
 # Maximum shift of an exam in days.
@@ -45,7 +44,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day, and return the first free shift of `order` in days."""
+        """Take the same hour on another day; return the shift in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -56,9 +55,7 @@ class Timetable:
 class ExamStory:
     """Draw successive notices about an exam.
 
-    The exam is over with the probability `past`, and a fact about it is unknown with the
-    probability `unknown`, unless the exam is `sure`. Notices state a fact indirectly with the
-    probability `indirect`.
+    A `sure` exam is in the future, with all facts known.
     """
 
     def __init__(
@@ -80,7 +77,7 @@ class ExamStory:
         self._sure = sure
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
-        """Draw time and place of an exam with known proctor and books, and its first notice."""
+        """Draw an exam with known proctor and books, and its first notice."""
         exam = self._arranged(exam)
         return exam, ["opening", *self._all_of(exam), *self._persons(exam), *self._books(exam)]
 
@@ -191,7 +188,6 @@ class ExamStory:
         return self._say(kind, **values)
 
     def _sections(self, day: str, other: str) -> dict[str, Any]:
-        """Draw the exceptional section; `day` holds for the section of the course."""
         if self._rng.integers(2):
             number = self._setting.section
             return {"section_number": number, "section_date": day, "all_date": other}
@@ -235,7 +231,7 @@ def _days_between(first: str, second: str) -> int:
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:
-    """Return a notice as text with fillers, remarks and paragraphs."""
+    """Return a notice as text with fillers and remarks."""
     fillers = fillers_book()
     texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
     remarks = shuffled(rng, fillers.kinds["remark"])

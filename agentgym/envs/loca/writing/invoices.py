@@ -15,6 +15,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
 
+# `money` is in cents.
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
     "money": PhraseSlot(
@@ -23,7 +24,6 @@ SLOTS: Mapping[str, PhraseSlot] = {
         lambda text: int(text[1:].replace(",", "").replace(".", "")),
     ),
 }
-"""Slot types of payment texts; `money` is in cents."""
 
 # Kinds of texts that fit a payment; open balances and returned sums are the hard ones.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
@@ -43,7 +43,7 @@ def payment_books() -> dict[str, PhraseBook]:
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw the payment text of an invoice, a box or notes; amounts are in cents."""
+    """Draw an invoice's payment text, a box or notes; amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"
@@ -71,9 +71,7 @@ def write_payment(
 
 
 def read_payment(text: str, total: int) -> int:
-    """Return the cents paid according to an invoice text, and raise ValueError if it mentions no
-    payment.
-    """
+    """Return the cents paid; raise ValueError without a payment."""
     books = payment_books()
     found = [*books["boxes"].find(text), *books["notes"].find(text)]
     if not found:
@@ -102,13 +100,7 @@ def draw_invoice(
 ) -> tuple[dict[str, Any], bytes]:
     """Draw an invoice; return its facts, with amounts in cents, and its PDF file.
 
-    Args:
-        rng: The random generator.
-        key: Its number, which begins with the letters of its supplier.
-        buyer: Address and name of the purchaser.
-        other: Another address that may be on it.
-        rates: The probabilities of full payment (`paid`), otherwise of part payment (`partial`),
-            and of a box (`box`).
+    `rates` are the probabilities of `paid`, otherwise of `partial`, and of `box`.
     """
     goods = [
         (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))

@@ -13,8 +13,8 @@ from agentgym.envs.loca.draws import DrawnValues, load_texts, pick
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.writing.phrase_book import PhraseBook, PhraseSlot
 
+# The task writes the first sentence about these topics.
 ANCHORS = ("midterm", "project")
-"""Announcement topics whose first sentence the task writes."""
 # Minimum and maximum number of sentences after the first.
 _MORE = (3, 4)
 
@@ -35,7 +35,7 @@ class News:
         topic: str = "",
         first: str = "",
     ) -> tuple[str, str, str]:
-        """Draw sender, title and text on a topic (by default any), with a given first sentence."""
+        """Draw sender, title and text on a topic."""
         book = self._books[topic or pick(rng, self.topics)]
         more = book.kinds["more"]
         order = rng.permutation(len(more))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
@@ -46,7 +46,7 @@ class News:
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return values for the slots of irrelevant sentences; `names` are names of people."""
+    """Return values for irrelevant sentences that mention people by `names`."""
     integers = rng.integers
     return DrawnValues(
         {

@@ -1,4 +1,4 @@
-"""Draw the first prompt of an instance: a deterministic policy would act alike on equal prompts."""
+"""First prompt of an instance, drawn because a deterministic policy acts alike on equal prompts."""
 
 from __future__ import annotations
 
@@ -30,12 +30,8 @@ def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
 def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
     """Draw the first prompt: who asks, then the rules.
 
-    Args:
-        rng: The random generator.
-        task: The class name; a task without introductions only gets its rules.
-        rules: The rules. Brackets contain alternatives, and successive lines that begin with "- "
-            are independent, so they come in any order.
-        now: The start of the episode.
+    Brackets in the rules contain alternatives; successive lines that begin with "- " come in any
+    order. A task without introductions only gets its rules.
     """
     text = _ALTERNATIVES.sub(lambda match: pick(rng, match[1].split("|")), rules)
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""Customer notes on shop orders: consent to mails, and requested changes of the order."""
+"""Customer notes on shop orders."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
+# Selects the sentences that fit an order.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-"""Which sentences fit an order: of pieces of furniture, of gift cards and services only, of books."""
+# Kind in the phrase book, and the values by slot.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
-"""Statement of a sentence: its kind in the book, and the values by slot."""
 
+# Products of the furniture shop that are not furniture.
 SERVICES = {"Gift Card", "Assembly"}
-"""The furniture shop's products that are not furniture."""
 # Minimum and maximum number of remarks on delivery.
 _REMARKS = (3, 5)
 # Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
@@ -37,7 +37,6 @@ SLOTS: Mapping[str, PhraseSlot] = {
     "product": PhraseSlot("|".join([r"[A-Z][a-z]+ \d+", *sorted(SERVICES)])),
     "count": PhraseSlot(rf"{'|'.join(NUMBERS)}|\d+", _write_count, _read_count),
 }
-"""Slot types of notes: a product by its name on the order, and a number of pieces."""
 
 
 @functools.cache
@@ -62,7 +61,7 @@ def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
 def write_note(
     rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact], rate: float
 ) -> str:
-    """Write a note with statements in order; `rate` is the probability of asides and remarks."""
+    """Write a note with statements in order."""
     texts: list[str] = []
     for fact in facts:
         text = _say(rng, shop, fact)
@@ -111,8 +110,8 @@ def declines_mails(note: str) -> bool:
     return declined
 
 
+# Pieces by product name.
 Order: TypeAlias = Mapping[str, int]
-"""Pieces by product name."""
 _CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
 # Changes of a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
@@ -127,7 +126,7 @@ _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return the pieces of an order after the statements of its note; all zero if it is withdrawn."""
+    """Return the pieces after a note; all zero if withdrawn."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:
@@ -138,7 +137,6 @@ def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
 
 
 def _change(kind: str, said: Mapping[str, Any], now: Order, order: Order) -> Order:
-    """Return the pieces that a statement changes; `order` has the original ones."""
     if kind == "back":
         return order
     product, count = said["product"], said.get("count", 0)
@@ -174,15 +172,7 @@ def draw_order_note(
     amended_rate: float,
     note_rate: float,
 ) -> tuple[str, dict[str, int]]:
-    """Draw the note of an order, and the pieces after it.
-
-    Args:
-        rng: The random generator.
-        order: The pieces of the order lines.
-        withdrawn: Whether the customer withdraws the order.
-        amended_rate: The probability that the note asks for changes.
-        note_rate: The probability of asides and remarks.
-    """
+    """Draw the note of an order, and the pieces after it."""
     facts = draw_changes(rng, order) if rng.random() < amended_rate else []
     if withdrawn:
         facts.append(("withdrawn", {}))
@@ -208,7 +198,6 @@ def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
 
 
 def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
-    """Draw a change of a product that is still on the order, if any."""
     held = [product for product, count in now.items() if count]
     if not held:
         return []
@@ -234,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw a sentence that takes changes back; a single one only if no other depends on it."""
+    # A single change is taken back only if no other depends on it.
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]
@@ -247,7 +236,6 @@ def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
 
 
 def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    """Draw sentences that change nothing; their statements about this order are true."""
     kinds = {kind for kind, _ in facts}
     products = [list(order)[int(k)] for k in rng.integers(len(order), size=3)]
     counts = [int(count) for count in rng.integers(1, 4, size=4)]
