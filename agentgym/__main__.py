@@ -6,7 +6,11 @@ import sys
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109 - as Python wrote it
     del sys.path[0]  # the working folder may be somebody else's run
 
-from agentgym.cli import main
+try:
+    from agentgym.cli import main
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()

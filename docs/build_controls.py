@@ -42,10 +42,10 @@ HEAD = """# Controls of the oracle method
 TAIL = """
 ## Equal openings count once
 
-A policy whose draws depend on the text, such as a model at temperature 0, draws once for equal texts. Seeds with the same first prompt and
-reply are therefore one cluster. `tests/training/evaluation/test_clusters.py` simulates an agent that errs by text alone, with 1 to 20
-different openings among 20 seeds: at least 93 % of the intervals contain the true rate and a true effect of 0. Scripted policies draw by
-instance, so their seeds are clusters.
+A policy whose draws depend on the text, such as a model at temperature 0, draws once for equal texts. Seeds with the same first
+prompt and reply are therefore one cluster. `tests/training/evaluation/test_clusters.py` simulates an agent that errs by text alone,
+with 1 to 20 different openings among 20 seeds: at least 93 % of the intervals contain the true rate and effect. Scripted
+policies draw by instance, so their seeds are clusters.
 """
 
 

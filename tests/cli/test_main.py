@@ -288,7 +288,7 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "delay"),
     [
-        ("ablate --episodes 200 --workers 2", 0.5),  # during the imports
+        ("ablate --episodes 200 --workers 2", 0.7),  # during the imports
         ("ablate --episodes 200 --workers 2", 2.0),
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
         ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
