@@ -1,4 +1,4 @@
-"""Figures of one or several policies after LUMINA's figures 4, 5 and 6a."""
+"""Figures that compare policies after LUMINA's figures 4, 5 and 6a."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentgym.training.evaluation.plots import (
 from agentgym.training.evaluation.scoring import Result, group_by
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
-# The colour of arms beyond the paper's, which their names distinguish.
+# for arms beyond the paper's, which their names distinguish
 _OTHERS = "#999999"
 _FRAGILE = "* the missing episodes could move this rate beyond its interval"
 # Line length of a policy's name: about the height of a panel.
@@ -32,8 +32,9 @@ _NAME_WIDTH = 22
 
 
 def arms_figure(results: Sequence[Result]) -> Figure:
-    """Draw the success rate of each arm, averaged over horizons: one column of panels per world and
-    one row per policy (figures 4 and 5).
+    """Draw the success rate of each arm, averaged over horizons (figures 4 and 5).
+
+    Worlds are columns and policies are rows.
     """
     results = as_results(results)
     worlds, policies = group_by(results.everything, "world"), results.by("policy")
@@ -76,8 +77,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
 
 
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the change of success rate and step accuracy by intervention for each policy, averaged
-    over worlds: one panel per intervention and one pair of bars per policy (figure 6a).
+    """Draw the intervention effects for each policy, averaged over worlds (figure 6a).
 
     Args:
         results: The episodes at sizes of equal success (`level_horizons`).

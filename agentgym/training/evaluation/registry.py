@@ -22,11 +22,8 @@ class Command:
         run: Does the work and yields lines and tables. Parameters are `Annotated` with their help
             text; keyword-only parameters and those with defaults become options, others arguments.
             The docstring is the command's help.
-        name: Its name.
         group: The parent command, if any.
-        group_help: The help of the parent command.
-        resumable: Whether the same command resumes an interrupted run; users who stop it are
-            reminded.
+        resumable: Whether rerunning the command resumes an interrupted run; interrupted users are told.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -41,18 +38,15 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        title: Its short name.
         place: The position of its presets; the first preset overall is the default of `agentgym
             ablate`.
         presets: Arguments of `Ablation`, by preset name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Tells whether an episode belongs to the benchmark. Tables, files and figures use
-            only such episodes.
-        tables: Builds its tables from the results of an ablation.
+        applies: Selects the benchmark's episodes. Tables, files and figures use only these.
+        tables: Builds its tables from an ablation's results.
         headline: Whether its tables precede those of arms and contexts.
         files: Functions that write its files, by file name.
         figures: Functions that draw its figures, by file name.
-        commands: Its commands.
         levels: The success without oracles at which the paper compares policies, by world.
     """
 

@@ -56,10 +56,9 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables of arms and contexts per world and of the intervention effects, together
-    with the papers' tables; for several policies, first their comparison, then the tables of each.
+    """Return all tables: comparisons of policies first, then each policy's arms, contexts and effects.
 
-    Missing episodes and other notes come first.
+    Missing episodes and other notes precede them.
     """
     results = as_results(results)
     tables = []
@@ -132,11 +131,9 @@ def _outcome(seat: str, winners: Sequence[str]) -> str:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md`, the figures, and the applicable papers' files and
-    figures into a folder.
+    """Write results, summary and figures with the applicable papers' files; return the files.
 
-    Returns:
-        The files, figures last.
+    Figures come last.
 
     Raises:
         ValueError: The extra for figures is missing.
@@ -162,7 +159,7 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
 
 
 def _figures(results: Results) -> dict[str, Figure]:
-    """Return the figures by file name; figures of one policy exist for each."""
+    """Return the figures by file name; each policy gets its own."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
     figures = {"arms.png": policy_plots.arms_figure(results)}
@@ -194,9 +191,7 @@ def _with_ending(name: str, ending: str) -> str:
 
 
 def levelled_results(results: Sequence[Result]) -> Results:
-    """Return the episodes of policies and worlds played with and without oracles, each at the
-    papers' comparison size; empty if there is nothing to compare.
-    """
+    """Return the episodes at the papers' comparison sizes, of worlds with and without oracles."""
     results = as_results(results)
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in bare)
@@ -205,8 +200,9 @@ def levelled_results(results: Sequence[Result]) -> Results:
 
 
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
-    """Return the applicable papers with their results. Missing episodes and those that outgrew
-    the window may have no report.
+    """Return the applicable papers with their results.
+
+    Missing and overlong episodes may lack a report.
     """
     parts = []
     for paper in papers():
@@ -245,7 +241,7 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _managed(results: Sequence[Result]) -> bool:
-    """Report whether the episodes were played in a bounded context."""
+    """Report whether any episode had a bounded context."""
     return any(row.usage for row in results)
 
 
@@ -284,7 +280,7 @@ def _named_context(rows: Sequence[Result], name: str) -> str:
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
-    """Return the success rate of each arm and context, with the interaction below it."""
+    """Return the success rate of each arm and context, with interactions."""
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
@@ -308,7 +304,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
-    """Return p-values corrected for all of these changes."""
+    """Return p-values corrected for this family of changes."""
     return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
