@@ -1,5 +1,4 @@
-"""Serve an office server or a world over MCP, the Model Context Protocol: each episode is a server
-with its own state.
+"""Serve office servers or worlds over MCP (Model Context Protocol), one server per episode.
 
 It imports the package `mcp`; `agentgym serve` is its command.
 """
@@ -36,16 +35,16 @@ from agentgym.training.integrations.http_server import (
     server_config,
 )
 
+# per episode; a client needs one
 MAX_SESSIONS = 64
-"""Default maximum of open sessions per episode; a client needs one."""
+# longer than a model thinks
 IDLE_SECONDS = 1_800.0
-"""Default idle seconds after which a session is closed, longer than a model thinks."""
+# per episode; calls run sequentially, and each waiting one holds a connection
 MAX_WAITING = 8
-"""Maximum waiting calls per episode. Calls run sequentially, and each holds a connection."""
 
 
 class ServedEpisode(Protocol):
-    """A served episode: its tools, and a method to call them.
+    """The tools of an episode, and a method to call them.
 
     Attributes:
         name: The world or the servers.
@@ -67,11 +66,7 @@ class ServedEpisode(Protocol):
 
 
 class OfficeEpisode:
-    """An office whose servers may already contain data.
-
-    Args:
-        office: The office.
-    """
+    """An office whose servers may already contain data."""
 
     def __init__(self, office: Office) -> None:
         self._office, self._guard = office, Guard("report")
@@ -99,10 +94,10 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world. Its rules and task are the instructions, and its score is printed to
-    stderr at the end.
+    """An episode of a world, whose score is printed to stderr at the end.
 
-    MCP has calls and no replies, so a world's turn limit does not apply.
+    The instructions contain rules and task. MCP has calls and no replies, so a world's turn limit does
+    not apply.
 
     Args:
         env_id: The world.
@@ -140,13 +135,13 @@ class WorldEpisode:
 
 
 def _print_faults(guard: Guard) -> None:
-    """Print tool faults for the person who runs the server; clients do not see them."""
+    """Print tool faults for the operator; clients do not see them."""
     for fault in guard.take_faults():
         print(fault.traceback, file=sys.stderr)
 
 
 def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
-    """Return an episode of office servers (joined by `+`), initially empty, or of a world.
+    """Return an episode of a world, or of initially empty office servers joined by `+`.
 
     Raises:
         gymnasium.error.Error: There is no such world.
@@ -164,8 +159,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 def build_server(episode: ServedEpisode) -> Server[Any]:
     """Return an MCP server for an episode.
 
-    Calls run sequentially in their order of arrival, in a separate thread per episode, so a slow
-    call delays no other episode.
+    Calls run in order of arrival in one thread per episode, so a slow call delays no other episode.
     """
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
@@ -236,7 +230,7 @@ def http_app(
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> Starlette:
-    """Return a web app with one MCP server per episode: number k, from 0, at `/episodes/<k>/mcp`.
+    """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
 
     Args:
         episodes: The episodes.

@@ -1,5 +1,4 @@
-"""Runs of agents that play over MCP: each episode is a cell of an ablation, and its trajectory is
-stored in the run folder like any policy's.
+"""Ablation runs of agents that play over MCP; trajectories go to the run folder as usual.
 
 Each call is a step, so a world's turn limit applies to calls.
 """
@@ -40,8 +39,8 @@ DIALECT: Dialect = "json"
 class RecordedEpisode:
     """A cell of an ablation played over MCP.
 
-    An episode closed before its end counts as abandoned by the agent, with its current score; an
-    episode without calls is not written.
+    An episode closed before its end counts as abandoned, with its current score; without calls it is
+    not written.
 
     Args:
         ablation: The settings of the run.
@@ -49,9 +48,7 @@ class RecordedEpisode:
         write: Receives the trajectory, once.
 
     Attributes:
-        name: The cell in words.
         instructions: The rules and the task.
-        tools: The available tools.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -98,9 +95,9 @@ def external_ablation(
 
     Args:
         world: The id of a world.
-        sizes: The sizes of its instances, as defined by the preset with this world.
+        sizes: The instance sizes, as defined by the preset with this world.
         seeds: The number of instances per size.
-        agent: The name of the agent in the report; empty for none.
+        agent: The agent's name in the report; empty for none.
         options: Keyword arguments of the world.
 
     Raises:
@@ -121,15 +118,9 @@ def external_ablation(
 
 @contextmanager
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
-    """Open the episodes that a folder lacks, and write each when it ends.
+    """Open at most `most` missing episodes in cell order, and write each when it ends.
 
-    Args:
-        ablation: The settings.
-        out: The folder; other processes cannot write to it meanwhile.
-        most: The maximum number of episodes to open.
-
-    Yields:
-        The episodes in cell order; the server closes them.
+    The folder stays locked meanwhile; the server closes the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.

@@ -1,8 +1,8 @@
 """OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
 
-A stack is a world with its oracles, context strategies and split. Each session has its own env, and
-a reset starts its next episode. An observation contains the messages that the policy has not seen
-yet, so its size does not grow with the history; `keep` says how many earlier messages remain.
+Each session has its own env, and a reset starts its next episode. An observation contains only
+messages that the policy has not seen yet, so its size does not grow with the history; `keep` is the
+number of earlier messages that remain.
 
 Example:
     >>> app = create_app([Stack("ListWorld", {"oracles": "SP"})])
@@ -47,12 +47,12 @@ from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
 
+# per split; task `index` is the instance that `reset(seed=index)` draws from the split
 TASKS = 1_000_000
-"""Tasks per split: task `index` is the instance that `reset(seed=index)` draws from the split."""
+# tasks that `list_tasks` returns; a client reads others by index
 PREVIEW = 100
-"""Tasks that `list_tasks` returns; a client reads others by index."""
+# the only split of a stack without splits: all instances of the world
 ALL = "all"
-"""The split of a stack without a split: all instances of the world."""
 
 
 class WorldAction(Action):
@@ -152,11 +152,7 @@ class Stack:
 
 
 class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
-    """The envs of one session, one per split.
-
-    Args:
-        stack: The world with its wrappers.
-    """
+    """The envs of one session, one per split."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -181,7 +177,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         Args:
             seed: The seed of the instance; None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
-            split: The split; by default that of the previous episode.
+            split: The split; by default the previous episode's.
             index: A task of the split, instead of a seed.
             form: The form of messages and tools: `openai` for chat-completions dicts, or `records`
                 for all fields of `Message` and `Tool`.
@@ -264,7 +260,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     def get_task_range(
         self, split: str, start: int | None = None, stop: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return a slice of the tasks of a split.
+        """Return a slice of a split's tasks.
 
         Raises:
             ValueError: It has more than 10,000 tasks.
@@ -292,8 +288,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 class _SentChat:
     """The chat as sent so far.
 
-    Each observation sends a part, so that tool pictures stay behind the results that they follow.
-    An edit inside a part sends that part again.
+    Each observation is a part, so that tool images stay behind their results. An edit inside a part
+    resends that part.
     """
 
     def __init__(self, as_records: bool) -> None:
@@ -359,19 +355,18 @@ def _app(stack: Stack, max_sessions: int, idle_seconds: float) -> FastAPI:
 
 
 def _record(message: Message) -> dict[str, Any]:
-    """Return a message without the descriptions of its pictures, which a policy must not see."""
+    """Return a message without image descriptions, which a policy must not see."""
     images = tuple(Image(image.png) for image in message.images)
     return replace(message, images=images).to_dict()
 
 
 class _RequireToken:
-    """App that refuses requests and connections without the token."""
+    """App that rejects requests and connections without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         given = b"".join(
             value for name, value in scope.get("headers", ()) if name == b"authorization"
         )
@@ -385,7 +380,7 @@ class _RequireToken:
 
 
 class RemoteEnv(gymnasium.Env[Chat, str]):
-    """A stack on an OpenEnv server as a Gymnasium env, for policies and trainers that take one.
+    """A stack on an OpenEnv server as a Gymnasium env.
 
     Args:
         base_url: The address of the server.

@@ -1,9 +1,9 @@
 """verifiers adapter, and so prime-rl, which trains on verifiers' environments.
 
-A task is an instance of a world, and a group contains the episodes of one task. The harness plays
-the whole stack in this process: the model's requests are the env's chat, including edited contexts,
-and verifiers records each edit as a branch of the trace. The rules explain how to call tools;
-`tools="native"` also sends their schemas. Structured calls stay structured.
+A task is an instance of a world, and a group contains one task's episodes. The harness plays the
+whole stack in this process: the model's requests are the env's chat, and verifiers records each
+context edit as a branch of the trace. The rules explain how to call tools; `tools="native"` also
+sends their schemas.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
@@ -37,8 +37,8 @@ from agentgym.training.rollout import Episode
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
+# the module name under which verifiers finds these classes
 PLUGIN = "agentgym_verifiers"
-"""The name under which verifiers finds these classes."""
 _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 
 
@@ -62,19 +62,17 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Return whether the oracle policy solves the instance, without hints or context limits."""
+        """Report whether the oracle policy solves the instance without hints or context limits."""
         return await asyncio.to_thread(_is_solvable, self.data)
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the reward of the episode; of an untouched trace, that of doing nothing."""
+        """Return the episode's reward; an untouched trace scores like doing nothing."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
-        of replies.
-        """
+        """Return success and the kind of end as 0 or 1, and the number of replies."""
         played = await self._played(trace)
         names = ("success", "terminated", "truncated", "turns")
         return {name: float(played[name]) for name in names}
@@ -153,10 +151,10 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
 
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
-    """Plays an episode in this process, with every model call through verifiers' endpoint.
+    """Play an episode in this process, with every model call through verifiers' endpoint.
 
-    verifiers' limits truncate the episode with its current score, like the world's turn budget. A
-    failure through no fault of the policy is an error of the trace, which then has no reward.
+    verifiers' limits truncate the episode with its current score, like the turn budget. A failure
+    through no fault of the policy is an error of the trace, which then has no reward.
     """
 
     EXECUTES_CODE = False
@@ -166,7 +164,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         """Check that no box is requested, because nothing would run in it.
 
         Raises:
-            ValueError: One is requested.
+            ValueError: A box is requested.
         """
         if runtime.config.type != "subprocess":
             raise ValueError(
@@ -253,7 +251,7 @@ class _History:
         self._said: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        """Keep the server's message for the newest reply of the chat, which has this text."""
+        """Keep the server's message for the chat's newest reply."""
         newest = next(
             (message for message in reversed(chat.messages) if message.role == "assistant"), None
         )
@@ -375,7 +373,7 @@ def load_environment(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment; without arguments, the smallest one.
+    """Return a world as a verifiers environment.
 
     Args:
         env_id: The id of a world.
