@@ -99,8 +99,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Parse JSON with the standard library, which accepts NaN and the lone surrogates that a model
-    can write.
+    """Parse JSON with the standard library, which accepts NaN and the lone surrogates of models.
 
     Raises:
         ValueError: The line is not JSON.
@@ -112,7 +111,7 @@ def _loads(line: bytes) -> Any:
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Report whether a text occurs, in any case, in a message, a reply or a call of an episode.
+    """Report whether a message, reply or call of an episode contains a text, ignoring case.
 
     Raises:
         ValueError: The line is not a trajectory.
