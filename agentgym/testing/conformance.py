@@ -24,13 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law with the hooks that it requires.
-
-    Attributes:
-        name: A few words.
-        check: Raises `BrokenLaw`.
-        hooks: The names of the hooks.
-    """
+    """A law with its required hooks; `check` raises `BrokenLaw`."""
 
     name: str
     check: Callable[[str], object]
@@ -42,7 +36,6 @@ class LawResult:
     """The verdict on one law.
 
     Attributes:
-        name: The law.
         verdict: `holds`, `broken` or `skipped`.
         reason: The error or the missing hooks; empty if it holds.
         line: Python code or a command that reproduces the error.
@@ -57,11 +50,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, fast ones first.
-
-    Args:
-        seeds: The instances to check.
-    """
+    """Return the laws, fast ones first, for this many instances."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),

@@ -37,22 +37,22 @@ from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
-# CPU seconds of a slow step, if also far above the median. A query or program that runs into its
+# CPU seconds of a slow step, if also far above the median. A query or program that reaches its
 # limits takes about one.
 SLOW_SECONDS = 2.0
-# Multiple of the median step that counts as far above it.
+# multiple of the median that counts as far above it
 SLOW_MULTIPLE = 100
 
-# One step in this many is also played by a copy.
+# one step in this many is also played by a copy
 _COPY_EVERY = 10
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
-# Bytes that a step may add to the peak memory, twice the limit of a sandbox or a database.
+# bytes that a step may add to peak memory, twice the limit of a sandbox or database
 _STEP_BYTES = 512 << 20
 # Maximum replies of an episode without actions.
 _IDLE_STEPS = 400
 _IDLE_REPLY = "I would rather not."
-# Calls of each kind to consider at a time; a world may suggest thousands.
+# calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -84,12 +84,10 @@ class _Player:
         self.report = Report(options=case.options or {})
 
     def find(self, kind: str, text: str, mark: str = "") -> None:
-        """Add a finding with the replies so far."""
         case = replace(self.case, actions=list(self.report.actions))
         self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
 
     def play(self) -> None:
-        """Play the case once."""
         generators = _global_generators()
         self.report.actions = []
         self._times: list[float] = []
@@ -131,7 +129,7 @@ class _Player:
             raise _Stop from None
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play the replies of the case, or random ones."""
+        """Play the case's replies, or random ones."""
         case = self.case
         generator = ReplyGenerator(
             self._rng, (case.options or {}).get("dialect", "auto"), case.index
@@ -179,7 +177,7 @@ class _Player:
     def _step(
         self, env: gymnasium.Env[Any, Any], chat: Chat, action: str, state: bytes
     ) -> tuple[StepResult, bytes]:
-        """Play a reply and check all laws; return the state afterwards if known."""
+        """Play a reply and check all laws; return the new state if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
         # Draw in any case, or findings would influence the replies.
@@ -281,7 +279,7 @@ class _Player:
 
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
-    """Return the policy that solves the world from the chat, if the world has the hooks for it."""
+    """Return the policy that solves the world from the chat; None without the hooks."""
     try:
         policy = TeamPolicy if is_team(env_id) else OraclePolicy
         return policy(env_id, dialect=dialect)
@@ -290,7 +288,7 @@ def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None
 
 
 def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
-    """Return the calls that the world suggests as legal or optimal to the current agent."""
+    """Return the calls that the world suggests to the current agent as legal or optimal."""
     inner = env.unwrapped
     world: World[Any] = (
         inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
@@ -326,7 +324,7 @@ def _place_of(error: BaseException) -> str:
 
 
 def _place_in(text: str) -> str:
-    """Return the same from a formatted traceback."""
+    """Do the same for a formatted traceback."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]

@@ -1,6 +1,4 @@
-"""Probes of one moment of an episode, without knowledge of the world: its state, the differences
-between two states, and copies that must continue identically.
-"""
+"""Probes of an episode without knowledge of the world: state, differences and copies."""
 
 from __future__ import annotations
 
@@ -31,13 +29,14 @@ _SQLITE = b"SQLite format 3\x00"
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 # A team's state besides its worlds, and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-# Enough to recognise the change.
+# enough to recognise the change
 _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return the state of an episode: its worlds without the turn number, which every reply
-    advances, and the mounted toolsets.
+    """Return an episode's state: its worlds and the mounted toolsets.
+
+    The turn number is excluded, because every reply advances it.
     """
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
@@ -64,8 +63,9 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 
 
 def differences(before: bytes, after: bytes) -> list[str]:
-    """Return the differences between two states as paths with both values; nothing if only the
-    pickles differ and not their content (shared equal objects, set order, database pages).
+    """Return the differences between two states as paths with both values.
+
+    Pickles of equal content (shared objects, set order, database pages) do not differ.
     """
     if before == after:
         return []
@@ -187,10 +187,8 @@ class Twin:
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
     """Return a copy of an env.
 
-    Args:
-        env: The env.
-        way: 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers,
-            so a stack is pickled.
+    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so a
+    stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
@@ -206,8 +204,8 @@ def compare_copy(
 
     Args:
         env: The env, which has played the reply.
-        twin: The copy of the env from before.
-        chat: The chat from before.
+        twin: The earlier copy of the env.
+        chat: The earlier chat.
         action: The reply.
         result: The env's result.
     """
