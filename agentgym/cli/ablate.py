@@ -1,6 +1,4 @@
-"""The commands `ablate`, `score` and `compare`: ablations of oracles and context strategies, and
-their reports.
-"""
+"""The commands `ablate`, `score` and `compare`."""
 
 from __future__ import annotations
 
@@ -195,9 +193,7 @@ def ablate(
 
 
 def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
-    """Play the missing cells, write the report, and list failed cells; exit with 1 if there are
-    any.
-    """
+    """Play the missing cells, write the report, and exit with 1 if cells failed."""
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
@@ -263,7 +259,7 @@ def _from_preset(
     options: list[str],
     axis: str | None,
 ) -> dict[str, Any]:
-    """Return the settings of a preset with the user's overrides and additional options."""
+    """Return a preset's settings with the user's overrides and additional options."""
     check_choice("preset", preset, list(presets()))
     readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
         "worlds": (world, split),

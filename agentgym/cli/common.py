@@ -1,6 +1,4 @@
-"""Helpers of the commands: shell completion, errors and interrupts as messages, option parsing,
-progress and tables.
-"""
+"""Helpers of the commands: completion, errors, option parsing, progress and tables."""
 
 from __future__ import annotations
 
@@ -41,8 +39,8 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
+# Tables keep their width in files and pipes; a terminal's own width applies there.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
-"""Tables keep their width in files and pipes; a terminal's own width applies there."""
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 
@@ -50,9 +48,7 @@ OPTION_HELP = "a world option as name=value, e.g. items=20"
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
     """Return a function that completes names in the shell.
 
-    Args:
-        names: Lists the names on demand.
-        joints: The characters that join several names; the last name is completed.
+    With `joints`, characters that join several names, it completes the last one.
     """
 
     def matches(incomplete: str) -> list[str]:
@@ -147,7 +143,7 @@ Template = Annotated[
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """Exit with a message on stderr and an exit code."""
+    """Print a message to stderr and exit."""
     typer.echo(message, err=True)
     raise typer.Exit(code) from None
 
@@ -170,10 +166,9 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Return the hint that an interrupted or failed run can resume, if anything was saved.
+    """Print that an interrupted or failed run can resume, if anything was saved.
 
-    Args:
-        out: The folder or log of the run; None if nothing is saved.
+    `out` is the folder or log of the run; None if nothing is saved.
     """
     try:
         yield
@@ -223,9 +218,7 @@ def split(text: str) -> list[str]:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split a label from a text such as `small=runs/train`; the label is empty if there is none or
-    if the whole text is a path.
-    """
+    """Split a label from a text such as `small=runs/train`; a plain path has an empty label."""
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
@@ -245,12 +238,7 @@ def parse_tokens(name: str, text: str | None) -> int | None:
 
 
 def check_window(env_spec: EnvSpec, seed: int) -> None:
-    """Raise `ValueError` if the first prompt of an instance exceeds the context window.
-
-    Args:
-        env_spec: The env.
-        seed: The instance.
-    """
+    """Raise `ValueError` if an instance's first prompt exceeds the context window."""
     env = gymnasium.make(env_spec, disable_env_checker=True)
     try:
         chat, _ = env.reset(seed=seed)
@@ -291,7 +279,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return the options of a model; None keeps the default.
+    """Return a model's options; None keeps the default.
 
     Raises:
         ValueError: A value is out of bounds.
@@ -310,7 +298,7 @@ def model_options(
 
 
 def endpoint_options(options: list[str]) -> dict[str, Any]:
-    """Parse the options of an endpoint that do not affect replies.
+    """Parse the endpoint options that do not affect replies.
 
     Raises:
         ValueError: A name is unknown, or a text is not of the form name=value.
@@ -343,7 +331,7 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a text as JSON or as a Python constant; otherwise return the text."""
+    """Parse a text as JSON or as a Python constant; otherwise return it."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return constants[text.lower()]

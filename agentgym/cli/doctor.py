@@ -1,6 +1,4 @@
-"""The command `doctor`: finds damage in a run's files and repairs it by moving damaged parts aside,
-so that they are replayed.
-"""
+"""The command `doctor`: finds damage in a run's files and moves it aside, to be replayed."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
+# suffix of files that receive damaged parts
 SIDE = ".damaged"
-"""The suffix of files that receive damaged parts."""
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Training files; their slow modules are imported on demand.
 CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
-# Cells to list by name; more would fill the screen.
+# cells to list by name; more would fill the screen
 _SHOWN = 20
 # The weight files of transformers.
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -75,8 +73,6 @@ class FileFault:
     """A problem in a file.
 
     Attributes:
-        path: The file.
-        problem: The problem.
         cost: The cost of moving the damaged part aside.
         line: The damaged line, from 1; None for the whole file.
     """
@@ -149,7 +145,6 @@ def _faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[FileFault]:
-    """Yield the problem of an unreadable file."""
     try:
         read(path)
     except DamagedFileError as error:
@@ -226,7 +221,6 @@ def _check_line(name: str, row: Any) -> None:
 
 
 def _is_log(path: Path) -> bool:
-    """Report whether a file contains a trajectory line."""
     for _, line in whole_lines(path):
         try:
             row = json.loads(line)
@@ -265,7 +259,7 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _sample(path: Path, count: int) -> set[int]:
-    """Return the lines of a log to replay, of as many cells as possible."""
+    """Return the lines of a log to replay, from as many cells as possible."""
     cells: dict[str, list[int]] = {}
     for number, trajectory in TrajectoryLog(path).readable() if count else ():
         if trajectory is not None and not trajectory.failure:
@@ -276,7 +270,7 @@ def _sample(path: Path, count: int) -> set[int]:
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Append damaged lines to the file beside it and remove them here."""
+    """Move damaged lines to the file beside it."""
     number = 0
     with replacing(path) as rest:
         for chunk in read_chunks(path):

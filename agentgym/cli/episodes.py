@@ -1,4 +1,4 @@
-"""The commands `list` and `rollout`: worlds and their episodes."""
+"""The commands `list` and `rollout`."""
 
 from __future__ import annotations
 
@@ -184,12 +184,6 @@ def _check(
 
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
     """Write the settings of a rollout next to its log, or compare them with existing ones.
-
-    Args:
-        out: The log.
-        env_spec: The spec of the env, as JSON text.
-        policy: The policy.
-        seed: The first seed.
 
     Raises:
         RunLockedError: The log is being written by another process.

@@ -233,9 +233,7 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
 def finetune(settings: dict[str, Any], out: Path) -> None:
     """Fine-tune a model and compare its success before and after.
 
-    Args:
-        settings: The fields of `FineTuneConfig` that differ from the defaults.
-        out: The folder of the run.
+    `settings` contains the fields of `FineTuneConfig` that differ from the defaults.
     """
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
@@ -256,7 +254,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints each new point of the curve."""
+    """Return a function that advances a bar per phase and prints new points of the curve."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -301,7 +299,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 
 def parse_cells(text: str) -> dict[str, Any]:
-    """Return the arms and horizons of an evaluation.
+    """Parse an evaluation's arms and horizons.
 
     Raises:
         ValueError: It is not of the form `ORACLES:HORIZONS`.
