@@ -1,4 +1,4 @@
-"""Base of all sandboxes: limits, results, and the host's side of a run (calls, output, deadline)."""
+"""Base of all sandboxes: limits, results, and the host's side of a run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
+# Functions that code may call, by name. They accept any arguments and refuse a call with
+# `ToolError`, which the code can catch.
 Functions = Mapping[str, Callable[..., str]]
-"""Functions that code may call, by name. They accept any arguments and refuse a call with
-`ToolError`, which the code can catch.
-"""
 
+# Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
 NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
-"""The refusal of arguments that are not JSON, including any that nest deeper than `MAX_DEPTH`,
-whatever this Python's encoder supports.
-"""
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length; this much explains it
 _MAX_FRAMES = 6  # the innermost; recursion would fill the error with copies of one line
@@ -74,8 +71,7 @@ class RunResult:
 class Sandbox(Protocol):
     """Interpreter for untrusted code.
 
-    It keeps no episode state: each run is a fresh session, and any number of threads may run code
-    concurrently.
+    Each run is a fresh session, and any number of threads may run code concurrently.
 
     Attributes:
         rules: The peculiarities of this interpreter, for the policy.
@@ -88,8 +84,9 @@ class Sandbox(Protocol):
     def run(
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
-        """Run code until it ends or reaches a limit. Errors of the code do not raise here; errors
-        of a function do, except `ToolError`.
+        """Run code until it ends or reaches a limit.
+
+        The code's errors do not raise here; a function's errors do, except `ToolError`.
 
         Args:
             code: The code.
@@ -102,8 +99,7 @@ class Sandbox(Protocol):
 class SandboxUnavailable(RuntimeError):
     """This host cannot run programs in a sandbox, through no fault of the code.
 
-    It is raised when an env is made, or during an episode if the host can no longer start a
-    process.
+    Raised when an env is made, or later if the host can no longer start a process.
     """
 
 
@@ -116,9 +112,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of one run, the same for every sandbox: it answers calls, stores the output
-    and counts both.
-    """
+    """The host's side of one run: answers calls, stores output and counts both."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code

