@@ -57,9 +57,7 @@ class SyntheticStudy:
 
 
 def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
-    """Draw a study: its size, the probabilities of its cells, the correlation of seeds and
-    instances between arms, and the episodes.
-    """
+    """Draw a study: its size, cell probabilities, correlations between arms, and episodes."""
     seeds, horizons = int(rng.integers(20, 41)), (8, 16, 32)[: int(rng.integers(1, 4))]
     shared_by_seed, shared_by_instance = rng.uniform(0, 0.4, size=2)
     noise = 1 - shared_by_seed - shared_by_instance

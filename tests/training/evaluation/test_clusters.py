@@ -1,6 +1,4 @@
-"""Episodes with equal openings are one cluster, so a policy that draws by text shows no false effect,
-and sizes are near only if their interval is narrow.
-"""
+"""Episodes with equal openings form one cluster, and sizes are near only with narrow intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[R
     """Return the episodes of an agent whose errors depend on the text alone, with and without S.
 
     Args:
-        agent: The number of the agent, which decides its draws.
+        agent: The agent's number, which determines its draws.
         openings: The number of different first prompts without S.
         told: Whether the hints of S make each first prompt unique.
         seeds: The number of instances.

@@ -1,6 +1,4 @@
-"""Missing episodes, unreadable replies, idle strategies and episodes over the window are visible in
-every table, figure, command and result.
-"""
+"""Missing, unreadable and overlong episodes and idle strategies are visible in every report."""
 
 from __future__ import annotations
 
@@ -282,7 +280,7 @@ def test_differences_state_their_complete_pairs() -> None:
 
 
 def busy(chats: Sequence[Chat]) -> list[Reply]:
-    """Play optimally, but have no reply to some instances."""
+    """Play optimally, but leave some instances without a reply."""
     replies: list[Any] = OraclePolicy("ListWorld")(chats)
     for k, chat in enumerate(chats):
         if sum(chat.messages[1].text.partition("\n\n<")[0].encode()) % 3 == 1:
