@@ -1,4 +1,4 @@
-"""A template with tools for models without one: under TRL's own checks, and in real training."""
+"""A template with tools for models without one: TRL's own checks, and real training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worlds in TRL: the trainer's view of an environment, and real training steps in both ways."""
+"""The worlds in TRL: the trainer's view of an environment, and real training steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Config:
 
 
 class Typed(World[Config]):
-    """Tools with every kind of argument."""
+    """World with every kind of tool argument."""
 
     Config = Config
 
@@ -108,7 +108,7 @@ class Typed(World[Config]):
 
 
 class Named(Typed):
-    """A tool with a reserved name."""
+    """World whose tool has a reserved name."""
 
     @tool(name="get_reward")
     def take(self) -> str:
@@ -136,9 +136,7 @@ def typed() -> Iterator[None]:
 
 
 def plain(schema: Any) -> Any:
-    """Return a schema in transformers' form: nothing about additional properties, and `nullable`
-    for a choice with null.
-    """
+    """Return a schema in transformers' form: `nullable` choices, no additional properties."""
     if isinstance(schema, list):
         return [plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -345,9 +343,6 @@ def test_prompts_hold_all_but_the_task(options: dict[str, Any]) -> None:
         assert ("# Memory" in system["content"]) == ("context" in options)
 
 
-# Training.
-
-
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer trained here, with the chat template of Qwen 2.5."""
@@ -420,9 +415,7 @@ def test_a_random_model_is_trained_in_the_environment(
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every second episode is played optimally through TRL's own tool loop; the others give up at
-    once.
-    """
+    """Every second episode is played optimally in TRL's tool loop; the others give up at once."""
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),
         prompts("ListWorld", range(4), **SMALL),
@@ -455,9 +448,7 @@ def test_what_earns_a_reward_is_learnt_from(
 def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One episode of the group is solved, and the scorer of the other fails; counted as a reward of
-    0, it would put the solved one above the mean.
-    """
+    """One episode is solved; scoring the failed other as 0 would put the solved one above the mean."""
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),
         prompts("ListWorld", range(4), **SMALL),

@@ -1,4 +1,4 @@
-"""Whole episodes in TRL: the rows in the trainer's loss, against those of our own trainers."""
+"""Whole episodes in TRL: the rows in the trainer's loss, against our own trainers' rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the trajectories of all played episodes, from which our own rows are made."""
+    """Return the trajectories of all played episodes."""
     played: list[Any] = []
     record = Episode.trajectory
 

@@ -52,7 +52,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Twin:
-    """Plays an env in parallel to verifiers' with a policy, and answers with the policy's replies."""
+    """Server that plays an env in parallel with a policy, and answers with its replies."""
 
     def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(env_id, **options)
@@ -68,9 +68,7 @@ class Twin:
         return self.answer(reply.text)
 
     def asked(self) -> list[dict[str, Any]]:
-        """Return the chat as texts and images; results count as the user's, and consecutive user
-        texts are joined.
-        """
+        """Return the chat as texts and images, with results as user texts; adjacent ones are joined."""
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
         for m in self.chat.messages:
@@ -99,7 +97,7 @@ class Twin:
 
 
 class Native(Twin):
-    """Answers with structured calls and reasoning."""
+    """Twin that answers with structured calls and reasoning."""
 
     def answer(self, text: str) -> Answer:
         reply = next(m for m in reversed(self.chat.messages) if m.role == "assistant")
@@ -130,7 +128,7 @@ def play(
 
 
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
-    """Return the trace of an episode of the first task, and its requests."""
+    """Return the trace of the first task's episode, and its requests."""
     with serving(script) as server:
         (trace,) = play(env, server.url)
         return trace, server.requests
@@ -190,7 +188,7 @@ EDITS: list[dict[str, Any]] = [
 
 
 class Thinker:
-    """Writes thoughts, then another policy's reply."""
+    """Policy that adds thoughts to another policy's replies."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy
@@ -231,9 +229,6 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
         traces = play(env, server.url, rollouts=2, tasks=2)
     assert [trace.task.key for trace in traces] == [known[0], known[0], known[1], known[1]]
     assert len({trace.id for trace in traces}) == 4
-
-
-# Structured calls.
 
 
 def test_structured_replies_go_on_standing_as_they_came() -> None:
@@ -302,7 +297,7 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     assert trace.num_branches == 1
 
 
-# Ends caused by something other than the world.
+# Ends that the world does not cause.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:
@@ -451,7 +446,7 @@ def solve(messages: list[dict[str, Any]]) -> str:
 
 
 class Engine(ThreadingHTTPServer):
-    """vLLM's part that samples tokens after tokens; here they spell a script."""
+    """Stand-in for vLLM's token endpoint, whose samples spell a script."""
 
     daemon_threads = True
 

@@ -1,6 +1,4 @@
-"""The worlds in verl: its own workers run the agent loop, with an engine that samples a policy's
-replies.
-"""
+"""The worlds in verl: its own workers run the agent loop, with a scripted engine."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(folder: Path, **limits: Any) -> Any:
-    """Return verl's own configuration, with the model and agent loops of a folder."""
+    """Return verl's configuration with a folder's model and agent loops."""
     rollout_options = {
         "name": "vllm",
         "agent.agent_loop_config_path": folder / "loops.yaml",
@@ -86,7 +84,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Samples the replies of a policy that plays a parallel env, one per episode."""
+    """Engine that samples from a policy that plays a parallel env, one per episode."""
 
     def __init__(self, tokenizer: Any, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.tokenizer, self.policy, self.made = tokenizer, policy, (env_id, seed, options)
@@ -179,7 +177,7 @@ def test_a_batch_is_played_by_verls_worker(
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return what workers put into verl's queue, by key."""
+    """Return the data that workers put into verl's queue, by key."""
     queue: dict[str, Any] = {}
 
     async def put(key: str, partition_id: str, tag: Any) -> None:
