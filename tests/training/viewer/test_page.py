@@ -1,6 +1,4 @@
-"""The page is a single document without external references, in which model-written text is never
-markup.
-"""
+"""The page is one document without external references, and model text is never markup."""
 
 from __future__ import annotations
 
