@@ -32,7 +32,7 @@ from tests.helpers import PATIENCE
 def command(
     *arguments: str, typed: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, or as a program if it must import from the user's folder."""
+    """Run the command in this process, or as a program if it imports from the user's folder."""
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
@@ -258,8 +258,8 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     assert [row["success"] for row in rows] == [1.0] * 12
 
 
-# A shell shows both as 130. Python ends itself by the signal if the interrupt arrives inside
-# `exec`, such as during the definition of a dataclass.
+# A shell shows both as 130. Python ends by the signal if the interrupt arrives inside `exec`, such
+# as during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 
 
