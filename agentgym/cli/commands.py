@@ -108,8 +108,6 @@ def add_paper_commands(app: typer.Typer) -> None:
 
 
 def _as_function(command: Command) -> Callable[..., None]:
-    """Wrap a paper's command for Typer, with help texts and printed results."""
-
     @wraps(command.run)
     def function(**options: Any) -> None:
         place = options.get("out", options.get("folder"))

@@ -158,7 +158,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    """Format an error as a sentence; a system error starts with the file."""
+    """A system error starts with the file."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}; choose another place"
     return str(error)
@@ -183,7 +183,6 @@ def resume_hint(out: Path | None) -> Iterator[None]:
 
 
 def _holds_progress(out: Path | None) -> bool:
-    """Report whether a folder or log contains saved episodes, answers or checkpoints."""
     if out is None or not out.is_dir():
         return out is not None and out.is_file() and out.stat().st_size > 0
     files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
@@ -331,7 +330,6 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a text as JSON or as a Python constant; otherwise return it."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return constants[text.lower()]

@@ -208,7 +208,6 @@ def _line_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _check_line(name: str, row: Any) -> None:
-    """Raise if a line of a file with this name lacks required fields."""
     if not isinstance(row, Mapping):
         raise TypeError("no JSON object")
     if name == METRICS:
@@ -270,7 +269,6 @@ def _sample(path: Path, count: int) -> set[int]:
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Move damaged lines to the file beside it."""
     number = 0
     with replacing(path) as rest:
         for chunk in read_chunks(path):

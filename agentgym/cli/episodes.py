@@ -175,7 +175,7 @@ def rollout(
 def _check(
     env_spec: EnvSpec, seed: int, out: Path | None, window: str | None, context: str
 ) -> None:
-    """Raise `ValueError` if the log is a folder or the window is below the first prompt."""
+    """Raise if the log is a folder or the window is below the first prompt."""
     if window is not None or "window=" in context:
         check_window(env_spec, seed)
     if out is not None and out.is_dir():

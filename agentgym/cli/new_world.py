@@ -53,11 +53,6 @@ def new_world(
 
 
 def _package(name: str) -> str:
-    """Return a package's import name.
-
-    Raises:
-        ValueError: The name is invalid or taken by Python or an installed package.
-    """
     package = name.replace("-", "_")
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
     if not usable or package in (*sys.stdlib_module_names, *_TAKEN):

@@ -94,12 +94,11 @@ class TerminalGame:
 
     @property
     def _world(self) -> World[Any] | None:
-        """Return the world; None for a team, whose agents have separate views."""
+        """None for a team, whose agents have separate views."""
         env = self.episode.env.unwrapped
         return env.world if isinstance(env, ToolEnv) else None
 
     def _reply(self, line: str) -> str | None:
-        """Turn a line into a reply; None if it is unreadable."""
         if parse(line).calls:
             return line
         if line in self._tool_names():
@@ -160,7 +159,6 @@ def _brief(message: Message) -> Message:
 
 
 def _edit_lines(names: list[str]) -> None:
-    """Enable line editing with history and completion, if the system supports it."""
     with suppress(ImportError):  # missing on Windows
         import readline  # noqa: PLC0415 - it changes the terminal when it is imported
 

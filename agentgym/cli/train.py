@@ -218,7 +218,6 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 
 
 def _learn(settings: dict[str, Any], out: Path) -> None:
-    """Train a small transformer from scratch."""
     with exit_on_user_error():
         with needs_extra("training", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import

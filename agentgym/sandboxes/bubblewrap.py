@@ -87,11 +87,6 @@ class BubblewrapSandbox:
 
 
 def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
-    """Run a broker's code in a new process.
-
-    Raises:
-        SandboxUnavailable: No process starts on this host.
-    """
     problem = ""
     for _ in range(STARTS):
         try:
@@ -126,11 +121,7 @@ class _Conversation:
         self._ready = False
 
     def start(self) -> bool:
-        """Wait until the process requests the code; return False if it does not.
-
-        Raises:
-            Stopped: The process sends something else.
-        """
+        """Report whether the process requests the code."""
         deadline = time.monotonic() + START_SECONDS
         while (
             not self._ready
@@ -143,7 +134,6 @@ class _Conversation:
         return self._ready
 
     def play(self) -> RunResult:
-        """Answer the process until the code ends or must be stopped."""
         self._broker.start_clock()
         try:
             while self.result is None:
@@ -167,23 +157,17 @@ class _Conversation:
                 self.receive(data)
 
     def write(self, data: bytes | None) -> None:
-        """Store printed text."""
         if self._ready:
             self._broker.write(self._decode(data or b""))
         else:
             self.complaint += data or b""
 
     def drain(self) -> None:
-        """Store all output so far."""
         while data := self._process.read(self._process.stdout):
             self.write(data)
 
     def receive(self, data: bytes | None) -> None:
-        """Answer the received lines; empty `data` means that the process has ended.
-
-        Raises:
-            Stopped: It ended too early, or sent something that our program never sends.
-        """
+        """Answer the received lines; empty `data` means that the process has ended."""
         ended = data == b""
         self._received += data or b""
         # One answer at a time, or code that reads no answers would fill the host's memory.
@@ -240,7 +224,7 @@ def _is_frame(frame: object) -> bool:
 
 
 def _limits(limits: Limits) -> dict[str, int]:
-    """Return limits per process; since there is only one, they apply to the run."""
+    """Limit the one process, and so the run."""
     return {
         **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
         "RLIMIT_NPROC": _THREADS,

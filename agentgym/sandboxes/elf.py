@@ -120,7 +120,6 @@ def _split(paths: Iterator[str]) -> tuple[str, ...]:
 
 
 def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Path | None:
-    """Find a library as the linker would."""
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
     origin = str(owner.resolve().parent)

@@ -74,7 +74,6 @@ class _MontyRun:
         self._overflow: Stopped | None = None
 
     def play(self, session: Any) -> None:
-        """Run the code and answer its calls until it ends."""
         monty = _monty()
         self._worker = session.worker_pid
         session.feed_run("ToolError = RuntimeError")
@@ -123,7 +122,6 @@ class _MontyRun:
                 )  # Windows terminates a process with the latter
 
     def explain(self, error: Any) -> RunResult:
-        """Return the result of a run that Monty aborted."""
         end = self._broker.end
         if self._overflow:
             return end(self._overflow.kind, str(self._overflow))
@@ -149,12 +147,6 @@ class _MontyRun:
 
 
 def _pool() -> Any:
-    """Return this process's workers, started on first use.
-
-    Raises:
-        RuntimeError: This process was forked from one with workers; Monty's threads do not
-            survive a fork.
-    """
     if _POOLS and os.getpid() not in _POOLS:
         raise RuntimeError(
             "this process was forked from one that had run code in a sandbox, which Monty does "

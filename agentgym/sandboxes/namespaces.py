@@ -142,10 +142,8 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of every `bwrap`.
-
-    The system's comes first: it gets security updates, and some distributions allow only it to create
-    namespaces.
+    """Return every `bwrap`. The system's comes first: it gets security updates, and may alone be
+    allowed to create namespaces.
     """
     if chosen := os.environ.get(CHOICE):
         return [chosen]
@@ -156,9 +154,8 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here; empty if it does.
-
-    An old, set-uid or restricted one fails, or its programs see the host's clock.
+    """Return why a `bwrap` does not work here: it is old, set-uid or restricted, or shows the
+    host's clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
@@ -338,7 +335,7 @@ class ConfinedProcess:
         return most
 
     def _has_ended(self, patience: float) -> bool:
-        """Report whether `bwrap` ends in time, without the sleeps of `Popen.wait`."""
+        """Poll `bwrap` without the sleeps of `Popen.wait`."""
         if self._process.poll() is None:
             handle = os.pidfd_open(self.pid)
             try:
@@ -351,7 +348,6 @@ class ConfinedProcess:
 
 
 def _pipe_of(content: bytes) -> BinaryIO:
-    """Return a readable pipe end that contains a few bytes."""
     read_end, write_end = os.pipe()
     os.write(write_end, content)
     os.close(write_end)

@@ -102,7 +102,6 @@ class ProgramRun:
         return self._result() if self._started else self._complaint()
 
     def _keep(self, source: Any, data: bytes) -> None:
-        """Store a source's output up to a limit."""
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
@@ -117,7 +116,6 @@ class ProgramRun:
             self._deadline = time.monotonic() + self._limits.seconds
 
     def _excess(self, now: float) -> str:
-        """Return the limit that the program exceeds; empty if none."""
         if self._printed > MAX_OUTPUT_BYTES:
             return f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB"
         if now < self._next_look or not self._started:
@@ -161,11 +159,6 @@ class ProgramRun:
 
 
 def _parse(reply: bytes) -> tuple[int | None, dict[str, bytes | None], tuple[str, ...], float]:
-    """Parse the first process's answer: exit status, files, omitted paths and elapsed clock.
-
-    Raises:
-        Exception: The answer was tampered with.
-    """
     line, _, data = reply.partition(b"\n")
     header = json.loads(line)
     files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}

@@ -128,7 +128,6 @@ class ForkGate:
         return 0
 
     def _count(self) -> None:
-        """Count the living threads and processes among all that were started."""
         self._processes, self._tasks = self._most
         # Process ids are assigned in order.
         recent = range(self._counted, self._started + _FIRST_PIDS)

@@ -137,7 +137,6 @@ def run(
 def _encode(
     arguments: Sequence[str], files: Mapping[str, File], cwd: str, limits: Limits, seed: RunSeed
 ) -> bytes:
-    """Return a job: a line of JSON and the bytes of the files."""
     sizes = [
         (name, None if file.data is None else len(file.data), file.modified)
         for name, file in files.items()

@@ -225,7 +225,6 @@ _KINDS = ("shortcut", "measure", "baseline")
 
 
 def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
-    """Return a probe's results at the start of an episode."""
     if not (calls := probe(seen)):
         return seen
     return play(begun.clone(), lambda now: () if now.turns else calls)[1]
@@ -238,7 +237,6 @@ def _play_seed(
     known: set[str],
     scores: dict[str, list[float]],
 ) -> None:
-    """Play all policies on one instance and add their scores and measures."""
     for shortcut in shortcuts:
         score, seen = play(begun.clone(), shortcut.act)
         scores[shortcut.name].append(score)

@@ -80,7 +80,6 @@ class Answer:
 
 
 def _typed(text: str, kind: type) -> list[Any]:
-    """Convert a text to a type; empty if it does not fit."""
     try:
         return [kind(text)]
     except ValueError:
@@ -233,7 +232,7 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
-    """Yield calls with ids from other episodes, then with ids of the same form, likeliest first."""
+    """Yield calls with ids from other episodes, then with ids of the same form."""
     calls: Counter[tuple[str, str, str]] = Counter()
     rest: dict[tuple[str, str], Mapping[str, Any]] = {}
     for demonstration in demonstrations:
@@ -253,7 +252,7 @@ def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
 
 
 def _formed(values: Sequence[str]) -> Iterator[str]:
-    """Yield texts in the ids' most frequent form, filled with their frequent numbers."""
+    """Yield texts in the ids' most frequent form."""
     form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
     alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
     columns = [
@@ -319,7 +318,6 @@ def _text(call: ToolCall) -> str:
 
 
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
-    """Return shortcuts that end the episode at once, with all values of small choices."""
     ending = {call.name for call in finals}
     calls = (
         ToolCall(tool.name, arguments)
@@ -343,7 +341,6 @@ def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a choice, or the minimum value of another type."""
     if "enum" in schema:
         return list(schema["enum"])
     if "anyOf" in schema:
@@ -358,7 +355,6 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
-    """Return the calls to make before an answer, by name."""
     probes: dict[str, Probe] = {}
     ending = {call.name for d in demonstrations if (call := d.final_call)}
     longer = [d for d in demonstrations if len(d.turns) > 1]
@@ -378,7 +374,6 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    """Return guesses with the largest number, for tools that take a number."""
     largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
         calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]

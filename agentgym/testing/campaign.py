@@ -200,7 +200,6 @@ class _Minimizer:
         return replace(self._best, minimal=True, reproduced=True)
 
     def _fails(self, actions: list[str]) -> bool:
-        """Play the case with other replies; keep the finding if it occurs again."""
         if self._trials <= 0:
             return False
         self._trials -= 1

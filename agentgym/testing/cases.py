@@ -214,7 +214,6 @@ def draw_options(case: Case) -> dict[str, Any]:
 
 
 def _context(turn: int) -> dict[str, Any]:
-    """Return one or two strategies with a window."""
     names = strategies()
     first, second = names[turn % len(names)], names[(turn * 5 + 1) % len(names)]
     chosen = [first] if turn % 3 == 0 or first == second else [first, second]

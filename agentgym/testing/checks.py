@@ -69,7 +69,6 @@ def _faults_of_info(info: Any) -> Iterator[str]:
 
 
 def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
-    """Yield the errors in a chat's new messages, and in its pairs of calls and results."""
     for message in chat.messages[chat.shared_prefix(before) :]:
         yield from _faults_of_message(message)
     ids = [message.id for message in chat.messages]

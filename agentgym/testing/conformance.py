@@ -88,7 +88,6 @@ def world_laws(seeds: int = 5) -> list[Law]:
 
 
 def _needs(arm: str) -> tuple[str, ...]:
-    """Return the hooks that an arm and its oracle policy require."""
     hints = {"P": ("subtask", "read_subtask"), "S": ("state", "read_state")}
     return (*SCRIPTED, *(hook for letter in arm for hook in hints.get(letter, ())))
 
@@ -139,7 +138,6 @@ def _check(law: Law, env_id: str) -> LawResult:
 
 
 def _line(law: Law, env_id: str) -> str:
-    """Return Python code that repeats the check of a law."""
     check: Any = law.check
     options = check.keywords if isinstance(check, functools.partial) else {}
     given = "".join(f", {name}={value!r}" for name, value in options.items())

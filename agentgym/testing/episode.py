@@ -118,7 +118,6 @@ class _Player:
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
-        """Turn any exception in the block into a finding that ends the episode."""
         try:
             yield
         except _Stop:
@@ -129,7 +128,6 @@ class _Player:
             raise _Stop from None
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play the case's replies, or random ones."""
         case = self.case
         generator = ReplyGenerator(
             self._rng, (case.options or {}).get("dialect", "auto"), case.index
@@ -177,7 +175,6 @@ class _Player:
     def _step(
         self, env: gymnasium.Env[Any, Any], chat: Chat, action: str, state: bytes
     ) -> tuple[StepResult, bytes]:
-        """Play a reply and check all laws; return the new state if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
         # Draw in any case, or findings would influence the replies.
@@ -240,7 +237,6 @@ class _Player:
             raise _Stop
 
     def _end(self, env: gymnasium.Env[Any, Any]) -> None:
-        """End a running episode to get its score."""
         inner = env.unwrapped
         if isinstance(inner, ToolEnv) and not inner.over:
             before = inner.chat
@@ -250,7 +246,7 @@ class _Player:
             self._transcript.add(before, result)
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Replay the same replies in the same env; everything must be equal."""
+        """Replay the replies in the same env; everything must be equal."""
         again = ObservationHash()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
@@ -263,7 +259,7 @@ class _Player:
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
     def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play an episode without actions, which must score 0."""
+        """An episode without actions must score 0."""
         with self._watch("raise", "an episode in which nothing is done: "):
             env.reset(seed=self.case.env_seed)
             for _ in range(_IDLE_STEPS):
@@ -279,7 +275,6 @@ class _Player:
 
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
-    """Return the policy that solves the world from the chat; None without the hooks."""
     try:
         policy = TeamPolicy if is_team(env_id) else OraclePolicy
         return policy(env_id, dialect=dialect)
@@ -288,7 +283,6 @@ def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None
 
 
 def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
-    """Return the calls that the world suggests to the current agent as legal or optimal."""
     inner = env.unwrapped
     world: World[Any] = (
         inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
@@ -302,7 +296,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
 
 
 def _peak_memory() -> int:
-    """Return the peak memory of the process in bytes; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     import resource  # noqa: PLC0415 - Windows has none
@@ -324,7 +317,6 @@ def _place_of(error: BaseException) -> str:
 
 
 def _place_in(text: str) -> str:
-    """Do the same for a formatted traceback."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]

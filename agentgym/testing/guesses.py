@@ -236,7 +236,6 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
-    """Yield the examples with the rules that are right in each."""
     marked = marked_selectors(examples)
     for seen, answer in examples:
         rules: set[Rule] = {Constant(answer), *matching_selectors(seen, answer)}
@@ -244,7 +243,6 @@ def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
 
 
 def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
-    """Count the lessons whose first guess is right."""
     return sum(next(guess.rules_for(seen), None) in right for seen, right in lessons)
 
 

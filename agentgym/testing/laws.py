@@ -274,7 +274,6 @@ def check_plain_data(env_id: str, **options: Any) -> None:
 
 
 def _reachable(value: object) -> Iterator[object]:
-    """Yield everything that an observation refers to."""
     yield value
     children: Iterable[object] = ()
     if is_dataclass(value) and not isinstance(value, type):

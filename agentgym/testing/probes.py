@@ -81,7 +81,6 @@ class _Comparison:
         self._alive: list[Any] = []  # prevents reuse of ids
 
     def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        """Yield the paths of differing values."""
         if one is two or (id(one), id(two)) in self._seen:
             return
         if type(one) is not type(two):
@@ -157,7 +156,6 @@ def _equal_atoms(one: Any, two: Any) -> bool:
 
 
 def _records(image: bytes) -> list[str]:
-    """Return the statements that rebuild a database."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(image)
         return list(database.iterdump())

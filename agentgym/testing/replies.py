@@ -150,7 +150,6 @@ class ReplyGenerator:
         return text
 
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
-        """Return a call whose values are hostile with some probability."""
         going_on = [tool for tool in tools if not tool.final]
         tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
         arguments = self._value(tool.parameters, tool.parameters, "", hostile)
@@ -159,7 +158,6 @@ class ReplyGenerator:
         return ToolCall(tool.name, arguments)
 
     def _misshapen(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with one missing, renamed or superfluous."""
         if arguments and self._rng.random() < 0.6:
             name = self._pick(list(arguments))
             value = arguments.pop(name)
@@ -185,7 +183,6 @@ class ReplyGenerator:
         return text.replace(f'"{mark}"', self._pick(LITERALS))
 
     def _mutate(self, tools: Sequence[Tool]) -> str:
-        """Return a legal reply, or the last one, with a few random changes."""
         text = self._last if self._rng.random() < 0.3 else self._render(self._call(tools, 0.0))
         for _ in range(int(self._rng.integers(1, 4))):
             text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
@@ -199,7 +196,6 @@ class ReplyGenerator:
         return catalog[place % len(catalog)]
 
     def _hostile_text(self) -> str:
-        """Return a hostile text, or several joined."""
         count = 8 if self._rng.random() < 0.4 else 1
         return "".join(self._next(STRINGS) for _ in range(count))
 
@@ -259,7 +255,6 @@ class ReplyGenerator:
         return text
 
     def _integer(self, schema: Schema, name: str) -> int:
-        """Return an integer from the episode, or one on a bound."""
         low, high = schema.get("minimum", 0), schema.get("maximum", 12)
         share = self._rng.random()
         if share < 0.55:

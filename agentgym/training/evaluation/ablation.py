@@ -243,7 +243,6 @@ class Ablation(Config):
 
 
 def _values(data: Any) -> Any:
-    """Convert texts such as 60k and 80% to numbers."""
     if isinstance(data, dict):
         return {name: _values(value) for name, value in data.items()}
     if isinstance(data, list):

@@ -213,7 +213,6 @@ def _serve(connection: Connection, play: Callable[[Any], Any], at_once: int) -> 
 def _start_threads(
     play: Callable[[CellT], Any], count: int, answer: Callable[[tuple[CellT, bool, Any]], None]
 ) -> SimpleQueue[CellT | None]:
-    """Return a queue that feeds these threads; None ends a thread."""
     waiting: SimpleQueue[CellT | None] = SimpleQueue()
 
     def serve() -> None:

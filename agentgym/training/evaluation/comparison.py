@@ -86,7 +86,6 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
 
 
 def _mixed_sources(folders: Iterable[Path]) -> list[str]:
-    """Return a doubt for each folder recorded with other sources than the first."""
     doubts = []
     first: dict[str, Any] = {}
     for folder in folders:
@@ -110,7 +109,6 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
-    """Return new policy names by folder and old name, where needed."""
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
@@ -208,7 +206,6 @@ def _rates_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
-    """Return the table of each policy's differences from the first."""
     first = policies[0]
     changes: dict[tuple[str, str, str], Interval] = {}
     compared: list[list[Result]] = []
@@ -233,7 +230,6 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
 
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
-    """Describe the instances over which two policies are compared."""
     sides: list[dict[object, str]] = [{}, {}]
     for row in rows:
         if not row.missing:
@@ -308,7 +304,6 @@ def _nearness(success: Interval, wanted: float) -> str:
 
 
 def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Table]:
-    """Return tables of the comparison sizes and of the oracle effects there."""
     played_bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in played_bare)
     if len({row.horizon for row in rows}) < 2:

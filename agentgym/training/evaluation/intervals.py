@@ -199,7 +199,7 @@ def _played(rows: Iterable[Result]) -> list[Result]:
 def _mean_contrast(
     contrasts: Sequence[Terms], factors: Sequence[str], metric: str
 ) -> Interval | None:
-    """Return the mean of contrasts between sides that differ in `factors`; None without common instances."""
+    """Return the mean of contrasts between sides that differ in `factors`."""
     complete: list[tuple[float, Sequence[Result]]] = []
     whole: list[tuple[float, Sequence[Result]]] = []
     pairs = 0
@@ -219,7 +219,6 @@ def _mean_contrast(
 
 
 def _with_bounds(estimate: Interval, terms: Terms, metric: str, count: int) -> Interval:
-    """Return the estimate with its counts and the bounds that missing episodes allow."""
     missing = {id(row) for _, rows in terms for row in rows if row.missing}
     worst = best = estimate.value
     if missing and metric not in COUNTS:
@@ -236,10 +235,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Restrict each side to the instances that all sides contain.
-
-    Policies without common instances stay independent samples.
-    """
+    """Keep common instances only; policies without any stay independent samples."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -323,10 +319,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the number of independent draws that, spread evenly, would estimate the mean as well.
-
-    Cells have equal weights, so one with few episodes dominates.
-    """
+    """Return the number of evenly spread independent draws that would estimate the mean as well."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -359,6 +352,5 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
 
 
 def _mean(rows: Sequence[Result], metric: str) -> float:
-    """Return the mean over worlds and horizons of the mean over seeds."""
     cells = _cell_means(rows, metric, [])
     return fmean(fmean(cell.values()) for cell in cells.values()) if cells else nan

@@ -182,7 +182,6 @@ def add_changes_legend(figure: Figure) -> None:
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with a row of panels that share their vertical axis."""
     figure = Figure(figsize=(max(5.0, 3.2 * count + 0.6), 3.9), layout="constrained")
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
@@ -199,7 +198,6 @@ def axis_label(row: Result) -> str:
 
 
 def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
-    """Draw an arm's metrics and the success without oracles against the horizon."""
     horizons = sorted({row.horizon for row in rows})
     if arm:
         bare = summarize(rows, ("arm", "horizon"), "success")

@@ -109,7 +109,6 @@ def _fact(facts: Mapping[str, Any], name: str) -> Any:
 
 
 def _owner(policy: Policy) -> Any:
-    """Return the function or class that defines a policy."""
     target: Any = policy
     while isinstance(target, functools.partial) or type(target).__name__ in _ADAPTERS:
         target = target.func if isinstance(target, functools.partial) else target.policy
@@ -136,7 +135,6 @@ def _describe_code(code: CodeType) -> list[Any]:
 
 @lru_cache(maxsize=1)  # the code in memory does not change with the files
 def _package_digest() -> str:
-    """Return the digest of agentgym's sources and data files."""
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
@@ -146,7 +144,6 @@ def _package_digest() -> str:
 
 
 def _world_digest(world: str) -> str:
-    """Return the digest of a world's module and of its imports outside installed packages."""
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -185,7 +182,6 @@ def _parents(name: str) -> list[str]:
 
 
 def _file_of(name: str) -> Path | None:
-    """Find a module's file without importing it; None for a namespace or built-in module."""
     file = getattr(sys.modules.get(name), "__file__", None)
     path = None
     for part in [*_parents(name), name] if not file else ():
@@ -200,7 +196,6 @@ def _file_of(name: str) -> Path | None:
 
 
 def _is_installed(file: Path) -> bool:
-    """Report whether a file belongs to Python, an installed package or agentgym."""
     if {"site-packages", "dist-packages"} & set(file.parts) or _PACKAGE in file.parents:
         return True
     paths = sysconfig.get_paths()
@@ -208,7 +203,6 @@ def _is_installed(file: Path) -> bool:
 
 
 def _imports(file: Path, module: str) -> Iterator[str]:
-    """Yield the names that a file may import as modules."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

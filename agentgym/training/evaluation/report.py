@@ -107,7 +107,6 @@ def _tables_of_one(results: Results) -> list[Table]:
 
 
 def _seats_table(world: str, results: Results) -> list[Table]:
-    """Return wins, draws and losses by seat of a duel; no table for other worlds."""
     duels = [row for row in results if "winners" in (row.report or {}).get("team", {})]
     lines = []
     for arm, rows in group_by(duels, "arm").items():
@@ -159,7 +158,6 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
 
 
 def _figures(results: Results) -> dict[str, Figure]:
-    """Return the figures by file name; each policy gets its own."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
     figures = {"arms.png": policy_plots.arms_figure(results)}
@@ -200,10 +198,6 @@ def levelled_results(results: Sequence[Result]) -> Results:
 
 
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
-    """Return the applicable papers with their results.
-
-    Missing and overlong episodes may lack a report.
-    """
     parts = []
     for paper in papers():
         worlds = {row.world for row in results if paper.applies(row)}
@@ -241,7 +235,6 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _managed(results: Sequence[Result]) -> bool:
-    """Report whether any episode had a bounded context."""
     return any(row.usage for row in results)
 
 
@@ -272,7 +265,7 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _named_context(rows: Sequence[Result], name: str) -> str:
-    """Return a context's name, marked if one of its strategies never acted in a cell."""
+    """Mark the name if one of its strategies never acted in a cell."""
     idle: set[str] = set()
     for some in group_by(rows, *CELL).values():
         idle.update(idle_wrappers(some))
@@ -280,7 +273,6 @@ def _named_context(rows: Sequence[Result], name: str) -> str:
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
-    """Return the success rate of each arm and context, with interactions."""
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
@@ -323,7 +315,6 @@ def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
 def _effects_table(
     results: Results, about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
-    """Return the table of intervention effects; none without a pair of arms."""
     metrics = METRICS[:2]  # the metrics that are shares of all episodes and steps
     changes: dict[Key, Interval] = {}
     for metric in metrics:

@@ -89,7 +89,6 @@ def read_results(out: Path) -> tuple[Results, int, int]:
 def _missing_rows(
     study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
 ) -> list[Result]:
-    """Return records of missing cells, with the causes of failed ones."""
     axes = {column_of(run): run["axis"] for run in study.runs}
     known: dict[tuple[Any, ...], Result] = {}
     for cell, result in results.items():
@@ -111,7 +110,6 @@ def _missing_rows(
 
 
 def _is_invalid(trajectory: Trajectory) -> bool:
-    """Report whether an env declared the failed episode invalid."""
     return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
 
 

@@ -168,7 +168,6 @@ def is_unreadable(info: Mapping[str, Any]) -> bool:
 
 
 def _idle(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the spec's context wrappers that edited nothing."""
     acted: set[str] = set()
     for step in trajectory.steps:
         acted.update(edit["strategy"] for edit in step.info.get("context", {}).get("edits", ()))

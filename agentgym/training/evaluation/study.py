@@ -67,7 +67,6 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
 
 
 def _naming(ablation: Ablation, player: Policy | None) -> Ablation:
-    """Name a run's policy after the object that plays it."""
     config = named_after(ablation.policy, player)
     return ablation if config == ablation.policy else replace(ablation, policy=config)
 

@@ -94,7 +94,6 @@ def _recorded_spec(spec: str) -> Any:
 
 
 def _of_scores(trajectory: Trajectory) -> str:
-    """Compare success, score and rewards."""
     if not trajectory.steps or is_over_window(trajectory):
         return ""
     info = trajectory.steps[-1].info
@@ -125,7 +124,6 @@ def may_replay(trajectory: Trajectory) -> bool:
 
 
 def _names_code(value: Any) -> bool:
-    """Report whether a setting names code to import."""
     if isinstance(value, str):
         return any(_CODE.match(part) for part in value.split("+"))
     if isinstance(value, Mapping):

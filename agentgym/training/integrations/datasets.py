@@ -174,7 +174,6 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
-    """Return the next chat of a step's agent, or its last."""
     agent = trajectory.steps[step].info.get("agent")
     return next(
         (later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent),
@@ -349,7 +348,6 @@ def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
-    """Write rows to an Arrow or Parquet writer in batches."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     count, remaining = 0, iter(rows)

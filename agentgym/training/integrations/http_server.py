@@ -109,7 +109,6 @@ def _is_too_long(scope: Scope) -> bool:
 
 
 def _request_id(body: bytes) -> str:
-    """Return a request's JSON-RPC id, or an empty text."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -119,7 +118,6 @@ def _request_id(body: bytes) -> str:
 
 
 async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run an app on a request until it answers, times out, or its client leaves."""
     unread = [body]
     has_started = False
 
@@ -155,7 +153,6 @@ async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: 
 
 
 async def _no_more() -> Message:
-    """Replace the rest of a body that was read."""
     return {"type": "http.request", "body": b""}
 
 
@@ -184,7 +181,6 @@ async def _refuse(
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if it is too large."""
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= MAX_BODY_BYTES:

@@ -161,7 +161,6 @@ def _score(trajectory: Trajectory) -> Score:
 
 
 def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
-    """Return a model's output as a reply: thinking, text and calls."""
     message = output.message
     parts = [message.content] if isinstance(message.content, str) else []
     for part in [] if parts else message.content:

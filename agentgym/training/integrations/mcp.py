@@ -135,7 +135,6 @@ class WorldEpisode:
 
 
 def _print_faults(guard: Guard) -> None:
-    """Print tool faults for the operator; clients do not see them."""
     for fault in guard.take_faults():
         print(fault.traceback, file=sys.stderr)
 

@@ -298,7 +298,6 @@ class _SentChat:
         self._parts: list[tuple[int, int]] = []  # messages and dicts of each part
 
     def observe(self, chat: Chat) -> WorldObservation:
-        """Return the change since the last chat."""
         unchanged = chat.shared_prefix(self._chat)
         messages = sum(count for count, _ in self._parts)
         while messages > unchanged:
@@ -438,7 +437,6 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
         )
 
     def _read(self, result: Any) -> dict[str, Any]:
-        """Apply a change to the chat and return the metadata."""
         seen = result.observation
         tools = self._chat.tools
         if seen["tools"] is not None:

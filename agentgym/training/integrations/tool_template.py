@@ -119,7 +119,6 @@ def _render(
 
 
 def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> bool:
-    """Report whether a template accepts messages and keeps the marked text in them."""
     try:
         return _MARK in _render(tokenizer, messages, prompt=False)
     except TemplateError:

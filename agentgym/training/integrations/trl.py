@@ -123,7 +123,6 @@ class ToolEnvironment:
 
 
 def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
-    """Return messages as a tool result: text, or content blocks if there are images."""
     text = "\n\n".join(message.text for message in messages)
     images = [image for message in messages for image in message.images]
     if not images:
@@ -185,7 +184,6 @@ def remote_environment(
 def _environment(
     name: str, tools: Sequence[Tool], make: Callable[[], gymnasium.Env[Chat, str]]
 ) -> type[ToolEnvironment]:
-    """Return the class of an env's environments, with a method per tool."""
     for tool in tools:
         if tool.name in ("reset", "get_reward") or tool.name.startswith("_"):
             raise ValueError(
@@ -301,7 +299,7 @@ def env_reward(
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Return the seed of each episode; the prompts of an episode are consecutive."""
+    """The prompts of an episode are consecutive."""
     seeds = [_seed_of(prompt) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
@@ -314,10 +312,7 @@ def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
 
 
 def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
-    """Return `count` rows of an episode: all, or a subsample, padded with masked rows.
-
-    An episode that does not measure the policy has only masked rows.
-    """
+    """Return `count` rows of an episode: all, or a subsample, padded with masked rows."""
     rows = episode["rows"]
     filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
     filled += [_masked(_shortened(rows[0]))] * (count - len(filled))

@@ -78,7 +78,6 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         return {name: float(played[name]) for name in names}
 
     async def _played(self, trace: vf.Trace) -> dict[str, Any]:
-        """Return the outcome of the harness's episode, or of doing nothing."""
         if "agentgym" not in trace.info:
             if trace.nodes:
                 raise ValueError(
@@ -251,7 +250,6 @@ class _History:
         self._said: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        """Keep the server's message for the chat's newest reply."""
         newest = next(
             (message for message in reversed(chat.messages) if message.role == "assistant"), None
         )
@@ -267,10 +265,7 @@ class _History:
             )
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """Return the request for a chat.
-
-        Tool messages answer structured calls; all other results are user messages.
-        """
+        """Return the request for a chat; only tool messages answer structured calls."""
         messages: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
@@ -335,7 +330,6 @@ def _do_nothing(data: WorldData) -> dict[str, Any]:
 
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
-    """Return how an episode ended; a running one ends now with its current score."""
     trajectory = episode.trajectory()
     reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
     if not episode.over:

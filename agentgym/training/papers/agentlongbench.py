@@ -168,14 +168,12 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
-    """Write a cell's scoring data, keeping existing lines of tasks."""
     before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     others = [line for line in before if json.loads(line)["task"] not in tasks]
     write_text(path, "".join([*others, *lines]))
 
 
 def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]) -> list[str]:
-    """Write a log's rows, and return their scoring data as lines."""
     lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -294,7 +292,6 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
 
 
 def _replies(path: Path) -> dict[str, str]:
-    """Return a prediction file's replies by row id."""
     if not path.exists():
         return {}
     replies = {}
@@ -434,7 +431,6 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
 
 
 def _format_length(tokens: int) -> str:
-    """Format a number of tokens like the benchmark: `32k`, `1M`."""
     for unit, size in (("M", 2**20), ("k", 2**10)):
         if tokens % size == 0:
             return f"{tokens // size}{unit}"

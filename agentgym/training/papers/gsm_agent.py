@@ -212,7 +212,6 @@ def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
 
 
 def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
-    """Count the searches until all documents were shown; None if they never were."""
     missing = set(documents)
     for number, entry in enumerate(log, 1):
         missing -= set(entry["ids"])

@@ -92,7 +92,6 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def _played_here(results: Sequence[Result]) -> Results:
-    """Return the episodes of LOCA's worlds, of which missing ones have no report."""
     results = as_results(results)
     worlds = {row.world for row in results if is_loca(row)}
     return results.where(lambda row: row.world in worlds)
@@ -104,10 +103,7 @@ def _by_length(
     lengths: Sequence[int],
     cells: Mapping[tuple[str | int, ...], str],
 ) -> Table:
-    """Return a table with a row per arm and strategy and a column per length and for all.
-
-    `cells` has keys of arm, context and length, and of arm and context.
-    """
+    """Tabulate `cells`, keyed by arm, context and length, and by arm and context."""
     groups = group_by(rows, "arm", "context")
     lines = []
     for arm, context in _lines(rows):
@@ -127,7 +123,6 @@ def _format_mean(rows: Sequence[Result], metric: str) -> str:
 
 
 def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
-    """Return a table per arm and strategy, with a row per task and a column per length."""
     tables = []
     groups = group_by(rows, "arm", "context")
     for arm, context in _lines(rows):

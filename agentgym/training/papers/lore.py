@@ -204,7 +204,6 @@ def accuracy(
 
 
 def _size(episode: LoreEpisode, by: str) -> int | None:
-    """Return a task's size; without a report only a requested size is known."""
     if episode.report:
         return int(episode.report[by])
     return episode.horizon if isinstance(episode, Result) and episode.axis == by else None
@@ -266,7 +265,6 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
-    """Return the table of exact answers, with a column per line."""
     bins: dict[tuple[int, int], dict[str, Bin]] = {}
     for name, rows in arms.items():
         for each in curve(rows, by):

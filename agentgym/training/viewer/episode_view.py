@@ -273,7 +273,6 @@ class _Builder:
         }
 
     def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
-        """Apply an agent's chat; return its changes and the context edits since the last turn."""
         timeline = self._timelines[agent]
         changes = timeline.update(chat.kept, [Message.from_dict(each) for each in chat.messages])
         self._news.append((agent, list(timeline.new)))
@@ -311,10 +310,9 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add the results of each reply, which the agent's next chat shows for the first time.
+        """Add each reply's results, which the next chat shows first.
 
-        A policy without history sees no results until the end; they are then added to their turns
-        as `hidden`.
+        Without history they only appear at the end, and are added to their turns as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):
@@ -332,7 +330,6 @@ class _Builder:
             turns[-1]["results"], turns[-1]["hidden"] = turns[-1]["hidden"], []
 
     def _tools(self) -> list[dict[str, Any]]:
-        """Return the tools of each agent's first chat."""
         steps = self._episode.steps
         return list({str(tool["name"]): tool for s in steps for tool in s.tools or ()}.values())
 
@@ -343,7 +340,6 @@ def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _window(spec: Mapping[str, Any]) -> int | None:
-    """Return the context window in tokens; None if there is no limit."""
     budgets = [item.get("kwargs") or {} for item in spec.get("additional_wrappers") or ()]
     if given := [item["budget"]["window"] for item in budgets if item.get("budget")]:
         return int(given[0])

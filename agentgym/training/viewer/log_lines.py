@@ -99,11 +99,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Parse JSON with the standard library, which accepts NaN and the lone surrogates of models.
-
-    Raises:
-        ValueError: The line is not JSON.
-    """
+    """Parse JSON with the standard library, which accepts NaN and lone surrogates."""
     try:
         return json.loads(line)
     except (RecursionError, ValueError) as error:

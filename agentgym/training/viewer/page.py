@@ -242,7 +242,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle_one_request(self) -> None:
-        """Answer one request of the connection."""
         self.server.wait_for(self.connection)
         super().handle_one_request()
 

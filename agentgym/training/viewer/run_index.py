@@ -159,7 +159,7 @@ class RunIndex:
         ]
 
     def _read(self, log: _Log, most: int) -> int:
-        """Read the complete lines of a log's next part; return the bytes read."""
+        """Read complete lines and return the bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):
@@ -240,7 +240,6 @@ def _outcome(head: Head) -> str:
 
 
 def _label_counts(steps: list[StepHead]) -> dict[str, int]:
-    """Count the world's labels, or `optimal` and `not optimal`."""
     counts: Counter[str] = Counter()
     for step in steps:
         words = {str(word) for word in step.info.get("labels") or ()}
