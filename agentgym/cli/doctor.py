@@ -88,11 +88,7 @@ class FileFault:
 
 
 def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
-    """Return the problems in a run's files, without writing anything.
-
-    Args:
-        run: A folder that a command writes to, or a log of trajectories.
-        replays: The maximum number of episodes of a log to replay.
+    """Return the problems in a run's files, without writing; at most `replays` episodes are replayed.
 
     Raises:
         ValueError: The path does not exist or is not a run.

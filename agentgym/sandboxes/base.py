@@ -86,13 +86,8 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run code until it ends or reaches a limit.
 
-        The code's errors do not raise here; a function's errors do, except `ToolError`.
-
-        Args:
-            code: The code.
-            functions: The functions that it may call.
-            limits: The resource limits.
-            seed: The 64-bit seed of the code's random numbers, unless it seeds its own generator.
+        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit seed
+        determines random numbers, unless the code seeds its own generator.
         """
 
 
@@ -189,12 +184,9 @@ class CallBroker:
     def end(
         self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
     ) -> RunResult:
-        """Return the result of the run.
+        """Return the result of the run; `refused` applies only if nothing was called or printed.
 
-        Args:
-            kind: The class of an early end; `refused` applies only if nothing was called or printed.
-            message: The reason in words.
-            frames: Line and function of each active call in the code, outermost first.
+        `frames` has line and function of each active call, outermost first.
         """
         stdout = "".join(self._printed)
         if kind == "refused" and (self._calls or stdout):

@@ -44,9 +44,8 @@ class _Binary:
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
     """Find the libraries that the dynamic linker loads for programs and modules.
 
-    Args:
-        files: The programs and modules; a file in another format, such as a script, needs none.
-        within: Folders that are mounted as a whole, including their libraries.
+    Files in other formats, such as scripts, need none. Folders `within` are mounted as a whole,
+    including their libraries.
 
     Returns:
         The file of each library by name, and the absolute paths of the dynamic linkers. A library

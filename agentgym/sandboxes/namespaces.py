@@ -84,9 +84,7 @@ _FLAGS = (
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
     """Return the `bwrap` command line with namespaces, environment, the interpreter and libraries.
 
-    Args:
-        programs: Other programs and modules whose libraries are needed.
-        packages: Folders that are mounted as a whole, including their libraries.
+    It includes the libraries of other `programs` and of `packages`, which are mounted as a whole.
 
     Raises:
         SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
@@ -210,11 +208,6 @@ class ConfinedProcess:
         *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
-
-    Attributes:
-        channel: The host's end of the socket.
-        stderr: The errors; None if they are part of the output.
-        pending: The bytes still to send.
 
     Raises:
         OSError: `bwrap` cannot be started.

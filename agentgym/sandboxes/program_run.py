@@ -59,14 +59,7 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run.
-
-    Args:
-        process: The first process inside, waiting for a job.
-        job: The job: a line of JSON and the bytes of files.
-        limits: Seconds, memory and output limits.
-        folders: The folders that the program can write to.
-    """
+    """One run of a job, a line of JSON and the bytes of files, in a process that waits for it."""
 
     def __init__(
         self, process: ConfinedProcess, job: bytes, limits: Limits, folders: Sequence[str]

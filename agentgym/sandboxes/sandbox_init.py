@@ -83,16 +83,8 @@ class ForkGate:
     """Answers the kernel, which asks before a program starts a process or a thread.
 
     A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
-    host's user. Too many processes end the program; a thread too many is an error that it may
-    handle.
-
-    Args:
-        listener: The descriptor of the kernel's questions.
-        job: The job, with `most_processes` and, for processes and threads together, `most_tasks`.
-        kernel: The system calls.
-
-    Attributes:
-        overrun: Whether the program tried to exceed the process limit.
+    host's user. Too many processes end the program and set `overrun`; a thread too many is an error
+    that it may handle. `most_tasks` of the job limits processes and threads together.
     """
 
     def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:

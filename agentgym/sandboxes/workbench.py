@@ -109,7 +109,7 @@ def run(
         files: The files by their path below `/workspace`; a directory precedes its contents.
         cwd: The starting directory.
         limits: Seconds, memory per process (twice as much in total), and the size of the output.
-        seed: The clock and random seed of the run.
+        seed: The clock and random seed.
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.

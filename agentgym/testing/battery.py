@@ -263,10 +263,8 @@ def find_ceiling(
 ) -> Ceiling:
     """Return the ceiling of a configuration.
 
-    Args:
-        stated: The world's own chance score (`World.chance`), or None.
-        lessons: Demonstrations, which show the options in the prompts.
-        random_scores: Scores of random calls that fit the schemas.
+    It is the `stated` chance score, or else follows from the options in the demonstrations' prompts,
+    or from the scores of random calls.
     """
     if stated is not None:
         return Ceiling(stated, "stated")

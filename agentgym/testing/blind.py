@@ -270,12 +270,7 @@ _NUMBERS = 15
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return the battery for a world.
-
-    Args:
-        demonstrations: Successful episodes on training seeds.
-        probing: Plays probes on them.
-    """
+    """Return the battery for a world, learnt from successful episodes on training seeds."""
     finals = [call for d in demonstrations if (call := d.final_call)]
     blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
     shown = Answer(

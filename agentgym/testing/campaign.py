@@ -63,18 +63,14 @@ class Tally:
 
 
 class Campaign:
-    """A fuzzing run over some ids.
+    """A fuzzing run over some ids, or all registered ones.
 
     Args:
-        ids: The ids, full or short; empty for all registered ones.
+        ids: The ids, full or short.
         texts: Replies per id; None for as many as time allows.
         seed: The seed of the run, which determines the episodes.
         minutes: Minutes after which no episode starts; None for no limit.
-        out: The JSONL file that receives findings as they occur; None for none.
-
-    Attributes:
-        tallies: The counts, by id.
-        findings: The findings, one per cause.
+        out: The JSONL file that receives findings as they occur.
 
     Raises:
         ValueError: An id or a number is invalid, or neither `texts` nor `minutes` is set.
@@ -169,10 +165,7 @@ def replay(finding: Finding, play: Play = play) -> Finding | None:
 def minimize(finding: Finding, play: Play = play, trials: int = TRIALS) -> Finding:
     """Return a finding with fewer and shorter replies, unchanged if it cannot be reproduced.
 
-    Args:
-        finding: The finding.
-        play: Plays a case with every check at every step.
-        trials: The maximum number of runs.
+    `play` runs every check at every step, at most `trials` times.
     """
     return _Minimizer(finding, play, trials).run()
 

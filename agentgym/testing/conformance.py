@@ -95,10 +95,7 @@ def _needs(arm: str) -> tuple[str, ...]:
 def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
     """Check every law of a world and yield the verdicts.
 
-    Args:
-        env_id: The id of a world or preset, or `package.module:MyWorld`.
-        seeds: The number of instances to check.
-        only: Check only laws whose names contain this text.
+    `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it.
 
     Raises:
         ValueError: The world or law does not exist, the world cannot be made, or it is a team.

@@ -198,15 +198,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in a copy too, and return the differences, or an empty text.
-
-    Args:
-        env: The env, which has played the reply.
-        twin: The earlier copy of the env.
-        chat: The earlier chat.
-        action: The reply.
-        result: The env's result.
-    """
+    """Play a reply in an earlier copy too, and describe the differences, if any."""
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)

@@ -103,18 +103,10 @@ class Vocabulary:
 
 
 class ReplyGenerator:
-    """Source of the replies of one episode.
+    """Source of the replies of one episode, mostly in the given dialect.
 
     Hostile values are used in order, and each episode starts where the previous one probably stopped,
     so a few hundred replies cover the catalogue.
-
-    Args:
-        rng: The random source.
-        dialect: The form of most calls.
-        episode: The number of the episode.
-
-    Attributes:
-        vocabulary: The episode's values, for use in calls.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:

@@ -198,12 +198,8 @@ class Ablation(Config):
     ) -> Trajectory:
         """Play one episode; it fails if the policy could not reply.
 
-        Args:
-            cell: The episode.
-            played_by: The policy's provenance.
-            player: The policy; None makes one for this episode.
-            count: Whether to count tokens if nothing else has.
-            shared: Whether the player's usage includes other episodes.
+        `player` replaces the policy, and `shared` says that its usage includes other episodes. `count`
+        counts tokens if nothing else has.
 
         Raises:
             PolicyError: Every later request would fail too (`PolicyError.fatal`).
@@ -285,10 +281,8 @@ def finish(
 ) -> Trajectory:
     """Add the prompt digest and token counts to an episode's labels.
 
-    Args:
-        trajectory: The episode.
-        tokens: Counts from an endpoint; a local model's token ids take precedence.
-        count: Whether to count tokens if nothing else has.
+    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the tokens
+    if nothing else has.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}

@@ -110,13 +110,7 @@ def estimate(
     """Estimate the tokens of cells from played cells of their kind, or else from an optimal episode.
 
     Weaker policies take more turns, up to the turn budget, and each turn lengthens the prompt.
-
-    Args:
-        ablation: The settings.
-        cells: The cells to play.
-        played: The folder's results, including other policies'.
-        reply_tokens: The assumed reply length.
-        on_cells: Called with the number of estimated cells.
+    `played` may include other policies' results. `on_cells` receives the number of estimated cells.
     """
     known: dict[Kind, list[Tokens]] = {}
     for row in played:
@@ -158,15 +152,7 @@ def _mean(some: Sequence[Tokens]) -> Tokens:
 
 
 class Budget:
-    """Admit cells while they fit the limits, reserving the expected cost of running cells.
-
-    Args:
-        limits: The limits.
-        expected: The expected tokens by kind of cell.
-
-    Attributes:
-        stopped: Whether a cell was held back.
-    """
+    """Admit cells while they fit the limits, reserving the expected cost of running cells."""
 
     def __init__(self, limits: SpendingLimits, expected: dict[Kind, Tokens] | None = None) -> None:
         self.limits, self.stopped = limits, False

@@ -115,12 +115,8 @@ def play_cells(
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes and yield results, or `Lost`, as they finish.
 
-    Args:
-        play: Plays a cell; pickled.
-        batches: The cells, read as workers become free. A batch stays with one worker while it lives.
-        workers: The maximum number of processes.
-        retries: The maximum number of retries after a worker was killed.
-        at_once: The number of concurrent cells per process.
+    A batch stays with one worker while it lives; a worker plays `at_once` cells concurrently. `play` is
+    pickled, and batches are read as workers become free.
 
     Raises:
         Exception: Any exception of `play`.

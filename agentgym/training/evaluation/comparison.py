@@ -42,10 +42,7 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
     Policies share a column only if name, policy and settings agree; otherwise their names include the
-    folder. A cell in two folders counts once, with a warning.
-
-    Args:
-        folders: The folders, with labels for their policies; an empty label keeps the names.
+    folder or its label. A cell in two folders counts once, with a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two measure a world's sizes differently.

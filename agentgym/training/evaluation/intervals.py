@@ -74,13 +74,10 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Args:
-        results: The episodes.
-        by: The fields of `Result` that form a group; none for a single group.
-        metric: `success`, `step_accuracy` (an episode's share of optimal steps),
-            `alive_step_accuracy` (among steps before which success was possible; episodes without
-            such steps are omitted), `calls`, `edits` of the context, or one of `TOKENS` (of the
-            episodes with token counts). The value is nan if no episode has the metric.
+    Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an episode's
+    share of optimal steps), `alive_step_accuracy` (among steps before which success was possible),
+    `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are omitted; the value
+    is nan if none has it.
 
     Raises:
         ValueError: There are no results, or the metric is unknown. The next three functions raise it
@@ -103,14 +100,8 @@ def differences(
 ) -> dict[Key, Interval]:
     """Return each arm's gain over a baseline arm on the instances that both played.
 
-    Arms without common instances are omitted; policies without them are compared unpaired.
-
-    Args:
-        results: The episodes.
-        by: The fields that form a group, within which arms are compared.
-        metric: As in `summarize`.
-        baseline: The baseline arm.
-        factor: The field to compare: `arm`, `context` or `policy`.
+    `factor` may also compare contexts or policies. Arms without common instances are omitted; policies
+    without them are compared unpaired.
 
     Raises:
         ValueError: A group lacks the baseline.

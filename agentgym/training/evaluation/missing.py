@@ -29,12 +29,9 @@ _SHOWN = 5
 
 
 class Results(list[Result]):
-    """The played episodes of a study and records of the missing ones.
+    """The played episodes of a study and records of the missing ones (`Result.missing`).
 
-    Args:
-        played: The episodes.
-        missing: Records of missing episodes (`Result.missing`).
-        doubts: Reasons to doubt the results, such as episodes from two code versions.
+    `doubts` are reasons to doubt the results, such as episodes from two code versions.
     """
 
     def __init__(

@@ -77,12 +77,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
 
 
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the intervention effects for each policy, averaged over worlds (figure 6a).
-
-    Args:
-        results: The episodes at sizes of equal success (`level_horizons`).
-        note: Further text for the caption.
-    """
+    """Draw intervention effects by policy, averaged over worlds, from `level_horizons` (figure 6a)."""
     results = as_results(results)
     policies = list(results.by("policy"))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}

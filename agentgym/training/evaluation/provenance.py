@@ -45,10 +45,9 @@ def provenance(
 ) -> dict[str, Any]:
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
-    It contains agentgym's version, digests of the package and of each world, the name and the seed;
-    for a trained model its sampling options and file hash; for code, digests of its module and of
-    the modules it imports from outside installed packages; for an object in memory, its source digest.
-    A policy's `provenance` attribute (model, URL, sampling options of an endpoint) is added.
+    It contains agentgym's version, digests of the package and of each world, the name and the seed. A
+    trained model adds its sampling options and file hash; code adds digests of its module and imports;
+    an object in memory adds its source digest. A policy's own `provenance` attribute is added.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,

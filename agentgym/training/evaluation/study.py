@@ -96,14 +96,12 @@ def run_ablation(
 
     Args:
         ablation: The settings.
-        out: The folder for settings and trajectories, created if missing and locked during the run.
-        workers: The number of processes; 1 or a trained model uses only this one. Together they play
-            as many cells at once as the policy supports (`UserPolicy.parallel_episodes`), at least
-            one each.
+        out: The folder for settings and trajectories, locked during the run.
+        workers: The number of processes; 1 or a trained model uses only this one. Each plays several
+            cells at once if the policy supports it (`UserPolicy.parallel_episodes`).
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
-        player: A policy object or loaded model that replaces `ablation.policy`, named by its label or
-            by the object's function or class.
+        player: A policy object or loaded model that replaces `ablation.policy`.
         budget: Limits that hold cells back. The policy's earlier episodes in the folder count.
 
     Raises:
@@ -111,7 +109,6 @@ def run_ablation(
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
-        OSError: The folder cannot be written.
     """
     if workers > 1:
         exit_while_importing()

@@ -31,15 +31,7 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?![\w=])")
 
 
 class Verifier:
-    """Find contradictions in recorded episodes.
-
-    Args:
-        study: The settings of its folder, if there are any.
-        replays: The maximum number of episodes to replay.
-
-    Attributes:
-        replayed: The number of replayed episodes.
-    """
+    """Find contradictions in recorded episodes of a study, replaying at most `replays` of them."""
 
     def __init__(self, study: Study | None = None, replays: int = REPLAYED) -> None:
         self.study, self.replays, self.replayed = study, replays, 0

@@ -103,12 +103,7 @@ def sampled_reply(
 ) -> Reply:
     """Return sampled ids as a reply; later prompts will start with `prompt` and `ids`.
 
-    Args:
-        renderer: The renderer that made the prompt.
-        chat: The observation.
-        prompt: The prompt ids.
-        ids: The sampled ids, including the end token if present.
-        logprobs: The log-probability of each id, in nats; empty if unknown.
+    The ids include the end token if present. `logprobs` are in nats, and empty if unknown.
     """
     tokenizer = renderer.tokenizer
     text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids

@@ -202,9 +202,8 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """Return the episode as its recorded token ids, without tokenising again.
 
     A row ends with its segment, and where a prompt does not start with the previous prompt's and
-    reply's ids, for example because a chat template renders replies differently. Every sampled id is
-    therefore trained in exactly one row, after the ids it was conditioned on. Replies without ids are
-    omitted.
+    reply's ids, for example because a chat template renders replies differently. So every sampled id is
+    trained once, after the ids it was conditioned on. Replies without ids are omitted.
 
     Raises:
         ValueError: No reply has ids although nothing failed, or a reply's ids and
@@ -300,12 +299,8 @@ def export(
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
     """Write rows as a stream, and return their number.
 
-    The file is replaced only once it is complete.
-
-    Args:
-        rows: The rows.
-        path: The file to write, or the folder if the format is `datasets`.
-        format: `jsonl`, `parquet`, or `datasets` for `datasets.load_from_disk`.
+    The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The file is
+    replaced only once it is complete.
 
     Raises:
         ValueError: The format is unknown, or a message contains images, which only `jsonl` supports.

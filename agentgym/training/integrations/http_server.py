@@ -58,11 +58,7 @@ class Guarded:
 
     GET is refused: the server sends no unsolicited events, so a stream would only hold a connection.
     Ids already in flight in a session are refused too, because the SDK would answer only one of the
-    requests and leave the others waiting.
-
-    Args:
-        app: The inner app.
-        token: The token; empty for none.
+    requests. An empty token admits every client.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -194,8 +190,8 @@ async def _read_body(receive: Receive) -> bytes | None:
 class BoundedProtocol(H11Protocol):
     """Connection that closes if its client sends a request or reads a response too slowly.
 
-    The request's time starts with its first wait. With too many connections, the one that has waited
-    longest is closed; well-behaved clients send their requests at once.
+    With too many connections, the one that has waited longest for its request is closed; well-behaved
+    clients send theirs at once.
     """
 
     _timer: asyncio.TimerHandle | None = None

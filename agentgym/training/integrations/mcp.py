@@ -99,11 +99,6 @@ class WorldEpisode:
     The instructions contain rules and task. MCP has calls and no replies, so a world's turn limit does
     not apply.
 
-    Args:
-        env_id: The world.
-        seed: The seed of the instance.
-        **options: Options of the env and of the world.
-
     Raises:
         gymnasium.error.Error: There is no such world.
         ValueError: An option is unknown or out of range.
@@ -270,15 +265,10 @@ def serve_http(
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> None:
-    """Serve episodes until interrupted.
+    """Serve episodes until interrupted; see `http_app`.
 
-    Args:
-        episodes: The episodes.
-        host: The address to listen on; one that others can reach requires a token.
-        port: The port.
-        token: The token that clients must send as `Authorization: Bearer TOKEN`; empty for none.
-        max_sessions: Maximum open sessions per episode.
-        idle_seconds: Idle seconds after which a session is closed.
+    Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot reach
+    may have none.
 
     Raises:
         ValueError: The host or the token is invalid.

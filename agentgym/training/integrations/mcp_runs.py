@@ -37,18 +37,10 @@ DIALECT: Dialect = "json"
 
 
 class RecordedEpisode:
-    """A cell of an ablation played over MCP.
+    """A cell of an ablation played over MCP; `write` receives its trajectory once.
 
     An episode closed before its end counts as abandoned, with its current score; without calls it is
     not written.
-
-    Args:
-        ablation: The settings of the run.
-        cell: The cell.
-        write: Receives the trajectory, once.
-
-    Attributes:
-        instructions: The rules and the task.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -93,12 +85,8 @@ def external_ablation(
 ) -> Ablation:
     """Return the run settings of an agent outside this process.
 
-    Args:
-        world: The id of a world.
-        sizes: The instance sizes, as defined by the preset with this world.
-        seeds: The number of instances per size.
-        agent: The agent's name in the report; empty for none.
-        options: Keyword arguments of the world.
+    The preset with this world defines the meaning of the sizes; `seeds` counts instances per size.
+    `agent` is the agent's name in the report; empty for none.
 
     Raises:
         ValueError: The world, a size or an option is invalid.

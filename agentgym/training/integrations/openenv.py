@@ -179,8 +179,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
             episode_id: A name for the episode, returned in the state.
             split: The split; by default the previous episode's.
             index: A task of the split, instead of a seed.
-            form: The form of messages and tools: `openai` for chat-completions dicts, or `records`
-                for all fields of `Message` and `Tool`.
+            form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and `Tool`.
 
         Raises:
             IndexError: There is no such task.
@@ -320,11 +319,8 @@ def create_app(
 ) -> ASGIApp:
     """Return the OpenEnv server of one stack, or of several at `/0`, `/1`, and so on.
 
-    Args:
-        stacks: The stacks.
-        max_sessions: The maximum number of concurrent sessions per stack.
-        idle_seconds: The seconds after which an idle session is closed.
-        token: The token that clients send as `Authorization: Bearer TOKEN`; empty for none.
+    `max_sessions` limits concurrent sessions per stack; idle ones are closed. Clients send the token,
+    if any, as `Authorization: Bearer TOKEN`.
 
     Raises:
         ValueError: There is no stack.
@@ -381,10 +377,7 @@ class _RequireToken:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    Args:
-        base_url: The address of the server.
-        token: The server's token; empty for none.
-        reset_options: Further arguments of each reset, such as `{"split": "test"}`.
+    `reset_options` are further arguments of each reset, such as `{"split": "test"}`.
 
     Attributes:
         dialect: The form of calls in replies; known after the first reset, like the action space.

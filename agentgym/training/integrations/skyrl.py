@@ -108,12 +108,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world with `skyrl_gym`, in every process that makes envs.
-
-    Args:
-        name: The `env_class` of the rows.
-        env_id: The id of a world.
-        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
+    """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs.
 
     Raises:
         ValueError: The id or an option is invalid, an option edits the context, or the world shows

@@ -139,14 +139,8 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
     The class is named after the world, and TRL logs its rewards under that name. It provides the
-    reward, so `reward_funcs` may be omitted. TRL lists the tools by name, not in the world's order.
-
-    To train on several worlds, give TRL a dict of such classes, and add a column `environment` with
-    its keys to the rows of `prompts`.
-
-    Args:
-        env_id: The id of a world.
-        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
+    reward, so `reward_funcs` may be omitted. To train on several worlds, give TRL a dict of such
+    classes, and add a column `environment` with its keys to the rows of `prompts`.
 
     Raises:
         ValueError: The id or an option is invalid, an option edits the context, or a tool has a
@@ -162,10 +156,7 @@ def remote_environment(
 ) -> type[ToolEnvironment]:
     """Return an `environment_factory` whose environments are sessions of an OpenEnv server.
 
-    Args:
-        base_url: The address of the server.
-        token: The server's token; empty for none.
-        **reset_options: Further arguments of each reset, such as `split`.
+    `reset_options` are further arguments of each reset, such as `split`.
 
     Raises:
         ValueError: A tool has a name that TRL reserves.
@@ -232,23 +223,17 @@ def rollout_func(
 
     An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
     exactly one prompt and one completion for each of the `num_generations` of a group. With
-    `rows_per_episode=k`, k of these hold one episode: `num_generations=n * k` plays n episodes of
-    an instance and trains each sampled token once, provided its episode has at most k rows. Unused
-    rows contain one masked token. All k carry the episode's reward, so the group mean is correct.
-    TRL's standard deviation counts each episode k times and is thus smaller by at most 1 / n;
-    `scale_rewards="none"` avoids it. The losses `dapo` (the default), `bnpo` and `cispo` divide by
-    tokens, so masked rows change nothing; other losses divide by rows. Longer episodes are subsampled
-    to k rows uniformly, and `env_reward` logs the omitted share as `rows_left_out`.
+    `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays n
+    episodes of an instance and trains each sampled token once, provided its episode has at most k rows.
+    Unused rows contain one masked token. All k carry the episode's reward, so the group mean is
+    correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"` avoids it.
+    The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing;
+    other losses divide by rows. Longer episodes are subsampled to k rows uniformly, and `env_reward`
+    logs the omitted share as `rows_left_out`.
 
-    The env's messages within a completion are masked. Train with `reward_funcs=env_reward`. Sampling
-    uses the trainer's own engine; without vLLM, TRL returns no log-probabilities, and `logprobs` is
-    None. The trainer's `max_completion_length` applies to each reply; the spec's window bounds the
-    episode.
-
-    Args:
-        spec: The spec of the env, made by `agentgym.assemble.registry.spec`.
-        seed: The random seed.
-        rows_per_episode: The number of TRL generations that hold one episode, at most 1,000.
+    Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
+    `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's window
+    bounds the episode.
 
     Raises:
         ValueError: The number is out of range, or the world shows images. The returned function also

@@ -367,13 +367,7 @@ def load_environment(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment.
-
-    Args:
-        env_id: The id of a world.
-        seeds: The seeds of its tasks.
-        tools: How tools are shown; see `WorldHarnessConfig`.
-        **options: Keyword arguments of `agentgym.make`, as plain data.
+    """Return a world as a verifiers environment with one task per seed; see `WorldHarnessConfig`.
 
     Raises:
         ValueError: The id or an option is invalid, or the seeds have gaps.

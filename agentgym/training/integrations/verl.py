@@ -41,13 +41,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
     An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
     the rest of a row `rollout.response_length`. verl has no other truncation signal;
-    `reward_extra_info` reports it.
-
-    Args:
-        *args: verl's arguments of all agent loops.
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`.
-        **kwargs: verl's arguments of all agent loops.
+    `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
 
     Raises:
         ValueError: verl's config requests a chat template with arguments, or the world shows images.

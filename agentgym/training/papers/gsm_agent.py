@@ -281,12 +281,9 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    Args:
-        settings: The episodes of each setting; failures count as missing.
-        out: The folder.
-        nodes: The clusters of the graph; None derives the number from the documents.
-        embed: The embedding function; empty for latent semantic analysis.
-        count: Counts the tokens of replies without ids.
+    Failures in `settings` count as missing. Without `nodes`, the number of clusters follows from the
+    documents; without `embed`, the graph uses latent semantic analysis. `count` counts the tokens of
+    replies without ids.
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 

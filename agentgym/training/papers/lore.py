@@ -178,10 +178,8 @@ def accuracy(
 ) -> list[Bin]:
     """Return the share of exact answers by task size, with Wilson's 95 % interval.
 
-    Args:
-        episodes: Episodes of LORE.
-        by: `operations` or `height`.
-        width: The bin width; None for 10 operations or 5 levels. The first bin includes size 0.
+    Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first bin
+    includes size 0.
 
     Raises:
         ValueError: `by` or `width` is invalid.

@@ -81,11 +81,8 @@ class Path:
 class ReasoningGraph:
     """Clusters of documents (k-means with k-means++ and a fixed seed).
 
-    Args:
-        texts: The contents of the documents.
-        embed: The embedding function; None for latent semantic analysis, which needs no weights.
-        nodes: The number of clusters; None derives it from the number of documents.
-        seed: The seed of the clustering.
+    Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights. The
+    default number of nodes follows from the number of documents.
 
     Raises:
         ValueError: scikit-learn is missing, or the number of nodes is invalid.
@@ -192,10 +189,7 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
 def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
     """Return the graph of an episode's database, which its spec determines.
 
-    Args:
-        trajectory: The episode.
-        embed: `wordllama`, or `package.module:function`; empty for latent semantic analysis.
-        nodes: The number of clusters; None derives it from the number of documents.
+    `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
     kwargs = json.loads(trajectory.spec)["kwargs"]
     names = {item.name for item in fields(DatabaseOptions)}

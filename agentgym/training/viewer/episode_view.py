@@ -117,10 +117,6 @@ class MessagePool:
 class Timeline:
     """All messages that one agent has seen, at fixed positions, and the visible ones.
 
-    Args:
-        pool: The versions of all messages of the episode.
-        tokens: Counter for chats without recorded tokens.
-
     Attributes:
         tokens: The estimated tokens of the visible chat.
         new: The versions that the last update showed for the first time.
@@ -214,11 +210,7 @@ class Timeline:
 
 
 def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
-    """Return an episode as the page shows it.
-
-    Args:
-        line: A line of a log.
-        best: The optimal calls before each step, as returned by `optimal_calls`.
+    """Return an episode as the page shows it, with the output of `optimal_calls` as `best`.
 
     Raises:
         ValueError: The line is not a trajectory.

@@ -144,14 +144,6 @@ class ViewerServer(ThreadingHTTPServer):
     must be this server, which pages of other sites cannot set. Episodes are addressed by number, never
     by path.
 
-    Args:
-        index: The run.
-        view_of: Makes the view of an episode from its line.
-        port: The port; 0 for any free one.
-
-    Attributes:
-        key: The first part of each path.
-
     Raises:
         OSError: The port is taken.
     """

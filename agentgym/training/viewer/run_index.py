@@ -84,16 +84,11 @@ class _Log:
 
 
 class RunIndex:
-    """Episodes of a folder or a log, in order of discovery.
+    """Episodes of a run folder or a log, in order of discovery.
 
     Only complete lines are read. An unreadable line becomes an episode with the outcome `damaged`.
-    Links that leave the folder are ignored.
-
-    Args:
-        run: A folder that a command writes to, or a log of trajectories.
-
-    Attributes:
-        generation: A number that increases when a replaced log restarts the index.
+    Links that leave the folder are ignored. `generation` increases when a replaced log restarts the
+    index.
 
     Raises:
         ValueError: The folder or file does not exist.
