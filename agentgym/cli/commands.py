@@ -76,11 +76,7 @@ class AppCommand(TyperCommand):
 
 
 def check_out(out: Path) -> None:
-    """Check that a file or folder can be written, without writing anything.
-
-    Raises:
-        ValueError: The path belongs to another system or cannot be written.
-    """
+    """Check that a file or folder can be written, without writing anything."""
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"

@@ -228,11 +228,7 @@ def parse_arms(text: str) -> list[str]:
 
 
 def parse_tokens(name: str, text: str | None) -> int | None:
-    """Parse a number of tokens; None if the option is missing.
-
-    Raises:
-        ValueError: The text is not a number of tokens.
-    """
+    """Parse a number of tokens; None if the option is missing."""
     return None if text is None else parse_count(name, text)
 
 
@@ -253,11 +249,7 @@ def check_window(env_spec: EnvSpec, seed: int) -> None:
 
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
-    """Parse comma-separated task sizes, such as 4 or 8k.
-
-    Raises:
-        ValueError: A size is not a number.
-    """
+    """Parse comma-separated task sizes, such as 4 or 8k."""
     return [_parse_size(part, name) for part in split(text)]
 
 
@@ -278,11 +270,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return a model's options; None keeps the default.
-
-    Raises:
-        ValueError: A value is out of bounds.
-    """
+    """Return a model's options; None keeps the default."""
     given: dict[str, Any] = {
         "device": device,
         "dtype": dtype,
@@ -297,11 +285,7 @@ def model_options(
 
 
 def endpoint_options(options: list[str]) -> dict[str, Any]:
-    """Parse the endpoint options that do not affect replies.
-
-    Raises:
-        ValueError: A name is unknown, or a text is not of the form name=value.
-    """
+    """Parse the endpoint options that do not affect replies."""
     parsed = parse_options(options, "--endpoint")
     for name in parsed:
         if name not in TRANSPORT:
@@ -313,11 +297,7 @@ def endpoint_options(options: list[str]) -> dict[str, Any]:
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
-    """Parse repeated name=value options.
-
-    Raises:
-        ValueError: A text is not of the form name=value, or a name occurs twice.
-    """
+    """Parse repeated name=value options."""
     parsed: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")

@@ -118,7 +118,6 @@ def repair_run(run: Path, replays: int = REPLAYED) -> None:
 
     Raises:
         RunLockedError: The run is being written.
-        OSError: A file cannot be written.
     """
     # One repair may remove parts that other files refer to.
     while faults := inspect_run(run, replays):

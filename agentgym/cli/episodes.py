@@ -188,7 +188,6 @@ def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
     Raises:
         RunLockedError: The log is being written by another process.
         ValueError: The log belongs to another run or contains other episodes.
-        OSError: The settings cannot be written.
     """
     spec_data = json.loads(env_spec)
     expected = {

@@ -55,11 +55,7 @@ EstimateOnly = Annotated[
 def parse_limits(
     cells: int | None, tokens: str | None, cost: float | None, prices: list[str], policies: int
 ) -> list[SpendingLimits]:
-    """Parse the limits of each policy.
-
-    Raises:
-        ValueError: A value is invalid, or there are fewer prices than policies.
-    """
+    """Parse the limits of each policy."""
     if len(prices) not in (0, 1, policies):
         raise ValueError(
             f"--price was given {len(prices)} times for {policies} policies; give it once "

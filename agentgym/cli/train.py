@@ -298,11 +298,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 
 def parse_cells(text: str) -> dict[str, Any]:
-    """Parse an evaluation's arms and horizons.
-
-    Raises:
-        ValueError: It is not of the form `ORACLES:HORIZONS`.
-    """
+    """Parse an evaluation's arms and horizons."""
     arms, colon, horizons = text.partition(":")
     if not colon or not split(horizons):
         raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")

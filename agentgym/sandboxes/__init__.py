@@ -43,7 +43,6 @@ def make_sandbox(name: str) -> Sandbox:
     """Make a sandbox: `monty` or `bubblewrap`.
 
     Raises:
-        ValueError: There is no such sandbox.
         MissingRequirement: Its package is not installed, or it cannot run on this host.
     """
     check_choice("sandbox", name, tuple(SANDBOXES))

@@ -208,9 +208,6 @@ class ConfinedProcess:
         *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
-
-    Raises:
-        OSError: `bwrap` cannot be started.
     """
 
     def __init__(

@@ -83,7 +83,6 @@ class Ceiling:
     """The maximum score allowed to a shortcut, fixed before any is played.
 
     Attributes:
-        chance: The score of guessing.
         source: Its source: `stated` by the world, `enumerated` from the schemas and the options in
             the prompts, or `estimated` by random calls on reserved seeds.
     """
@@ -113,7 +112,6 @@ class Row:
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
         interval: The mean score, or share of episodes, with its 99 % interval.
-        seeds: The number of episodes.
         verdict: `holds`, `leak` or `undecided`; empty for a baseline.
     """
 
@@ -187,9 +185,6 @@ def run_audit(
     """Play the battery in a world.
 
     `on_progress` receives the number of seeds just played.
-
-    Raises:
-        ValueError: The world or an option is unknown, or there are no demonstrations.
     """
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)

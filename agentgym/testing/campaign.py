@@ -40,7 +40,6 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        texts: The number of replies.
         slowest: The slowest step of an episode as a multiple of its median.
         causes: The number of findings of each cause.
     """
@@ -71,9 +70,6 @@ class Campaign:
         seed: The seed of the run, which determines the episodes.
         minutes: Minutes after which no episode starts; None for no limit.
         out: The JSONL file that receives findings as they occur.
-
-    Raises:
-        ValueError: An id or a number is invalid, or neither `texts` nor `minutes` is set.
     """
 
     def __init__(

@@ -53,9 +53,7 @@ class Case:
 
     Attributes:
         id: The id of the env, optionally prefixed by its module.
-        seed: The seed of the run.
         index: The number of the episode for that id.
-        texts: The maximum number of replies.
         options: The options of `agentgym.make`; None draws a stack by the index.
         env_seed: The seed of the instance; None derives it from the index.
         actions: The replies to play instead of random ones; every check then runs at every
@@ -139,8 +137,6 @@ class Report:
     """Outcome of an episode.
 
     Attributes:
-        texts: The number of replies.
-        refused: The number of replies without effect.
         slowest: The CPU seconds of the slowest step.
         median: The median CPU seconds of its steps.
         marks: Hashes of the observations after the reset and each step.
@@ -161,7 +157,6 @@ def read_findings(path: Path) -> list[Finding]:
     """Return the findings in a file.
 
     Raises:
-        OSError: The file cannot be read.
         ValueError: A line is not a finding; the error names it.
     """
     findings = []

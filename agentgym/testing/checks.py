@@ -22,11 +22,7 @@ _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a record of an info in JSON form.
-
-    Raises:
-        TypeError: It is not a record.
-    """
+    """Return a record of an info in JSON form."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON-able")

@@ -39,7 +39,6 @@ class LawResult:
         verdict: `holds`, `broken` or `skipped`.
         reason: The error or the missing hooks; empty if it holds.
         line: Python code or a command that reproduces the error.
-        missing: The hooks that the world lacks.
     """
 
     name: str

@@ -63,11 +63,7 @@ class _Stop(Exception):
 
 
 def play(case: Case) -> Report:
-    """Play a case and return the report.
-
-    Raises:
-        ValueError: The id does not exist or an option is invalid.
-    """
+    """Play a case and return the report."""
     options = draw_options(case) if case.options is None else dict(case.options)
     player = _Player(replace(case, options=options, env_seed=case.instance))
     player.play()

@@ -44,7 +44,6 @@ class Selector:
     Attributes:
         source: The text: `task` or `result`, the results of the last reply.
         unit: The parts of a text: `words`, `numbers` or `segments` between separators.
-        place: The position it uses, if any.
         mark: The word that the line must contain, if any.
     """
 
@@ -203,7 +202,6 @@ class Guess:
 
     Attributes:
         rules: The best rules for each feature value, best first.
-        others: The rules for values without examples.
     """
 
     feature: str = "nothing"

@@ -76,11 +76,7 @@ def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
 
 
 def world_of(env_id: str) -> type[World[Any]]:
-    """Return a world's class by its id.
-
-    Raises:
-        ValueError: There is no such world.
-    """
+    """Return a world's class by its id."""
     return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
 
 

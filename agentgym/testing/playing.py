@@ -31,7 +31,6 @@ class Transcript:
     """The chat of an episode, split up.
 
     Attributes:
-        task: The text of the task.
         turns: The calls of each reply with their results, including errors.
     """
 

@@ -78,10 +78,6 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     share of optimal steps), `alive_step_accuracy` (among steps before which success was possible),
     `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are omitted; the value
     is nan if none has it.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown. The next three functions raise it
-            too.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():

@@ -22,7 +22,6 @@ class Command:
         run: Does the work and yields lines and tables. Parameters are `Annotated` with their help
             text; keyword-only parameters and those with defaults become options, others arguments.
             The docstring is the command's help.
-        group: The parent command, if any.
         resumable: Whether rerunning the command resumes an interrupted run; interrupted users are told.
     """
 
@@ -67,11 +66,7 @@ _PAPERS: dict[str, Paper] = {}
 
 
 def register_paper(paper: Paper) -> None:
-    """Add a paper.
-
-    Raises:
-        ValueError: Its title or one of its presets is taken.
-    """
+    """Add a paper."""
     if paper.title in _PAPERS:
         raise ValueError(f"a paper {paper.title!r} already exists; choose another title")
     if taken := sorted(presets().keys() & paper.presets.keys()):

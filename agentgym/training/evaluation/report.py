@@ -133,9 +133,6 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     """Write results, summary and figures with the applicable papers' files; return the files.
 
     Figures come last.
-
-    Raises:
-        ValueError: The extra for figures is missing.
     """
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra

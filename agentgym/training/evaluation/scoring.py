@@ -38,20 +38,16 @@ class Result:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
         success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or drew.
-        steps: The number of labelled steps.
         alive: The number of steps before which success was still possible.
         alive_optimal: The number of optimal steps among those.
         context: The context strategies, joined by `+`; `none` without one.
         usage: The episode's tokens, if context wrappers counted them.
         axis: The meaning of the size: `horizon`, or a world option.
         calls: The number of tool calls, including those made by code.
-        policy: The policy's column.
         instance: A digest of everything that determines the instance; equal for all arms.
-        prompt: A digest of the first prompt.
         tokens: Total prompt and reply tokens, if counted.
         model: The policy's model, or its name if it has an alias.
         unreadable: The number of replies without a readable tool call or answer.
-        idle: The context wrappers that edited nothing.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.
         missing: `lost`, `invalid` or `not played` for an episode without figures.

@@ -46,7 +46,6 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
-        OSError: The folder cannot be written.
     """
     log, ablation = log_of(out), _naming(ablation, player)
     played_by = played_by_of(ablation, player)
@@ -176,8 +175,6 @@ class _Ended:
     """A cell that was played or lost.
 
     Attributes:
-        line: The line of its trajectory.
-        failure: The cause, if it was lost.
         tokens: Its prompt and reply tokens, if counted.
         fault: The policy's exception or wrong return value, if that was the cause.
     """

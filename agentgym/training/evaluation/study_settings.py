@@ -41,11 +41,7 @@ class Study:
 
     @classmethod
     def of(cls, data: Any) -> Study:
-        """Read a study's settings; older files contain a single run.
-
-        Raises:
-            ValueError: The data has another form.
-        """
+        """Read a study's settings; older files contain a single run."""
         if not isinstance(data, dict):
             raise ValueError("it is not a JSON object")
         if "runs" not in data:

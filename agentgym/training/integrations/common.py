@@ -28,9 +28,6 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
     `trainer` and `otherwise`, the advice for context-editing stacks, appear in the error.
-
-    Raises:
-        ValueError: The id or an option is invalid, or an option edits the context.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -47,11 +44,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
-    """Reject an env with images, for a bridge that carries only text.
-
-    Raises:
-        ValueError: The env's world draws images.
-    """
+    """Reject an env with images, for a bridge that carries only text."""
     inner = tool_env(env)
     if "images" in inner.world_class.requirements(inner.config):
         raise ValueError(
@@ -61,11 +54,7 @@ def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
 
 
 def seed_of(row: Mapping[str, Any]) -> int:
-    """Return the seed of a dataset row.
-
-    Raises:
-        ValueError: The row has none.
-    """
+    """Return the seed of a dataset row."""
     try:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
     except TypeError:

@@ -60,7 +60,6 @@ class ChatRow(EpisodeFacts):
         terminated: Whether the episode ended by itself, so that no value follows.
         truncated: Whether a limit ended it, so that a value may be bootstrapped.
         failure: The cause, if the episode does not measure the policy; otherwise empty.
-        labels: Labels of the run.
     """
 
     messages: list[dict[str, Any]]
@@ -86,7 +85,6 @@ class TokenRow(TypedDict):
         agent: The team agent that wrote the replies; empty without a team.
         advantage: None, to be filled by the trainer.
         segment: The index of the segment (`Trajectory.segments`) that contains the steps.
-        steps: The indices of the steps.
         is_last: Whether this is the episode's last row.
     """
 
@@ -269,9 +267,6 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
     """Yield rows that the oracle policy plays through the text interface, one episode per seed.
 
     `options` are keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The id or an option is invalid.
     """
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
@@ -301,9 +296,6 @@ def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") ->
 
     The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The file is
     replaced only once it is complete.
-
-    Raises:
-        ValueError: The format is unknown, or a message contains images, which only `jsonl` supports.
     """
     check_choice("format", format, FORMATS)
     if format == "jsonl":

@@ -34,11 +34,7 @@ MIN_TOKEN = 16
 
 
 def check_access(host: str, token: str) -> None:
-    """Reject weak tokens, and public hosts without a token.
-
-    Raises:
-        ValueError: The host or the token is invalid.
-    """
+    """Reject weak tokens, and public hosts without a token."""
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "

@@ -213,9 +213,6 @@ def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int
     """Write trajectories as an `.eval` or `.json` log for `inspect view`, and return their number.
 
     `model` is the policy's name in the viewer.
-
-    Raises:
-        ValueError: There are no trajectories.
     """
     played = list(trajectories)
     if not played:

@@ -47,7 +47,6 @@ class ServedEpisode(Protocol):
     """The tools of an episode, and a method to call them.
 
     Attributes:
-        name: The world or the servers.
         instructions: Shown to a client before its first call.
     """
 
@@ -101,7 +100,6 @@ class WorldEpisode:
 
     Raises:
         gymnasium.error.Error: There is no such world.
-        ValueError: An option is unknown or out of range.
     """
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
@@ -139,7 +137,6 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 
     Raises:
         gymnasium.error.Error: There is no such world.
-        ValueError: There is no such server, or an option is unknown or out of range.
     """
     if not set(target.split("+")) & set(SERVERS):
         return WorldEpisode(target, seed, **options)
@@ -269,9 +266,6 @@ def serve_http(
 
     Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot reach
     may have none.
-
-    Raises:
-        ValueError: The host or the token is invalid.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

@@ -87,9 +87,6 @@ def external_ablation(
 
     The preset with this world defines the meaning of the sizes; `seeds` counts instances per size.
     `agent` is the agent's name in the report; empty for none.
-
-    Raises:
-        ValueError: The world, a size or an option is invalid.
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
@@ -114,7 +111,6 @@ def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[Recorded
         DamagedFileError: A file in the folder is unreadable.
         RunLockedError: Another process writes to the folder.
         ValueError: The folder contains another run, or all episodes of this one.
-        OSError: The folder cannot be written.
     """
     log = prepare_ablation(ablation, out)
     with RunLock(out), log.writing():

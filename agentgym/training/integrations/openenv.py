@@ -90,13 +90,7 @@ class WorldObservation(Observation):
 
 
 class WorldState(State):
-    """The session; nothing in it depends on the instance.
-
-    Attributes:
-        world: The id of the world.
-        split: The split of the episode.
-        dialect: The form of calls in replies.
-    """
+    """The session; nothing in it depends on the instance."""
 
     world: str = ""
     split: str = ALL
@@ -110,9 +104,6 @@ class Stack:
     Args:
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`, as plain data.
-
-    Raises:
-        ValueError: The id or an option is invalid, or the id is a team's.
     """
 
     env_id: str
@@ -183,7 +174,6 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 
         Raises:
             IndexError: There is no such task.
-            ValueError: There is no such split or form.
         """
         split = self._check_split(split or self._state.split)
         check_choice("form", form, ("openai", "records"))
@@ -200,11 +190,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     def step(
         self, action: WorldAction, timeout_s: float | None = None, **kwargs: Any
     ) -> WorldObservation:
-        """Play a reply.
-
-        Raises:
-            ValueError: There is no running episode.
-        """
+        """Play a reply."""
         if self._env is None:
             raise ValueError("this session has no episode; call reset before step")
         if action.stop:
@@ -321,9 +307,6 @@ def create_app(
 
     `max_sessions` limits concurrent sessions per stack; idle ones are closed. Clients send the token,
     if any, as `Authorization: Bearer TOKEN`.
-
-    Raises:
-        ValueError: There is no stack.
     """
     if not stacks:
         raise ValueError("there is no stack to serve; name at least one world")

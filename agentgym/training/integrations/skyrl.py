@@ -42,9 +42,6 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
             many replies with its current score.
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The row has no seed, an option is invalid, or the world shows images.
     """
 
     def __init__(
@@ -111,8 +108,6 @@ def register(name: str, env_id: str, **options: Any) -> None:
     """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs.
 
     Raises:
-        ValueError: The id or an option is invalid, an option edits the context, or the world shows
-            images.
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))

@@ -91,9 +91,6 @@ class ToolEnvironment:
 
         Returns:
             The task, which TRL appends to the row's last message.
-
-        Raises:
-            ValueError: The row has no seed.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
@@ -141,10 +138,6 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     The class is named after the world, and TRL logs its rewards under that name. It provides the
     reward, so `reward_funcs` may be omitted. To train on several worlds, give TRL a dict of such
     classes, and add a column `environment` with its keys to the rows of `prompts`.
-
-    Raises:
-        ValueError: The id or an option is invalid, an option edits the context, or a tool has a
-            name that TRL reserves.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -192,9 +185,6 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     A prompt contains the rules, the examples if any, and an empty user message, to which
     `ToolEnvironment.reset` adds the task. The rules do not explain tool calls, because chat templates
     do. The last message repeats the seed, because TRL passes `rollout_func` no other column.
-
-    Raises:
-        ValueError: The id or an option is invalid.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)

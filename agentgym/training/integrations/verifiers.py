@@ -110,11 +110,7 @@ class WorldTasks:
     config: WorldTasksetConfig
 
     def load(self) -> Iterator[WorldTask]:
-        """Make the tasks lazily.
-
-        Raises:
-            ValueError: The id or an option is invalid.
-        """
+        """Make the tasks lazily."""
         config = self.config
         world, env = registry.resolve(config.world), registry.make(config.world, **config.options)
         spec = env.spec.to_json() if env.spec else ""
@@ -367,11 +363,7 @@ def load_environment(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment with one task per seed; see `WorldHarnessConfig`.
-
-    Raises:
-        ValueError: The id or an option is invalid, or the seeds have gaps.
-    """
+    """Return a world as a verifiers environment with one task per seed; see `WorldHarnessConfig`."""
     registry.spec(env_id, **options)
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")

@@ -180,9 +180,6 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
     """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed.
 
     The episodes of a row form a group. `options` are the agent loop's.
-
-    Raises:
-        ValueError: The id or an option is invalid.
     """
     env = make(env_id, **options)
     refuse_images("verl", env)

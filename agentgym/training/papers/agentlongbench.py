@@ -197,7 +197,6 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
     Raises:
         PolicyError: The policy failed on several consecutive rows.
         RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
     silent = 0
     with RunLock(out):
@@ -238,10 +237,6 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
         data: A folder written by `write`.
         predictions: A folder with files of the same names, whose lines have an `id` and a
             `raw_response` (or a `pred_answer`).
-
-    Raises:
-        ValueError: There are no rows.
-        OSError: A file cannot be read.
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
@@ -375,9 +370,6 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
     """Write results, tables and heat map into a folder, and return the tables.
 
     Titles and caption state the number of `missing` episodes.
-
-    Raises:
-        ValueError: There are no results, or the extra for the figure is missing.
     """
     if not results:
         raise ValueError("there are no episodes to report on")

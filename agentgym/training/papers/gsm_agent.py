@@ -172,11 +172,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
 
 
 def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
-    """Return the means over episodes.
-
-    Raises:
-        ValueError: There are no episodes.
-    """
+    """Return the means over episodes."""
     if not outcomes:
         raise ValueError("there are no episodes to take the mean of")
 

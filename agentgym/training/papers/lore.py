@@ -97,7 +97,6 @@ class LoreResult:
     """Figures of one episode; `LoreWorld.report` explains `report`.
 
     Attributes:
-        failed_rounds: Replies whose calls all failed.
         labels: Calls by label; empty unless the stack contains `StepOptimality`.
         optimal_turns: Optimal turns; 0 unless the stack contains `StepOptimality`.
     """
@@ -180,9 +179,6 @@ def accuracy(
 
     Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first bin
     includes size 0.
-
-    Raises:
-        ValueError: `by` or `width` is invalid.
     """
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width

@@ -49,7 +49,6 @@ class Path:
     """The searches of one episode as a path.
 
     Attributes:
-        nodes: The node of each search.
         kinds: The kind of each step, one of `KINDS`.
     """
 
@@ -83,9 +82,6 @@ class ReasoningGraph:
 
     Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights. The
     default number of nodes follows from the number of documents.
-
-    Raises:
-        ValueError: scikit-learn is missing, or the number of nodes is invalid.
     """
 
     def __init__(

@@ -143,9 +143,6 @@ class ViewerServer(ThreadingHTTPServer):
     Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
     must be this server, which pages of other sites cannot set. Episodes are addressed by number, never
     by path.
-
-    Raises:
-        OSError: The port is taken.
     """
 
     daemon_threads = True

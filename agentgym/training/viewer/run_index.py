@@ -126,7 +126,6 @@ class RunIndex:
 
         Raises:
             LookupError: There is no such episode.
-            OSError: The log cannot be read.
         """
         if not 0 <= number < len(self._places):
             raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
