@@ -284,10 +284,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of a tool's different calls; 0 if unlimited.
-
-    A single possible call is not an answer and counts as 0 too.
-    """
+    """Return the number of a tool's different calls; 0 if unlimited, or if there is no choice."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total

@@ -41,10 +41,7 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call of an episode, with constant or guessed arguments.
-
-    `examples` pairs the observations before an episode's last call with that call.
-    """
+    """Final call of an episode, with arguments guessed from examples of observations and calls."""
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
@@ -147,10 +144,7 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent sequence of calls.
-
-    Arguments come from the positions that they had in other episodes.
-    """
+    """Shortcut that repeats the most frequent calls, with arguments from the same positions."""
 
     name = "copy of another episode, arguments by position"
 

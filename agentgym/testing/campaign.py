@@ -96,10 +96,7 @@ class Campaign:
         self._known: set[tuple[str, ...]] = set()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
-        """Play until all ids have their texts or time is up.
-
-        `on_progress` receives the number of texts after each episode.
-        """
+        """Play until all ids have their texts or time is up."""
         end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
         queue = deque(self.tallies)
         while queue:
@@ -159,10 +156,7 @@ def replay(finding: Finding, play: Play = play) -> Finding | None:
 
 
 def minimize(finding: Finding, play: Play = play, trials: int = TRIALS) -> Finding:
-    """Return a finding with fewer and shorter replies, unchanged if it cannot be reproduced.
-
-    `play` runs every check at every step, at most `trials` times.
-    """
+    """Return a finding with fewer and shorter replies, unchanged if it cannot be reproduced."""
     return _Minimizer(finding, play, trials).run()
 
 

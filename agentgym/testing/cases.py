@@ -52,12 +52,9 @@ class Case:
     """One episode to play; `id`, `seed` and `index` determine it.
 
     Attributes:
-        id: The id of the env, optionally prefixed by its module.
-        index: The number of the episode for that id.
         options: The options of `agentgym.make`; None draws a stack by the index.
         env_seed: The seed of the instance; None derives it from the index.
-        actions: The replies to play instead of random ones; every check then runs at every
-            step.
+        actions: The replies to play instead of random ones, with every check at every step.
     """
 
     id: str
@@ -99,8 +96,6 @@ class Finding:
             `memory` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
-        case: The case, with the replies that led to it.
-        minimal: Whether the replies were minimised.
         reproduced: Whether a second run reproduced it; None without a second run.
     """
 

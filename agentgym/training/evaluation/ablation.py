@@ -42,11 +42,7 @@ LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
 
 
 class Cell(NamedTuple):
-    """One episode of a study.
-
-    `sample` counts repeated episodes of the same instance and policy from 0; `policy` is the policy's
-    column.
-    """
+    """One episode of a study; `sample` counts replays of its instance by the same policy from 0."""
 
     world: str
     arm: str
@@ -142,7 +138,7 @@ class Ablation(Config):
         ):
             cell_spec = self.spec(world, arm, context, horizon)
             if ":" in context and (world, arm, horizon) == first:
-                # Wrappers validate the arguments in the text, whatever the world.
+                # The world does not matter: wrappers validate the arguments in the text.
                 gymnasium.make(cell_spec, disable_env_checker=True).close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
@@ -198,8 +194,7 @@ class Ablation(Config):
     ) -> Trajectory:
         """Play one episode; it fails if the policy could not reply.
 
-        `player` replaces the policy, and `shared` says that its usage includes other episodes. `count`
-        counts tokens if nothing else has.
+        `shared` says that the player's usage includes other episodes.
 
         Raises:
             PolicyError: Every later request would fail too (`PolicyError.fatal`).
@@ -262,8 +257,7 @@ def shortest_arm(arm: str) -> str:
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
     """Return all episodes of a run, given the fields of `Ablation`.
 
-    Samples and seeds vary slowest, so an interrupted study contains some episodes of each size. The
-    arms of an instance are adjacent.
+    Samples and seeds vary slowest, so an interrupted study contains some episodes of each size.
     """
     axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
     each = product(*axes, run["arms"], run["contexts"])
@@ -300,7 +294,7 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return a trajectory's cell; lines without a sample belong to sample 0.
+    """Return a trajectory's cell.
 
     Raises:
         KeyError: No ablation recorded the trajectory.

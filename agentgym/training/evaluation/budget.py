@@ -85,13 +85,7 @@ class SpendingLimits(Config):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Expected tokens of cells.
-
-    Attributes:
-        tokens: By kind of cell; unknown kinds are omitted.
-        measured: The number of cells whose kind was played.
-        unknown: The number of cells whose kind is unknown.
-    """
+    """Expected tokens by kind of cell; `unknown` counts the cells whose kind was never played."""
 
     tokens: dict[Kind, Tokens]
     cells: int
@@ -110,7 +104,6 @@ def estimate(
     """Estimate the tokens of cells from played cells of their kind, or else from an optimal episode.
 
     Weaker policies take more turns, up to the turn budget, and each turn lengthens the prompt.
-    `played` may include other policies' results. `on_cells` receives the number of estimated cells.
     """
     known: dict[Kind, list[Tokens]] = {}
     for row in played:

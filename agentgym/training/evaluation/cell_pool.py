@@ -78,11 +78,7 @@ class _Worker(Generic[CellT]):
 def play_in_threads(
     play: Callable[[CellT], AnswerT], cells: Iterator[CellT], threads: int
 ) -> Iterator[AnswerT]:
-    """Play cells in threads and yield results as they finish; one thread uses the calling thread.
-
-    Raises:
-        Exception: Any exception of `play`.
-    """
+    """Play cells in threads and yield results as they finish; one thread uses the calling thread."""
     if threads == 1:
         yield from map(play, cells)
         return
@@ -115,11 +111,7 @@ def play_cells(
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes and yield results, or `Lost`, as they finish.
 
-    A batch stays with one worker while it lives; a worker plays `at_once` cells concurrently. `play` is
-    pickled, and batches are read as workers become free.
-
-    Raises:
-        Exception: Any exception of `play`.
+    A batch stays with one worker while it lives; a worker plays `at_once` cells concurrently.
     """
     rest_of = iter(batches)
     waiting: deque[Sequence[CellT]] = deque()

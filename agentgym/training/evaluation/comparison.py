@@ -31,7 +31,7 @@ from agentgym.training.evaluation.tables import (
     quality,
 )
 
-# success without oracles at which policies are compared (LUMINA, section 4.4)
+# success without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
 # Maximum distance of a near size's whole interval from that success: 20 episodes suffice at 0.3 and
 # 0.75, but never at a floor or ceiling, where oracles cannot show effects.
@@ -136,10 +136,7 @@ def _alike(one: Study, two: Study, column: str) -> bool:
 def comparison_tables(
     results: Sequence[Result], levels: Mapping[str, float] | None = None
 ) -> list[Table]:
-    """Return the tables that compare several policies; none for one.
-
-    `levels` gives the success without oracles at which effects are compared, by world.
-    """
+    """Return the tables that compare several policies; none for one."""
     results = as_results(results)
     policies = list(results.by("policy"))
     if len(policies) < 2:
@@ -279,10 +276,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> Results:
-    """Return the episodes at the sizes of `find_levels`.
-
-    There, effects are comparable between policies and worlds (LUMINA, figure 6).
-    """
+    """Return the episodes at the sizes of `find_levels`, where effects compare (LUMINA, figure 6)."""
     levels = find_levels(results, success, by_world)
     return as_results(results).where(
         lambda row: row.horizon == levels[row.policy, row.world].horizon

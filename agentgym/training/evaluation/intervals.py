@@ -235,10 +235,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Map each value of the fields to its cluster's first member.
-
-    Values whose episodes share policy and opening form one cluster.
-    """
+    """Map each value of the fields to its cluster's first member."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:
@@ -258,10 +255,7 @@ def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
 
 
 def _estimate(terms: Terms, metric: str) -> Interval:
-    """Return a weighted sum of rates with its interval.
-
-    The variance is taken between a world's clusters; worlds with one cluster share a stratum.
-    """
+    """Return a weighted sum of rates with its interval; worlds with one cluster share a stratum."""
     everything = [row for _, rows in terms for row in rows]
     cluster_of = _clusters(everything, "world", "seed")
     draw_of = _clusters(everything, "world", "horizon", "seed")

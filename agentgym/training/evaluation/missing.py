@@ -29,10 +29,7 @@ _SHOWN = 5
 
 
 class Results(list[Result]):
-    """The played episodes of a study and records of the missing ones (`Result.missing`).
-
-    `doubts` are reasons to doubt the results, such as episodes from two code versions.
-    """
+    """The played episodes of a study, records of the missing ones, and doubts about the results."""
 
     def __init__(
         self,
@@ -66,11 +63,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with their missing episodes.
-
-    Without a study's settings, each policy and world should have every combination of the sizes, arms,
-    contexts and seeds seen.
-    """
+    """Return results with missing episodes, by the study's settings or else as a full grid."""
     if isinstance(results, Results):
         return results
     played = [row for row in results if not row.missing]

@@ -20,9 +20,7 @@ _MEMORY = 4_096
 
 
 def instance_key(trajectory: Trajectory) -> str:
-    """Return the key of an episode's instance (`World.instance_key`).
-
-    Envs with a split record it; otherwise it follows from spec and seed.
+    """Return an episode's instance key, as recorded or from spec and seed.
 
     Raises:
         ValueError: The spec's world cannot be imported or rejects its options.

@@ -149,10 +149,7 @@ def _single_horizon_figure(results: Results) -> Figure:
 
 
 def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the effects on success rate and step accuracy by intervention and world (figure 6b).
-
-    `note` is appended to the caption.
-    """
+    """Draw the effects on success rate and step accuracy by intervention and world (figure 6b)."""
     results = as_results(results)
     worlds = group_by(results.everything, "world")
     figure, axes = _panels(len(worlds))

@@ -32,10 +32,7 @@ _NAME_WIDTH = 22
 
 
 def arms_figure(results: Sequence[Result]) -> Figure:
-    """Draw the success rate of each arm, averaged over horizons (figures 4 and 5).
-
-    Worlds are columns and policies are rows.
-    """
+    """Draw the success rate of each arm, by world and policy (figures 4 and 5)."""
     results = as_results(results)
     worlds, policies = group_by(results.everything, "world"), results.by("policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)

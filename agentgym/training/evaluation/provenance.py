@@ -82,8 +82,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return the first difference of two provenances in words, or an empty string.
 
-    Ignores patch versions, since the package digest identifies the code, and facts or worlds that only
-    one side recorded.
+    Patch versions and facts that only one side recorded do not count.
     """
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
@@ -151,10 +150,9 @@ def _world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and of its direct and indirect imports.
+    """Return the digests of a module and its imports outside installed packages and agentgym.
 
-    Excludes Python's modules, installed packages and agentgym. Reads import statements without
-    importing anything.
+    Reads import statements without importing anything.
     """
     digests: dict[str, str] = {}
     waiting = [module]

@@ -19,10 +19,9 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Does the work and yields lines and tables. Parameters are `Annotated` with their help
-            text; keyword-only parameters and those with defaults become options, others arguments.
-            The docstring is the command's help.
-        resumable: Whether rerunning the command resumes an interrupted run; interrupted users are told.
+        run: Does the work and yields lines and tables. Its `Annotated` parameters become arguments,
+            or options if they are keyword-only or have defaults; its docstring is the help.
+        resumable: Whether rerunning the command resumes an interrupted run.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -41,12 +40,9 @@ class Paper:
             ablate`.
         presets: Arguments of `Ablation`, by preset name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Selects the benchmark's episodes. Tables, files and figures use only these.
-        tables: Builds its tables from an ablation's results.
-        headline: Whether its tables precede those of arms and contexts.
-        files: Functions that write its files, by file name.
-        figures: Functions that draw its figures, by file name.
-        levels: The success without oracles at which the paper compares policies, by world.
+        applies: Selects the benchmark's episodes for tables, files and figures.
+        headline: Whether its tables precede the arm and context tables.
+        levels: The paper's comparison levels: success without oracles, by world.
     """
 
     title: str

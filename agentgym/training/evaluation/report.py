@@ -76,7 +76,7 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def paper_levels() -> dict[str, float]:
-    """Return the success at which papers compare policies, by world."""
+    """Return the papers' comparison levels: success without oracles, by world."""
     levels: dict[str, float] = {}
     for paper in papers():
         levels.update(paper.levels)

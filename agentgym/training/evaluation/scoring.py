@@ -41,12 +41,9 @@ class Result:
         alive: The number of steps before which success was still possible.
         alive_optimal: The number of optimal steps among those.
         context: The context strategies, joined by `+`; `none` without one.
-        usage: The episode's tokens, if context wrappers counted them.
-        axis: The meaning of the size: `horizon`, or a world option.
         calls: The number of tool calls, including those made by code.
         instance: A digest of everything that determines the instance; equal for all arms.
         tokens: Total prompt and reply tokens, if counted.
-        model: The policy's model, or its name if it has an alias.
         unreadable: The number of replies without a readable tool call or answer.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.

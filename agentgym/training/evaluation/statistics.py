@@ -73,7 +73,7 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     Args:
         value: The share.
         parts: Each cluster's part; their mean is the share.
-        freedom: The degrees of freedom of their variance.
+        freedom: The degrees of freedom of the parts' variance.
         draws: The number of independent episodes, if no variance is observed.
         most: The maximum effective number of episodes.
     """
@@ -90,14 +90,10 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference.
+    """Return the interval and p-value of a difference, the mean of the clusters' parts.
 
-    Args:
-        total: The difference.
-        parts: Each cluster's part; their mean is the difference.
-        freedom: The degrees of freedom of their variance.
-        change: The two artificial clusters contribute this value and its negative.
-        bound: The largest possible difference.
+    The two artificial clusters contribute `change` and its negative; `bound` is the largest possible
+    difference.
     """
     padded = np.append(parts, [change, -change])
     # Bonett and Price assume one pair per seed, whose counts determine the variance. Estimated

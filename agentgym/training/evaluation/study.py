@@ -172,12 +172,7 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A cell that was played or lost.
-
-    Attributes:
-        tokens: Its prompt and reply tokens, if counted.
-        fault: The policy's exception or wrong return value, if that was the cause.
-    """
+    """A cell that was played or lost; `fault` is the policy's exception or wrong return value."""
 
     cell: Cell
     line: str

@@ -19,7 +19,7 @@ from agentgym.training.rollout.storage import check_settings, read_json
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# Older studies have an uncompressed log, which is kept.
+# Older studies keep their uncompressed log.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -29,12 +29,7 @@ _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
 
 @dataclass(frozen=True)
 class Study:
-    """Settings of a folder.
-
-    Attributes:
-        runs: The settings of each run (`Ablation.settings`).
-        policies: The provenance of each policy, by name; empty if an older version did not record it.
-    """
+    """Settings of a folder: its runs, and the provenance of each policy, if recorded."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -140,7 +140,7 @@ class Plan(Config):
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
-    """Write the rows log by log into one folder per setting and length; existing cells are kept.
+    """Write the rows log by log into one folder per setting and length, keeping existing cells.
 
     Yields:
         Setting, length and the number of rows after each log, with 0 after each existing cell.
@@ -233,10 +233,8 @@ def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyErr
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions; rows without one score 0, and the last of several counts.
 
-    Args:
-        data: A folder written by `write`.
-        predictions: A folder with files of the same names, whose lines have an `id` and a
-            `raw_response` (or a `pred_answer`).
+    Prediction files have the names of the files that `write` wrote; their lines have an `id` and a
+    `raw_response` (or a `pred_answer`).
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
@@ -367,10 +365,7 @@ def _by_cell(
 
 
 def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
-    """Write results, tables and heat map into a folder, and return the tables.
-
-    Titles and caption state the number of `missing` episodes.
-    """
+    """Write results, tables and heat map into a folder, and return the tables."""
     if not results:
         raise ValueError("there are no episodes to report on")
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
@@ -390,10 +385,7 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
 
 
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
-    """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6).
-
-    The tasks keep the mapping's order; lengths are in tokens.
-    """
+    """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     settings, tasks = (

@@ -1,7 +1,7 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-Where the paper's text and tables differ, the definitions match the tables; `extra_turns` and
-`tokens_all` follow the text.
+The paper's text and tables differ in places. The definitions match its tables; `extra_turns` and
+`tokens_all` are the alternatives.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def timed(
 ) -> Trajectory:
     """Play an episode and label its trajectory with its duration in `seconds`.
 
-    Infos contain no times, so that they can be replayed.
+    Infos contain no times, because replays must reproduce them.
     """
     start = time.perf_counter()
     trajectory = rollout(env, policy, seed, labels)
@@ -277,9 +277,8 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    Failures in `settings` count as missing. Without `nodes`, the number of clusters follows from the
-    documents; without `embed`, the graph uses latent semantic analysis. `count` counts the tokens of
-    replies without ids.
+    `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies without
+    ids.
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 

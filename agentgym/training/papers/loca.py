@@ -163,10 +163,7 @@ _PANELS = (
 
 
 def lengths_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3).
-
-    Each arm and strategy is a line, with 95 % intervals as bands.
-    """
+    """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.ticker import NullLocator  # noqa: PLC0415

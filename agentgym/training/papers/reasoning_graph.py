@@ -169,11 +169,7 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
-    """Return the report of SearchWorld at the end of an episode.
-
-    Raises:
-        ValueError: It has not ended, or belongs to another world.
-    """
+    """Return the report of SearchWorld at the end of an episode."""
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "oracle_documents" not in report:
         raise ValueError(
@@ -232,10 +228,7 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table of means per setting; NaN is left empty, and `shares` are written in %.
-
-    `names` gives the column names by mean.
-    """
+    """Return a table of means per setting, with `shares` written in %."""
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
         for setting, row in means.items()
