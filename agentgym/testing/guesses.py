@@ -1,7 +1,7 @@
 """Guesses of an answer learnt from examples: constants, blind rules, and lookups by a feature.
 
 A rule that finds the answers of other episodes (the third word, the last option, the line with a
-certain mark) reveals a tell of the world.
+certain mark) reveals a leak.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _EDITS = ("clear_results", "clear_thinking", "compaction")
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
-    `trainer` and `otherwise`, the advice for context-editing stacks, appear in the error.
+    Errors for context-editing stacks advise `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []

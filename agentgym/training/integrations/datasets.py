@@ -54,11 +54,8 @@ class ChatRow(EpisodeFacts):
         agent: The agent of a team; empty without a team.
         group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
         episode_id: Equal for all rows of an episode and unique within the export.
-        episode: The index of the episode in the export.
-        segment: The index of the segment in the episode.
-        is_last: Whether this is the episode's last row.
-        terminated: Whether the episode ended by itself, so that no value follows.
-        truncated: Whether a limit ended it, so that a value may be bootstrapped.
+        terminated: Whether the episode ended by itself; no value follows.
+        truncated: Whether a limit ended it; a value may be bootstrapped.
         failure: The cause, if the episode does not measure the policy; otherwise empty.
     """
 
@@ -82,10 +79,8 @@ class TokenRow(TypedDict):
         logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has none.
         prompt_length: The number of ids before the first sampled one.
         reward: The agent's reward for the whole episode.
-        agent: The team agent that wrote the replies; empty without a team.
         advantage: None, to be filled by the trainer.
         segment: The index of the segment (`Trajectory.segments`) that contains the steps.
-        is_last: Whether this is the episode's last row.
     """
 
     input_ids: list[int]
@@ -235,9 +230,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
 def training_dicts(
     trajectories: Iterable[Trajectory], *, failures: bool = False
 ) -> Iterator[TrainingDict]:
-    """Yield `to_training_dict` of each episode, numbered in order.
-
-    `failures` keeps episodes that failed through no fault of the policy.
+    """Yield `to_training_dict` of each episode; `failures` keeps failed ones.
 
     Raises:
         ValueError: An episode has no token ids, or log-probabilities that do not match them.
@@ -264,10 +257,7 @@ def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenR
 
 
 def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
-    """Yield rows that the oracle policy plays through the text interface, one episode per seed.
-
-    `options` are keyword arguments of `agentgym.make`.
-    """
+    """Yield rows that the oracle policy plays through the text interface, one episode per seed."""
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
     for episode, seed in enumerate(seeds):
@@ -281,10 +271,7 @@ def export(
     *,
     failures: bool = False,
 ) -> int:
-    """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`.
-
-    `failures` keeps episodes that failed through no fault of the policy.
-    """
+    """Write the chat rows of trajectories (`write_rows`); `failures` keeps failed episodes."""
     numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
     return write_rows(
         (row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format

@@ -1,8 +1,7 @@
 """Inspect: any stack as an `inspect_ai` task, and trajectories as Inspect logs.
 
-Inspect's providers, cache, batches, limits and viewer apply. The solver plays the whole stack in
-this process, so oracles and context strategies work. Each sample's metadata contains the
-trajectory, which `agentgym compare` and `score` read.
+The solver plays the whole stack in this process, so oracles and context strategies work. Each
+sample's metadata contains the trajectory, which `agentgym compare` and `score` read.
 
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
@@ -210,10 +209,7 @@ def _tool_info(tool: Any) -> ToolInfo:
 
 
 def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int:
-    """Write trajectories as an `.eval` or `.json` log for `inspect view`, and return their number.
-
-    `model` is the policy's name in the viewer.
-    """
+    """Write trajectories as an `.eval` or `.json` log for `inspect view`, and return their number."""
     played = list(trajectories)
     if not played:
         raise ValueError(f"there is no episode to write to {str(path)!r}")

@@ -44,11 +44,7 @@ MAX_WAITING = 8
 
 
 class ServedEpisode(Protocol):
-    """The tools of an episode, and a method to call them.
-
-    Attributes:
-        instructions: Shown to a client before its first call.
-    """
+    """The tools of an episode, and a method to call them."""
 
     name: str
     instructions: str
@@ -95,8 +91,7 @@ class OfficeEpisode:
 class WorldEpisode:
     """An episode of a world, whose score is printed to stderr at the end.
 
-    The instructions contain rules and task. MCP has calls and no replies, so a world's turn limit does
-    not apply.
+    MCP has calls and no replies, so a world's turn limit does not apply.
 
     Raises:
         gymnasium.error.Error: There is no such world.
@@ -223,11 +218,8 @@ def http_app(
 ) -> Starlette:
     """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
 
-    Args:
-        episodes: The episodes.
-        host: The address to listen on; on the local host, only local clients are answered.
-        max_sessions: Maximum open sessions per episode; others are refused (503).
-        idle_seconds: Idle seconds after which a session is closed.
+    On a loopback `host`, only local clients are answered. Requests for more than `max_sessions` per
+    episode get a 503; idle sessions are closed.
     """
     apps = [
         build_server(episode).streamable_http_app(

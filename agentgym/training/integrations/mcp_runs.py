@@ -85,8 +85,7 @@ def external_ablation(
 ) -> Ablation:
     """Return the run settings of an agent outside this process.
 
-    The preset with this world defines the meaning of the sizes; `seeds` counts instances per size.
-    `agent` is the agent's name in the report; empty for none.
+    The preset with this world defines the meaning of the sizes.
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))

@@ -1,8 +1,7 @@
 """OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
 
-Each session has its own env, and a reset starts its next episode. An observation contains only
-messages that the policy has not seen yet, so its size does not grow with the history; `keep` is the
-number of earlier messages that remain.
+Each session has its own env. An observation contains only messages that the policy has not seen
+yet, so its size does not grow with the history.
 
 Example:
     >>> app = create_app([Stack("ListWorld", {"oracles": "SP"})])
@@ -99,12 +98,7 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served.
-
-    Args:
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`, as plain data.
-    """
+    """A world with its wrappers, as served; the options are those of `agentgym.make`, as plain data."""
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -273,8 +267,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 class _SentChat:
     """The chat as sent so far.
 
-    Each observation is a part, so that tool images stay behind their results. An edit inside a part
-    resends that part.
+    Tool images must follow their results, so an edit inside an observation's part resends that part.
     """
 
     def __init__(self, as_records: bool) -> None:

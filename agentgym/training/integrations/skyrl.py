@@ -1,8 +1,8 @@
 """SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
 
-SkyRL keeps the history as text with results as user messages, and the rules explain how to call
-tools. Strategies that edit the context need a custom generator with `step_wise_trajectories` that
-returns the rows of `agentgym.training.integrations.datasets.to_training_dict`.
+SkyRL keeps the history as text with results as user messages. Strategies that edit the context need
+a custom generator with `step_wise_trajectories` that returns the rows of
+`agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
     >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the process of the generator, too
@@ -33,15 +33,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
-    metrics report it.
-
-    Args:
-        env_config: Unused; `register` takes the env's options.
-        extras: The other columns of the row. `seed` selects the instance. `max_turns`, which SkyRL
-            sets from its generator's configuration (default 1), truncates the episode after that
-            many replies with its current score.
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`.
+    metrics report it. In `extras`, `seed` selects the instance, and `max_turns`, which SkyRL sets from
+    its generator's configuration (default 1), truncates the episode with its current score.
     """
 
     def __init__(

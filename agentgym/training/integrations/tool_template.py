@@ -65,8 +65,7 @@ def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:
 
     The system message lists the tools (or the first user message if the template has no system
     role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user messages.
-    Pass the result to `trl.GRPOTrainer` as its `processing_class`. Tokenizers whose template has tools
-    are returned unchanged. A model that has never called tools should start with cloning.
+    Pass the result to `trl.GRPOTrainer` as its `processing_class`. Templates with tools are unchanged.
 
     Raises:
         ValueError: It has no chat template, or one that does not mark the start or end of a reply,

@@ -99,8 +99,7 @@ class ToolEnvironment:
     def get_reward(self) -> float | None:
         """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
 
-        TRL excludes None from its statistics and advantages. A running episode ends now with its current
-        score, because the policy has stopped calling.
+        A running episode ends now with its current score, because the policy has stopped calling.
         """
         if not self._over:
             self._take(self._env.unwrapped.truncate("stopped"))
@@ -182,9 +181,9 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt contains the rules, the examples if any, and an empty user message, to which
-    `ToolEnvironment.reset` adds the task. The rules do not explain tool calls, because chat templates
-    do. The last message repeats the seed, because TRL passes `rollout_func` no other column.
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The rules
+    do not explain tool calls, because chat templates do. The last message repeats the seed, because TRL
+    passes `rollout_func` no other column.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)

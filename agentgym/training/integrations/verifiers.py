@@ -1,9 +1,7 @@
 """verifiers adapter, and so prime-rl, which trains on verifiers' environments.
 
-A task is an instance of a world, and a group contains one task's episodes. The harness plays the
-whole stack in this process: the model's requests are the env's chat, and verifiers records each
-context edit as a branch of the trace. The rules explain how to call tools; `tools="native"` also
-sends their schemas.
+A group contains one task's episodes. The harness plays the whole stack in this process: the model's
+requests are the env's chat, and verifiers records each context edit as a branch of the trace.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
@@ -238,8 +236,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 class _History:
     """The chat as chat-completions messages, with replies kept verbatim.
 
-    verifiers thus finds the reply that it recorded, and a trainer its tokens; a rewritten reply
-    would start another branch.
+    A rewritten reply would start another branch of the trace.
     """
 
     def __init__(self) -> None:

@@ -177,10 +177,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed.
-
-    The episodes of a row form a group. `options` are the agent loop's.
-    """
+    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed."""
     env = make(env_id, **options)
     refuse_images("verl", env)
     fixed = {

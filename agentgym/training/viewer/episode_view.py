@@ -40,10 +40,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text into the text itself, under an empty name, and appended blocks by tag.
-
-    Runs in linear time.
-    """
+    """Split a text, in linear time, into itself under an empty name, and appended blocks by tag."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:

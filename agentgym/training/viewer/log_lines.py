@@ -107,11 +107,7 @@ def _loads(line: bytes) -> Any:
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Report whether a message, reply or call of an episode contains a text, ignoring case.
-
-    Raises:
-        ValueError: The line is not a trajectory.
-    """
+    """Report whether a message, reply or call of an episode contains a text, ignoring case."""
     needle = needle.lower()
     # JSON text of ASCII letters equals the text, so most lines need no decoding.
     if needle.isascii() and json.dumps(needle)[1:-1].encode() not in line.lower():
