@@ -124,7 +124,7 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
-    agentgym.make("SetConfCrDdl")  # skips the test where an office cannot be made
+    agentgym.make("SetConfCrDdl")  # skips the test on hosts without offices
     shown = command("play", "SetConfCrDdl", "--set", "size=1", typed="claim_done()\n")
     assert "not solved in 1 turns, score 0.0\n- there is no right reminder of " in shown.stdout
 

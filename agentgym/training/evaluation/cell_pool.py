@@ -155,7 +155,7 @@ def _feed(
     batches: Iterator[Sequence[CellT]],
     suspects: deque[CellT],
 ) -> None:
-    """Send a worker its next batch before its last cell ends, so that it never idles."""
+    """Send a worker its next batch before its last cell ends, so it never idles."""
     while len(worker.cells) <= worker.at_once:
         if not waiting:
             waiting.extend(islice(batches, 1))

@@ -28,7 +28,7 @@ from agentgym.world.digests import digest
 _PACKAGE = Path(agentgym.__file__).parent
 # Model options that do not affect replies.
 _SPEED_ONLY = ("batch_size", "device")
-# Files that determine what a model writes.
+# Files that determine a model's replies.
 _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
 # Facts shared by all policies of a folder: digests of the package and of the worlds.
 SOURCES = ("code", "worlds")

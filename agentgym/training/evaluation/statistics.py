@@ -126,7 +126,7 @@ def _t_quantile(freedom: int) -> float:
 
 
 def _two_sided(t: float, freedom: int) -> float:
-    """Return P(|T| > t) by the finite series of Abramowitz and Stegun (26.7.3 and 26.7.4)."""
+    """Return P(abs(T) > t) by the finite series of Abramowitz and Stegun (26.7.3 and 26.7.4)."""
     freedom = max(1, freedom)
     if freedom >= _MANY:
         return 2 * _NORMAL.cdf(-t)

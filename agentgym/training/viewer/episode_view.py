@@ -82,7 +82,7 @@ def _made_by_wrapper(message: Message) -> str:
 
 
 class MessagePool:
-    """Versions of messages, each stored once; `tags` are those of the episode's wrapper notes."""
+    """Versions of messages, each stored once; `tags` are the episode's wrapper tags."""
 
     def __init__(self, tags: frozenset[str]) -> None:
         self.messages: list[Message] = []

@@ -157,12 +157,12 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = secrets.token_urlsafe(16)
 
     def wait_for(self, connection: socket.socket) -> None:
-        """Start the time in which a client must send a request, or read an answer."""
+        """Start the client's time limit for sending a request or reading an answer."""
         self.work_for(connection)
         self._waiting[connection] = time.monotonic()
 
     def work_for(self, connection: socket.socket) -> None:
-        """Stop that time, because the client waits for this server."""
+        """Stop the time limit, because the client waits for this server."""
         self._waiting.pop(connection, None)
 
     def process_request(self, request: Any, client_address: Any) -> None:

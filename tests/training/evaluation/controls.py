@@ -69,7 +69,7 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether the deficit that a letter removes was found in success or step accuracy."""
+        """Report whether a letter's deficit shows in success or step accuracy."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
@@ -81,7 +81,7 @@ class Control:
 def run_controls(world: str, seeds: int = 20) -> Control:
     """Play both agents in a world with its options in `SETTINGS`.
 
-    Arms draw independently, so that nothing is equal by construction.
+    Arms draw independently, so no equality holds by construction.
     """
     check_int("seeds", seeds, 2, 100_000)
     options = SETTINGS.get(world, OFFICE)

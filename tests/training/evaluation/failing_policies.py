@@ -14,7 +14,7 @@ from agentgym.training.rollout import PolicyLike
 from tests.training.rollout.own_policies import AsyncOne, Remembering, fails_on, returns_none
 
 TOGETHER = 64
-# environment variable with the seeds on which `raise_on_some` raises
+# environment variable with the seeds that make `raise_on_some` raise
 SEEDS = "AGENTGYM_TEST_SEEDS"
 
 

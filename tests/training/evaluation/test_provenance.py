@@ -1,4 +1,4 @@
-"""Provenance identifies the policy, and mixed folders and contradictory records are found."""
+"""Provenance identifies the policy and reveals mixed folders and contradictory records."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     record = Episode.trajectory
 
     def spied(episode: Episode) -> Any:
-        """Every other episode counts as solved, so that there is something to learn."""
+        """Count every other episode as solved to provide a learning signal."""
         trajectory = record(episode)
         last = replace(trajectory.steps[-1], reward=float(len(played) % 2))
         played.append(replace(trajectory, steps=(*trajectory.steps[:-1], last)))
