@@ -59,8 +59,8 @@ class RunResult:
     Attributes:
         stdout: The printed text, up to the limit.
         error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The class of that reason. After `refused`, nothing has run; after any other, the code
-            that ran has had its effects.
+        kind: The class of that reason. After `refused`, nothing has run; otherwise the code has had
+            effects.
     """
 
     stdout: str
@@ -69,9 +69,7 @@ class RunResult:
 
 
 class Sandbox(Protocol):
-    """Interpreter for untrusted code.
-
-    Each run is a fresh session, and any number of threads may run code concurrently.
+    """Interpreter for untrusted code; each run is a fresh session, and runs may be concurrent.
 
     Attributes:
         rules: The peculiarities of this interpreter, for the policy.
@@ -92,10 +90,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox, through no fault of the code.
-
-    Raised when an env is made, or later if the host can no longer start a process.
-    """
+    """This host cannot run programs in a sandbox, through no fault of the code."""
 
 
 class Stopped(Exception):

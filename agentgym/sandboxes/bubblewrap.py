@@ -2,8 +2,7 @@
 
 Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
 process or environment, and cannot start processes. Calls and answers are JSON lines on a socket
-separate from stdout, so printed text cannot imitate them. Anything that the code writes to the
-socket itself is a call that it could have made anyway.
+separate from stdout, so printed text cannot imitate them.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """The host's CPython in fresh namespaces for each run.
 
-    It is as secure as the Linux kernel's namespaces. The clock is the same in every run, and random
-    numbers follow from the seed (see `agentgym.sandboxes.determinism`).
+    It is as secure as the Linux kernel's namespaces. Clock and random numbers are deterministic
+    (`agentgym.sandboxes.determinism`).
 
     Raises:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
@@ -103,13 +102,6 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
 
 
 class _Conversation:
-    """One run: the process's messages, and the answers.
-
-    Attributes:
-        result: The result of the run; None before its end.
-        complaint: The output before the code started, which contains bwrap's errors.
-    """
-
     def __init__(self, broker: CallBroker, names: list[str], seed: RunSeed) -> None:
         self.result: RunResult | None = None
         self.complaint = b""

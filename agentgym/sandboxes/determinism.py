@@ -39,7 +39,7 @@ class RunSeed:
 
     Attributes:
         now: The start of the run on the episode's clock.
-        seed: The seed of the episode; runs at different times differ even with the same seed.
+        seed: The seed of the episode; runs at different times differ.
     """
 
     now: datetime = datetime(2025, 1, 1, tzinfo=UTC)
@@ -52,8 +52,7 @@ class RunSeed:
     def pack(self, began: int) -> bytes:
         """Return the struct for the library.
 
-        `began` is the sandbox's real start in nanoseconds since 1970. The kernel's later time stamps appear
-        as the time of the run.
+        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as `now`.
         """
         digest = self.digest()
         # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
@@ -74,9 +73,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block with fixed addresses.
-
-    The setting is inherited and belongs to this thread only.
+    """Start processes inside this block, and thread, with fixed addresses.
 
     Raises:
         OSError: The kernel refuses.

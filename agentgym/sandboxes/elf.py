@@ -26,14 +26,7 @@ _FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, as by 
 
 @dataclass(frozen=True, slots=True)
 class _Binary:
-    """The requirements of one program or library.
-
-    Attributes:
-        linker: Its dynamic linker; empty for a library.
-        needed: The names of its libraries.
-        rpath: Folders to search before all others.
-        runpath: Folders to search after the environment's.
-    """
+    """The requirements of one program or library; only programs have a `linker`."""
 
     linker: str = ""
     needed: tuple[str, ...] = ()
@@ -44,12 +37,11 @@ class _Binary:
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
     """Find the libraries that the dynamic linker loads for programs and modules.
 
-    Files in other formats, such as scripts, need none. Folders `within` are mounted as a whole,
-    including their libraries.
+    Folders `within` are mounted as a whole, including their libraries.
 
     Returns:
-        The file of each library by name, and the absolute paths of the dynamic linkers. A library
-        that is missing on the host is omitted, because the linker would not find it either.
+        The file of each library by name, without those missing on the host, and the absolute paths of
+        the dynamic linkers.
     """
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
     result: dict[str, Path] = {}

@@ -25,13 +25,10 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:
-    """Monty, an interpreter for a subset of Python, in worker processes shared within this process.
+    """Monty, an interpreter for a subset of Python, in shared worker processes.
 
     The language offers no files, sockets, processes, environment or foreign modules. Clock and
     hashes are the same in every run, and `random` follows from the seed.
-
-    Raises:
-        ImportError: `pydantic-monty` is not installed.
     """
 
     requirement: ClassVar[str] = "code"

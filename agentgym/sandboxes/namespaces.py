@@ -82,9 +82,9 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the `bwrap` command line with namespaces, environment, the interpreter and libraries.
+    """Return the `bwrap` command line with namespaces, environment and the interpreter.
 
-    It includes the libraries of other `programs` and of `packages`, which are mounted as a whole.
+    It mounts the libraries of `programs` and all `packages`.
 
     Raises:
         SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
@@ -202,8 +202,7 @@ class ConfinedProcess:
 
     Args:
         command: The `bwrap` command line up to the program.
-        program: The source of the program. Its stdin is its end of the socket, so it needs no
-            descriptor number from the host.
+        program: The program's source. Its stdin is its end of the socket.
         seed: The clock and random seed of the processes.
         *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
@@ -269,7 +268,7 @@ class ConfinedProcess:
         """Send pending bytes and read received ones, waiting for at most `seconds`.
 
         Yields:
-            A source with its data: empty at its end, None if something was sent but nothing received.
+            A source with its data: empty at its end, None if nothing was received.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)

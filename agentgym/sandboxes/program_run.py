@@ -34,8 +34,7 @@ _TICK = 0.02  # seconds between checks of processes, memory and files
 class ProgramResult:
     """Result of a program run.
 
-    A stopped program's progress depends on the speed of the host, so it leaves neither output nor
-    files.
+    A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
         stdout: The standard output, up to the limit.
@@ -75,10 +74,7 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult | str:
-        """Serve the processes until all end or exceed a limit.
-
-        Returns the result, or why the program never started.
-        """
+        """Serve the processes to their end; return the result, or why none started."""
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:

@@ -51,8 +51,7 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
 class RandomSource:
     """Writer of `/dev/urandom` and `/dev/random`, which are pipes with a seeded stream.
 
-    Reading consumes bytes, so each reader gets different ones. `pipes` contains the descriptors to feed
-    when writable.
+    Reading consumes bytes, so each reader gets different ones.
     """
 
     def __init__(self, seed: int) -> None:
@@ -83,8 +82,7 @@ class ForkGate:
     """Answers the kernel, which asks before a program starts a process or a thread.
 
     A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
-    host's user. Too many processes end the program and set `overrun`; a thread too many is an error
-    that it may handle. `most_tasks` of the job limits processes and threads together.
+    host's user. Too many processes end the program; a thread too many is an error that it may handle.
     """
 
     def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:
@@ -181,10 +179,7 @@ def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | N
 
 
 def wait(channel: int, child: int, source: RandomSource, gate: ForkGate | None) -> int | None:
-    """Wait for the program, and return its exit status; None if it has too many processes.
-
-    Meanwhile feed its random source and answer its gate.
-    """
+    """Wait for the program and return its exit status; None if it has too many processes."""
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)

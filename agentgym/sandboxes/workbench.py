@@ -1,9 +1,8 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
-Each run has its own namespaces and its own copy of the files in memory at `/workspace`, which it
-returns at its end; nothing is written on the host. It has no network, and its processes end with
-it. Clock, random numbers and file times depend only on the episode
-(`agentgym.sandboxes.determinism`).
+Each run has its own copy of the files in memory at `/workspace`, which it returns at its end;
+nothing is written on the host. It has no network, and its processes end with it. Clock, random
+numbers and file times depend only on the episode (`agentgym.sandboxes.determinism`).
 """
 
 from __future__ import annotations
@@ -104,12 +103,9 @@ def run(
 ) -> ProgramResult:
     """Run a program with files in a new sandbox and wait for its end.
 
-    Args:
-        arguments: The absolute path of the program, such as `BASH` or `PYTHON`, and its arguments.
-        files: The files by their path below `/workspace`; a directory precedes its contents.
-        cwd: The starting directory.
-        limits: Seconds, memory per process (twice as much in total), and the size of the output.
-        seed: The clock and random seed.
+    `arguments` starts with an absolute path, such as `BASH` or `PYTHON`. `files` are paths below
+    `/workspace`, each directory before its contents. The memory limit applies per process, with twice
+    as much in total.
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.

@@ -64,12 +64,7 @@ class Tally:
 class Campaign:
     """A fuzzing run over some ids, or all registered ones.
 
-    Args:
-        ids: The ids, full or short.
-        texts: Replies per id; None for as many as time allows.
-        seed: The seed of the run, which determines the episodes.
-        minutes: Minutes after which no episode starts; None for no limit.
-        out: The JSONL file that receives findings as they occur.
+    It ends after `texts` replies per id or `minutes`, and writes findings to `out` as they occur.
     """
 
     def __init__(

@@ -1,12 +1,11 @@
 """Intervals for rates, paired differences, oracle effects and interactions, clustered by instance.
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
-is one cluster, because its instances resemble each other in every arm and horizon; differences are
-taken within clusters. Seeds also share a cluster if a policy's first prompt and reply agree: a
-policy whose sampling depends on the text has then drawn once. Worlds are fixed strata.
+is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
+a cluster if a policy's first prompt and reply agree: a policy whose sampling depends on the text
+has then drawn once. Worlds are fixed strata.
 
-Estimates use the played episodes; differences use those that all sides played. Bounds count
-missing episodes as all failed and as all solved.
+Estimates use the played episodes; bounds count missing ones as all failed and as all solved.
 """
 
 from __future__ import annotations

@@ -39,12 +39,10 @@ class Result:
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
         success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or drew.
         alive: The number of steps before which success was still possible.
-        alive_optimal: The number of optimal steps among those.
         context: The context strategies, joined by `+`; `none` without one.
         calls: The number of tool calls, including those made by code.
         instance: A digest of everything that determines the instance; equal for all arms.
         tokens: Total prompt and reply tokens, if counted.
-        unreadable: The number of replies without a readable tool call or answer.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.
         missing: `lost`, `invalid` or `not played` for an episode without figures.

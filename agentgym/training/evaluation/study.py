@@ -89,9 +89,8 @@ def run_ablation(
 ) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
-    Trajectories are written as they finish, so a killed run resumes. A cell is lost if its worker is
-    killed more than `RETRIES` times or the policy does not reply. Lost cells are logged as failures
-    and retried when the run resumes.
+    A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the policy
+    does not reply; it is logged as a failure and retried when the run resumes.
 
     Args:
         ablation: The settings.
@@ -101,7 +100,7 @@ def run_ablation(
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object or loaded model that replaces `ablation.policy`.
-        budget: Limits that hold cells back. The policy's earlier episodes in the folder count.
+        budget: Limits that hold cells back.
 
     Raises:
         CollectionError: Many consecutive cells were lost, or three because the policy failed.

@@ -58,14 +58,11 @@ class SearchResult:
         seconds: Wall time from the reset to the end, if recorded by `timed`.
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
-            incomplete.
-        extra_turns: The same in turns.
+            incomplete. `extra_turns` counts turns.
         followed_format: Whether the episode ended with an answer that contains a number.
         early_stops: Stops that the env did not accept: replies without a call and without a
             number, and answers before `min_rounds`.
-        tokens: Completion tokens of turns with a search.
-        tokens_all: Completion tokens of all turns.
-        unreadable: Replies without a readable tool call or answer.
+        tokens: Completion tokens of turns with a search; `tokens_all` of all turns.
     """
 
     success: bool

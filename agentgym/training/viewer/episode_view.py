@@ -114,9 +114,7 @@ class MessagePool:
 class Timeline:
     """All messages that one agent has seen, at fixed positions, and the visible ones.
 
-    Attributes:
-        tokens: The estimated tokens of the visible chat.
-        new: The versions that the last update showed for the first time.
+    `new` contains the versions that the last update showed for the first time.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
@@ -136,7 +134,7 @@ class Timeline:
 
         Returns:
             The changes: `set` replaces entries by position, `add` appends entries, and `clear`
-                removes all earlier entries. O(messages not kept), unless the order has changed.
+                removes all earlier entries.
 
         Raises:
             ValueError: The previous chat had fewer messages than are kept.

@@ -32,8 +32,7 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
     """Replay an episode and return the optimal calls before each step.
 
     Returns:
-        For each step, the number of optimal calls and the first of them; None if the world does not
-        define them.
+        Their number and the first of them for each step; None if the world does not define them.
 
     Raises:
         ValueError: The line is not a trajectory, or it replays differently.

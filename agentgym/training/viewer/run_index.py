@@ -35,16 +35,12 @@ class RunRow:
     """Figures of one episode for the page's list.
 
     Attributes:
-        number: Its number in the index, from 0.
         arm: Its oracle arm; `none` without one.
         context: Its context strategies, joined by `+`; `none` without any.
-        horizon: The requested size, if an ablation played it.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
         optimal: The share of optimal steps among labelled ones; None without any.
-        labels: The number of steps with each label.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
-        problem: The problem of a broken or damaged episode.
     """
 
     number: int
@@ -69,13 +65,7 @@ class RunRow:
 
 @dataclass(slots=True)
 class _Log:
-    """A file and its read position.
-
-    Attributes:
-        identity: Its device and inode, which reveal a replacement.
-        position: The bytes read, up to the end of a line.
-        is_log: Whether it contains trajectories, so that an unreadable line is damage.
-    """
+    """A log file and its read position; `identity` reveals a replacement."""
 
     path: Path
     identity: tuple[int, int]
