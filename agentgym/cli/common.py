@@ -46,10 +46,7 @@ OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a function that completes names in the shell.
-
-    With `joints`, characters that join several names, it completes the last one.
-    """
+    """Return a shell completer for names, or for the last of names joined by `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
@@ -166,10 +163,7 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Print that an interrupted or failed run can resume, if anything was saved.
-
-    `out` is the folder or log of the run; None if nothing is saved.
-    """
+    """Print that an interrupted or failed run can resume, if anything was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:

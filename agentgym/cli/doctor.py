@@ -88,7 +88,7 @@ class FileFault:
 
 
 def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
-    """Return the problems in a run's files, without writing; at most `replays` episodes are replayed.
+    """Return the problems in a run's files, replaying at most `replays` episodes.
 
     Raises:
         ValueError: The path does not exist or is not a run.

@@ -230,10 +230,7 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:
-    """Fine-tune a model and compare its success before and after.
-
-    `settings` contains the fields of `FineTuneConfig` that differ from the defaults.
-    """
+    """Fine-tune a model and compare its success before and after."""
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import

@@ -82,9 +82,8 @@ class AuditConfig(Config):
 class Ceiling:
     """The maximum score allowed to a shortcut, fixed before any is played.
 
-    Attributes:
-        source: Its source: `stated` by the world, `enumerated` from the schemas and the options in
-            the prompts, or `estimated` by random calls on reserved seeds.
+    `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts, or
+    `estimated` by random calls on reserved seeds.
     """
 
     chance: float
@@ -256,11 +255,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling of a configuration.
-
-    It is the `stated` chance score, or else follows from the options in the demonstrations' prompts,
-    or from the scores of random calls.
-    """
+    """Return the ceiling from the stated chance, the prompts' options, or random scores."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]

@@ -33,12 +33,9 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """The verdict on one law.
+    """The verdict on one law, `holds`, `broken` or `skipped`.
 
-    Attributes:
-        verdict: `holds`, `broken` or `skipped`.
-        reason: The error or the missing hooks; empty if it holds.
-        line: Python code or a command that reproduces the error.
+    `line` is Python code or a command that reproduces an error.
     """
 
     name: str

@@ -70,8 +70,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode with a function of the observations; return score and transcript.
 
-    `act` returns the next calls, or none to give up. Calls that the env does not accept in one reply
-    are played one after the other and observed as one.
+    Calls that the env does not accept in one reply are played one after the other and observed as one.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):

@@ -65,7 +65,6 @@ class Bomb:
 
 
 def script_in(folder: Path) -> Path:
-    """Return the command as an installed script in a folder without traps."""
     script = folder / "bin" / "agentgym"
     script.parent.mkdir()
     script.write_text(SCRIPT)
@@ -152,7 +151,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, script: Path, *lines: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run several commands in one process, in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(script), json.dumps(lines)],

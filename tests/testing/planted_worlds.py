@@ -290,5 +290,4 @@ for _world in (SoundWorld, *PLANTED):
 
 
 def planted_id(world: type[SoundWorld]) -> str:
-    """Return a world's id with its module, as a user of the command writes it."""
     return f"{__name__}:planted/{world.__name__}-v0"

@@ -298,8 +298,7 @@ def create_app(
 ) -> ASGIApp:
     """Return the OpenEnv server of one stack, or of several at `/0`, `/1`, and so on.
 
-    `max_sessions` limits concurrent sessions per stack; idle ones are closed. Clients send the token,
-    if any, as `Authorization: Bearer TOKEN`.
+    Clients send the token, if any, as `Authorization: Bearer TOKEN`.
     """
     if not stacks:
         raise ValueError("there is no stack to serve; name at least one world")

@@ -73,8 +73,7 @@ class ToolEnvironment:
 
     Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor the
     other text of a reply. So each call takes a turn, results include hints and notes, and calls after
-    the end return an error. Errors are results with the usual wording, so TRL's
-    `tools/failure_frequency` stays 0. Images reach the model's processor as content blocks.
+    the end return an error. Images reach the model's processor as content blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]

@@ -54,11 +54,8 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 class Control:
     """Outcome of the controls in a world.
 
-    Attributes:
-        steps: The mean number of turns per episode.
-        planted: The effect of each intervention on the agent with the corresponding deficit, by
-            letter and metric.
-        null: The effect of each intervention on the agent that no hint can help.
+    `planted` has each intervention's effect on the agent with its deficit, by letter and metric; `null`
+    its effect on the agent that no hint can help.
     """
 
     world: str

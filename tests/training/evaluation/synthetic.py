@@ -20,13 +20,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class SyntheticStudy:
-    """Study with episodes drawn from known probabilities.
-
-    Attributes:
-        results: The episodes: six arms in two contexts.
-        success: The success probability by arm, context and horizon.
-        accuracy: The probability of an optimal step by cell.
-    """
+    """Study with episodes drawn from known probabilities, of six arms in two contexts."""
 
     results: Sequence[Result]
     success: dict[tuple[str, str, int], float]
@@ -86,7 +80,6 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
 
 
 def coverage(studies: int, seed: int = 0) -> dict[str, float]:
-    """Return the share of intervals that contain the truth, by kind of estimate."""
     hits: dict[str, list[bool]] = {}
     for number in range(studies):
         for kind, interval, truth in synthetic_study(

@@ -20,13 +20,9 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return the episodes of an agent whose errors depend on the text alone, with and without S.
+    """Return episodes with and without S of an agent whose errors depend on the text alone.
 
-    Args:
-        agent: The agent's number, which determines its draws.
-        openings: The number of different first prompts without S.
-        told: Whether the hints of S make each first prompt unique.
-        seeds: The number of instances.
+    `told` makes each first prompt unique under S; without S there are `openings` different ones.
     """
     rows = []
     for arm in ("", "S"):

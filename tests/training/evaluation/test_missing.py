@@ -47,7 +47,6 @@ def study(out: Path, policy: str = "noisy:p=0.1", **changes: Any) -> Ablation:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Return the folder of a run of 24 episodes with a plain log."""
     out = tmp_path / "run"
     out.mkdir()
     (out / "trajectories.jsonl").touch()
@@ -56,7 +55,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def rewrite(out: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Change or remove the lines of a log."""
     path = out / "trajectories.jsonl"
     changed = [change(json.loads(line)) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(data) + "\n" for data in changed if data is not None))

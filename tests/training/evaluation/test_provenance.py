@@ -212,7 +212,6 @@ def test_a_script_may_grow_its_study_but_not_change_its_policy(project: Path) ->
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Return the folder of a run of six episodes with a plain log."""
     out = tmp_path / "run"
     out.mkdir()
     (out / LOG).touch()

@@ -61,7 +61,6 @@ def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:
-    """Return the folder of a run of eight cells with a plain log."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / TRAJECTORIES).touch()
     run_ablation(small(), tmp_path / "run", 1)

@@ -192,7 +192,6 @@ def test_examples_are_not_trained() -> None:
 
 
 def drawn() -> Trajectory:
-    """Return two replies, with an image in the result of the first."""
     chat = Chat((Message("system", "s", id="0:0"), Message("user", "t", id="0:1")))
     reply = Message("assistant", "a", calls=(ToolCall("f", {}, "c"),), id="1:0", raw="A")
     after = chat.add(reply, Message("tool", "seen", call_id="c", images=(Image(b"x"),), id="1:1"))
@@ -416,7 +415,6 @@ def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
 
 
 def plain(row: Any) -> Any:
-    """Return a row without the nulls that Arrow adds."""
     return {
         **row,
         "messages": [

@@ -39,7 +39,6 @@ OPTIONS = {"agentgym/MultimodalWorld-v0": {"render": "scene"}}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Yield the address of a server of a small ListWorld."""
     with serving(create_app([Stack("ListWorld", {**SMALL, "oracles": "SP"})])) as url:
         yield url
 

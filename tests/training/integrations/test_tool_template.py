@@ -42,7 +42,6 @@ CHAT = [
 
 
 def tokenizer_of(name: str, end: str = "") -> Any:
-    """Return a tokenizer with the published template of a family without tools."""
     torch.set_num_threads(1)
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=0)
     made = make_tokenizer([chat.to_text()], 400)

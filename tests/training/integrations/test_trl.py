@@ -118,7 +118,6 @@ class Named(Typed):
 
 @pytest.fixture
 def typed() -> Iterator[None]:
-    """Register the worlds above with Gymnasium during a test."""
     names = {
         f"{world.__name__}-v0": f"{world.__module__}:{world.__qualname__}"
         for world in (Typed, Named)
@@ -165,7 +164,6 @@ WORLDS = [
 
 
 def objects_in(schema: Any, top: bool = False) -> Iterator[list[str]]:
-    """Return the fields of each object in a schema."""
     if isinstance(schema, dict) and "properties" in schema and not top:
         yield list(schema["properties"])
     for each in schema.values() if isinstance(schema, dict) else schema:
@@ -345,7 +343,6 @@ def test_prompts_hold_all_but_the_task(options: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer trained here, with the chat template of Qwen 2.5."""
     chat, _ = agentgym.make("ListWorld").reset(seed=0)
     made = make_tokenizer([chat.to_text()], 800)
     made.add_special_tokens({"eos_token": "<|im_end|>"})
@@ -510,8 +507,6 @@ def check(output: dict[str, Any]) -> None:
 
 
 class Engine:
-    """A trainer that samples the optimal calls, with log-probabilities."""
-
     def __init__(self, tokenizer: PreTrainedTokenizerFast, policy: Callable[[Any], str]) -> None:
         self.processing_class, self.policy = tokenizer, policy
         self.sampled: list[list[int]] = []

@@ -42,7 +42,6 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the trajectories of all played episodes."""
     played: list[Any] = []
     record = Episode.trajectory
 
@@ -58,8 +57,6 @@ def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class Trainer(trl.GRPOTrainer):
-    """TRL's trainer, recording the rows of its loss with their trained tokens and advantages."""
-
     trained: list[tuple[tuple[int, ...], tuple[int, ...], float]]
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:

@@ -97,8 +97,6 @@ class Twin:
 
 
 class Native(Twin):
-    """Twin that answers with structured calls and reasoning."""
-
     def answer(self, text: str) -> Answer:
         reply = next(m for m in reversed(self.chat.messages) if m.role == "assistant")
         calls = [
@@ -113,7 +111,6 @@ class Native(Twin):
 def play(
     env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
 ) -> list[vf.Trace]:
-    """Return the traces of the first tasks' episodes, played sequentially."""
     client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
 
     async def run() -> list[vf.Trace]:
@@ -128,7 +125,6 @@ def play(
 
 
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
-    """Return the trace of the first task's episode, and its requests."""
     with serving(script) as server:
         (trace,) = play(env, server.url)
         return trace, server.requests
@@ -188,8 +184,6 @@ EDITS: list[dict[str, Any]] = [
 
 
 class Thinker:
-    """Policy that adds thoughts to another policy's replies."""
-
     def __init__(self, policy: Any) -> None:
         self.policy = policy
 
@@ -431,7 +425,6 @@ def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def solve(messages: list[dict[str, Any]]) -> str:
-    """Return the next optimal call of any instance."""
     for seed in range(3, 5):
         env = agentgym.make("ListWorld", **SMALL)
         chat, _ = env.reset(seed=seed)

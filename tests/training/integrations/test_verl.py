@@ -65,7 +65,6 @@ def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(folder: Path, **limits: Any) -> Any:
-    """Return verl's configuration with a folder's model and agent loops."""
     rollout_options = {
         "name": "vllm",
         "agent.agent_loop_config_path": folder / "loops.yaml",
@@ -126,7 +125,6 @@ def idle(chats: Sequence[Chat]) -> list[Reply]:
 
 
 def rows(agent_name: str, world: str, seed: int, count: int = 1, **options: Any) -> Any:
-    """Return a batch from verl's data loader with the same row `count` times."""
     row = {**prompts(agent_name, world, [seed], **options)[0], "index": 0, "global_steps": 1}
     row["raw_prompt"] = row.pop("prompt")
     columns = {
@@ -177,7 +175,6 @@ def test_a_batch_is_played_by_verls_worker(
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the data that workers put into verl's queue, by key."""
     queue: dict[str, Any] = {}
 
     async def put(key: str, partition_id: str, tag: Any) -> None:
@@ -193,7 +190,6 @@ def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
-    """Play a row's group like a worker of verl's trainer."""
     worker = v1.AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, engine)
     row = {**{name: column[0] for name, column in batch.non_tensor_batch.items()}, "uid": "u"}
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}

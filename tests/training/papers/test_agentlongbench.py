@@ -114,7 +114,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replies(data: Path, out: Path, change: Any = lambda row: row["answer"]) -> Path:
-    """Return predictions with the right answers, or changed ones."""
     for path in data.glob("*/*/*/*.jsonl"):
         target = out / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)

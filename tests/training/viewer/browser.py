@@ -41,11 +41,9 @@ class Browser:
         self._send("POST", "/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """Run a JavaScript function body and return its result."""
         return self._send("POST", "/execute/sync", {"script": script, "args": []})
 
     def wait(self, condition: str) -> Any:
-        """Wait until an expression is true, and return its value."""
         end = time.monotonic() + PATIENCE
         while not (value := self.run(f"return {condition}")):
             if time.monotonic() > end:
@@ -72,7 +70,6 @@ class Browser:
         path.write_bytes(base64.b64decode(self._send("GET", "/screenshot", None)))
 
     def errors(self) -> list[str]:
-        """Return the page errors in the console."""
         return [
             entry["message"]
             for entry in self._send("POST", "/se/log", {"type": "browser"})
@@ -110,7 +107,6 @@ needs_browser = pytest.mark.skipif(
 
 @contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
-    """Start a browser with its profile in a folder."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     assert DRIVER is not None

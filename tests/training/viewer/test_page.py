@@ -20,8 +20,6 @@ from tests.training.viewer.episodes import HOSTILE, write_run
 
 
 class Document(HTMLParser):
-    """The elements of a document, with the texts of its scripts by id."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
