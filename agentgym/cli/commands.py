@@ -178,8 +178,8 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    Modules in the working folder, which may be somebody else's run, are importable only if the command
-    line names them.
+    Modules in the working folder, which may be somebody else's run, are importable only if the
+    command line names them.
     """
     # Python's own processes would otherwise import from there, as in `python -c`.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -84,8 +84,8 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run code until it ends or reaches a limit.
 
-        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit seed
-        determines random numbers, unless the code seeds its own generator.
+        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit
+        seed determines random numbers, unless the code seeds its own generator.
         """
 
 

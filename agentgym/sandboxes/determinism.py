@@ -52,7 +52,8 @@ class RunSeed:
     def pack(self, began: int) -> bytes:
         """Return the struct for the library.
 
-        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as `now`.
+        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as
+        `now`.
         """
         digest = self.digest()
         # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.

@@ -40,8 +40,8 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     Folders `within` are mounted as a whole, including their libraries.
 
     Returns:
-        The file of each library by name, without those missing on the host, and the absolute paths of
-        the dynamic linkers.
+        The file of each library by name, except those missing on the host, and the absolute
+        paths of the dynamic linkers.
     """
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
     result: dict[str, Path] = {}

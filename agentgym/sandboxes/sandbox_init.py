@@ -82,7 +82,8 @@ class ForkGate:
     """Answers the kernel, which asks before a program starts a process or a thread.
 
     A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
-    host's user. Too many processes end the program; a thread too many is an error that it may handle.
+    host's user. Too many processes end the program; a thread too many is an error that it may
+    handle.
     """
 
     def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:

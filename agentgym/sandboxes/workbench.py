@@ -104,8 +104,8 @@ def run(
     """Run a program with files in a new sandbox and wait for its end.
 
     `arguments` starts with an absolute path, such as `BASH` or `PYTHON`. `files` are paths below
-    `/workspace`, each directory before its contents. The memory limit applies per process, with twice
-    as much in total.
+    `/workspace`, each directory before its contents. The memory limit applies per process, with
+    twice as much in total.
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.

@@ -82,8 +82,8 @@ class AuditConfig(Config):
 class Ceiling:
     """The maximum score allowed to a shortcut, fixed before any is played.
 
-    `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts, or
-    `estimated` by random calls on reserved seeds.
+    `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts,
+    or `estimated` by random calls on reserved seeds.
     """
 
     chance: float
@@ -298,7 +298,7 @@ def _count(schema: Mapping[str, Any]) -> int:
 def score_interval(scores: Sequence[float]) -> Interval:
     """Return the mean of scores in [0, 1] with its 99 % interval.
 
-    Uses Wilson's interval with the scores' sum as successes. It is conservative for scores other than
-    0 and 1, because no variable in [0, 1] with that mean has a larger variance.
+    Uses Wilson's interval with the scores' sum as successes. It is conservative for scores other
+    than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
     """
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -70,7 +70,8 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode with a function of the observations; return score and transcript.
 
-    Calls that the env does not accept in one reply are played one after the other and observed as one.
+    Calls that the env does not accept in one reply are played one after the other and observed as
+    one.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -111,8 +112,8 @@ def demonstrations(
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
     """Yield the starts of episodes on consecutive seeds with successful transcripts.
 
-    Optimal calls are played if the world knows them. Otherwise these are random episodes that happened
-    to succeed, as reinforcement learning would find them.
+    Optimal calls are played if the world knows them. Otherwise these are random episodes that
+    happened to succeed, as reinforcement learning would find them.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

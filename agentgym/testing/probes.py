@@ -185,8 +185,8 @@ class Twin:
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
     """Return a copy of an env.
 
-    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so a
-    stack is pickled.
+    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so
+    a stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())

@@ -105,8 +105,8 @@ class Vocabulary:
 class ReplyGenerator:
     """Source of the replies of one episode, mostly in the given dialect.
 
-    Hostile values are used in order, and each episode starts where the previous one probably stopped,
-    so a few hundred replies cover the catalogue.
+    Hostile values are used in order, and each episode starts where the previous one probably
+    stopped, so a few hundred replies cover the catalogue.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:

@@ -265,7 +265,9 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return a run's context window: its own, or the paper's if it uses a strategy; None for no limit."""
+    """Return a run's context window: its own, or the paper's if it uses a strategy; None for no
+    limit.
+    """
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
@@ -275,8 +277,8 @@ def finish(
 ) -> Trajectory:
     """Add the prompt digest and token counts to an episode's labels.
 
-    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the tokens
-    if nothing else has.
+    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the
+    tokens if nothing else has.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
@@ -285,7 +287,9 @@ def finish(
 
 
 def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
-    """Count an episode's prompt and reply tokens in `cl100k_base`; a reply has at least `reply_tokens`."""
+    """Count an episode's prompt and reply tokens in `cl100k_base`; a reply has at least
+    `reply_tokens`.
+    """
     cl100k = counter("cl100k_base")
     prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
     return prompts, sum(

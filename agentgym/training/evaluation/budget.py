@@ -101,7 +101,8 @@ def estimate(
     reply_tokens: int = REPLY_TOKENS,
     on_cells: Callable[[int], object] = lambda count: None,
 ) -> Estimate:
-    """Estimate the tokens of cells from played cells of their kind, or else from an optimal episode.
+    """Estimate the tokens of cells from played cells of their kind, or else from an optimal
+    episode.
 
     Weaker policies take more turns, up to the turn budget, and each turn lengthens the prompt.
     """
@@ -168,7 +169,9 @@ class Budget:
             yield cell
 
     def foresees(self, cells: Iterable[Cell]) -> bool:
-        """Report whether cells may run concurrently: under token limits, unknown cells must run alone."""
+        """Report whether cells may run concurrently: under token limits, unknown cells must run
+        alone.
+        """
         known = self._expected.keys() | self._seen.keys()
         return not self.limits.counts_tokens or all(cell[:4] in known for cell in cells)
 

@@ -73,10 +73,10 @@ PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an episode's
-    share of optimal steps), `alive_step_accuracy` (among steps before which success was possible),
-    `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are omitted; the value
-    is nan if none has it.
+    Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
+    episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
+    possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
+    omitted; the value is nan if none has it.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -95,8 +95,8 @@ def differences(
 ) -> dict[Key, Interval]:
     """Return each arm's gain over a baseline arm on the instances that both played.
 
-    `factor` may also compare contexts or policies. Arms without common instances are omitted; policies
-    without them are compared unpaired.
+    `factor` may also compare contexts or policies. Arms without common instances are omitted;
+    policies without them are compared unpaired.
 
     Raises:
         ValueError: A group lacks the baseline.
@@ -125,8 +125,8 @@ def effects(
 ) -> dict[Key, Interval]:
     """Return the effects of plan (P), state (S) and history (H).
 
-    An effect is the mean difference over pairs of arms that differ only in the intervention, given in
-    `pairs_of` as without and with it. Interventions without a pair are omitted.
+    An effect is the mean difference over pairs of arms that differ only in the intervention, given
+    in `pairs_of` as without and with it. Interventions without a pair are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -145,8 +145,8 @@ def interactions(
 ) -> dict[Key, Interval]:
     """Return how much more each arm gains in each context than in the baseline context.
 
-    The difference of differences covers the instances that all four cells played; cells without such
-    instances are omitted.
+    The difference of differences covers the instances that all four cells played; cells without
+    such instances are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():

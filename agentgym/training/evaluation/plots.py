@@ -108,8 +108,8 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    Worlds are columns and arms are rows, each with the success without oracles. A single horizon gets
-    one panel per world.
+    Worlds are columns and arms are rows, each with the success without oracles. A single horizon
+    gets one panel per world.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:

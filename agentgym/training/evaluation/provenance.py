@@ -45,9 +45,10 @@ def provenance(
 ) -> dict[str, Any]:
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
-    It contains agentgym's version, digests of the package and of each world, the name and the seed. A
-    trained model adds its sampling options and file hash; code adds digests of its module and imports;
-    an object in memory adds its source digest. A policy's own `provenance` attribute is added.
+    It contains agentgym's version, digests of the package and of each world, the name and the seed.
+    A trained model adds its sampling options and file hash; code adds digests of its module and
+    imports; an object in memory adds its source digest. A policy's own `provenance` attribute is
+    added.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
@@ -71,7 +72,9 @@ def provenance(
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
-    """Name an unnamed policy object after its function or class; a loaded model keeps its folder's name."""
+    """Name an unnamed policy object after its function or class; a loaded model keeps its folder's
+    name.
+    """
     if policy is None or (config.is_model and hasattr(policy, "reseed")):
         return config
     owner = _owner(policy)

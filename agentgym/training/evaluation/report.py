@@ -56,7 +56,8 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return all tables: comparisons of policies first, then each policy's arms, contexts and effects.
+    """Return all tables: comparisons of policies first, then each policy's arms, contexts and
+    effects.
 
     Missing episodes and other notes precede them.
     """

@@ -37,7 +37,8 @@ class Result:
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
-        success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or drew.
+        success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or
+            drew.
         alive: The number of steps before which success was still possible.
         context: The context strategies, joined by `+`; `none` without one.
         calls: The number of tool calls, including those made by code.
@@ -259,7 +260,8 @@ def success_rate(trajectories: Iterable[Trajectory]) -> float:
 
 
 def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
-    """Return the success rate on seeds from 0 on, which training does not use; failures do not count.
+    """Return the success rate on seeds from 0 on, which training does not use; failures do not
+    count.
 
     Raises:
         RuntimeError: Every episode is a failure.

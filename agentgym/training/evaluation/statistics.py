@@ -92,8 +92,8 @@ def around_zero(
 ) -> Interval:
     """Return the interval and p-value of a difference, the mean of the clusters' parts.
 
-    The two artificial clusters contribute `change` and its negative; `bound` is the largest possible
-    difference.
+    The two artificial clusters contribute `change` and its negative; `bound` is the largest
+    possible difference.
     """
     padded = np.append(parts, [change, -change])
     # Bonett and Price assume one pair per seed, whose counts determine the variance. Estimated

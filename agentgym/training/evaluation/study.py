@@ -89,14 +89,14 @@ def run_ablation(
 ) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
-    A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the policy
-    does not reply; it is logged as a failure and retried when the run resumes.
+    A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the
+    policy does not reply; it is logged as a failure and retried when the run resumes.
 
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories, locked during the run.
-        workers: The number of processes; 1 or a trained model uses only this one. Each plays several
-            cells at once if the policy supports it (`UserPolicy.parallel_episodes`).
+        workers: The number of processes; 1 or a trained model uses only this one. Each plays
+            several cells at once if the policy supports it (`UserPolicy.parallel_episodes`).
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object or loaded model that replaces `ablation.policy`.

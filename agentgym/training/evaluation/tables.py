@@ -79,7 +79,9 @@ QUALITY = ["missing", "over window", "unreadable"]
 
 
 def quality(rows: Iterable[Result]) -> list[str]:
-    """Return the cells of `QUALITY`: missing and overlong episodes, and the share of unreadable replies."""
+    """Return the cells of `QUALITY`: missing and overlong episodes, and the share of unreadable
+    replies.
+    """
     rows = list(rows)
     over = sum(row.over_window for row in rows)
     replies = sum(row.replies for row in rows)

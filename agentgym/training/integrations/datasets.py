@@ -47,8 +47,8 @@ class ChatRow(EpisodeFacts):
 
     Attributes:
         messages: The segment's last prompt and the reply to it.
-        trainable: The positions of this segment's replies in `messages`. Other assistant messages are
-            summaries, examples or replies of earlier segments, which are trained there.
+        trainable: The positions of this segment's replies in `messages`. Other assistant messages
+            are summaries, examples or replies of earlier segments, which are trained there.
         replies: The policy's exact texts, one per position.
         reward: The agent's reward for the whole episode.
         agent: The agent of a team; empty without a team.
@@ -76,7 +76,8 @@ class TokenRow(TypedDict):
     Attributes:
         input_ids: The ids of the last prompt and of the reply to it.
         loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
-        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has none.
+        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has
+            none.
         prompt_length: The number of ids before the first sampled one.
         reward: The agent's reward for the whole episode.
         advantage: None, to be filled by the trainer.
@@ -195,8 +196,8 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """Return the episode as its recorded token ids, without tokenising again.
 
     A row ends with its segment, and where a prompt does not start with the previous prompt's and
-    reply's ids, for example because a chat template renders replies differently. So every sampled id is
-    trained once, after the ids it was conditioned on. Replies without ids are omitted.
+    reply's ids, for example because a chat template renders replies differently. So every sampled
+    id is trained once, after the ids it was conditioned on. Replies without ids are omitted.
 
     Raises:
         ValueError: No reply has ids although nothing failed, or a reply's ids and
@@ -281,8 +282,8 @@ def export(
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
     """Write rows as a stream, and return their number.
 
-    The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The file is
-    replaced only once it is complete.
+    The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The
+    file is replaced only once it is complete.
     """
     check_choice("format", format, FORMATS)
     if format == "jsonl":

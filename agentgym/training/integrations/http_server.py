@@ -52,9 +52,9 @@ def check_access(host: str, token: str) -> None:
 class Guarded:
     """App that passes on complete requests of authorized clients, each for a limited time.
 
-    GET is refused: the server sends no unsolicited events, so a stream would only hold a connection.
-    Ids already in flight in a session are refused too, because the SDK would answer only one of the
-    requests. An empty token admits every client.
+    GET is refused: the server sends no unsolicited events, so a stream would only hold a
+    connection. Ids already in flight in a session are refused too, because the SDK would answer
+    only one of the requests. An empty token admits every client.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -186,8 +186,8 @@ async def _read_body(receive: Receive) -> bytes | None:
 class BoundedProtocol(H11Protocol):
     """Connection that closes if its client sends a request or reads a response too slowly.
 
-    With too many connections, the one that has waited longest for its request is closed; well-behaved
-    clients send theirs at once.
+    With too many connections, the one that has waited longest for its request is closed; well-
+    behaved clients send theirs at once.
     """
 
     _timer: asyncio.TimerHandle | None = None

@@ -256,8 +256,8 @@ def serve_http(
 ) -> None:
     """Serve episodes until interrupted; see `http_app`.
 
-    Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot reach
-    may have none.
+    Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot
+    reach may have none.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

@@ -39,8 +39,8 @@ DIALECT: Dialect = "json"
 class RecordedEpisode:
     """A cell of an ablation played over MCP; `write` receives its trajectory once.
 
-    An episode closed before its end counts as abandoned, with its current score; without calls it is
-    not written.
+    An episode closed before its end counts as abandoned, with its current score; without calls it
+    is not written.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:

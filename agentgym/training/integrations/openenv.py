@@ -98,7 +98,9 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served; the options are those of `agentgym.make`, as plain data."""
+    """A world with its wrappers, as served; the options are those of `agentgym.make`, as plain
+    data.
+    """
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -164,7 +166,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
             episode_id: A name for the episode, returned in the state.
             split: The split; by default the previous episode's.
             index: A task of the split, instead of a seed.
-            form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and `Tool`.
+            form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
+                `Tool`.
 
         Raises:
             IndexError: There is no such task.
@@ -267,7 +270,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 class _SentChat:
     """The chat as sent so far.
 
-    Tool images must follow their results, so an edit inside an observation's part resends that part.
+    Tool images must follow their results, so an edit inside an observation's part resends that
+    part.
     """
 
     def __init__(self, as_records: bool) -> None:

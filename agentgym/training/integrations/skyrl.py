@@ -33,8 +33,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
-    metrics report it. In `extras`, `seed` selects the instance, and `max_turns`, which SkyRL sets from
-    its generator's configuration (default 1), truncates the episode with its current score.
+    metrics report it. In `extras`, `seed` selects the instance, and `max_turns`, which SkyRL sets
+    from its generator's configuration (default 1), truncates the episode with its current score.
     """
 
     def __init__(

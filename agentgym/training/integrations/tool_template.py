@@ -65,7 +65,8 @@ def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:
 
     The system message lists the tools (or the first user message if the template has no system
     role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user messages.
-    Pass the result to `trl.GRPOTrainer` as its `processing_class`. Templates with tools are unchanged.
+    Pass the result to `trl.GRPOTrainer` as its `processing_class`. Templates with tools are
+    unchanged.
 
     Raises:
         ValueError: It has no chat template, or one that does not mark the start or end of a reply,

@@ -71,9 +71,9 @@ _ENDED = "error: the episode has ended; this call was not run"
 class ToolEnvironment:
     """Environment for TRL, to which `environment_factory` adds one method per tool.
 
-    Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor the
-    other text of a reply. So each call takes a turn, results include hints and notes, and calls after
-    the end return an error. Images reach the model's processor as content blocks.
+    Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor
+    the other text of a reply. So each call takes a turn, results include hints and notes, and calls
+    after the end return an error. Images reach the model's processor as content blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -180,9 +180,9 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The rules
-    do not explain tool calls, because chat templates do. The last message repeats the seed, because TRL
-    passes `rollout_func` no other column.
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
+    rules do not explain tool calls, because chat templates do. The last message repeats the seed,
+    because TRL passes `rollout_func` no other column.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
@@ -207,25 +207,26 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's own chat.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's own
+    chat.
 
     An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
     exactly one prompt and one completion for each of the `num_generations` of a group. With
-    `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays n
-    episodes of an instance and trains each sampled token once, provided its episode has at most k rows.
-    Unused rows contain one masked token. All k carry the episode's reward, so the group mean is
-    correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"` avoids it.
-    The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing;
-    other losses divide by rows. Longer episodes are subsampled to k rows uniformly, and `env_reward`
-    logs the omitted share as `rows_left_out`.
+    `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays
+    n episodes of an instance and trains each sampled token once, provided its episode has at most k
+    rows. Unused rows contain one masked token. All k carry the episode's reward, so the group mean
+    is correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"`
+    avoids it. The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows
+    change nothing; other losses divide by rows. Longer episodes are subsampled to k rows uniformly,
+    and `env_reward` logs the omitted share as `rows_left_out`.
 
     Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
-    `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's window
-    bounds the episode.
+    `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's
+    window bounds the episode.
 
     Raises:
-        ValueError: The number is out of range, or the world shows images. The returned function also
-            raises it if a process's prompts are not whole episodes.
+        ValueError: The number is out of range, or the world shows images. The returned function
+            also raises it if a process's prompts are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images("TRL's rollout_func", gymnasium.make(spec))

@@ -44,7 +44,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: verl's config requests a chat template with arguments, or the world shows images.
+        ValueError: verl's config requests a chat template with arguments, or the world shows
+            images.
     """
 
     def __init__(

@@ -274,8 +274,8 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies without
-    ids.
+    `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies
+    without ids.
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 

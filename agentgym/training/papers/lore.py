@@ -177,8 +177,8 @@ def accuracy(
 ) -> list[Bin]:
     """Return the share of exact answers by task size, with Wilson's 95 % interval.
 
-    Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first bin
-    includes size 0.
+    Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
+    bin includes size 0.
     """
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
@@ -234,7 +234,9 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return accuracy by operations and height, with a column per arm, and failures, for each world."""
+    """Return accuracy by operations and height, with a column per arm, and failures, for each
+    world.
+    """
     tables = []
     for world, arms in lines(results).items():
         tables += [_curve_table(world, arms, by) for by in WIDTHS]

@@ -141,8 +141,8 @@ class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
     Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
-    must be this server, which pages of other sites cannot set. Episodes are addressed by number, never
-    by path.
+    must be this server, which pages of other sites cannot set. Episodes are addressed by number,
+    never by path.
     """
 
     daemon_threads = True

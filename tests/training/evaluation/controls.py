@@ -54,8 +54,8 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 class Control:
     """Outcome of the controls in a world.
 
-    `planted` has each intervention's effect on the agent with its deficit, by letter and metric; `null`
-    its effect on the agent that no hint can help.
+    `planted` has each intervention's effect on the agent with its deficit, by letter and metric;
+    `null` its effect on the agent that no hint can help.
     """
 
     world: str

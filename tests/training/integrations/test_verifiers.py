@@ -68,7 +68,9 @@ class Twin:
         return self.answer(reply.text)
 
     def asked(self) -> list[dict[str, Any]]:
-        """Return the chat as texts and images, with results as user texts; adjacent ones are joined."""
+        """Return the chat as texts and images, with results as user texts; adjacent ones are
+        joined.
+        """
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
         for m in self.chat.messages:
