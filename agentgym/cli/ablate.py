@@ -1,6 +1,4 @@
-"""The commands `ablate`, `score` and `compare`: ablations of oracles and context strategies, and
-their reports.
-"""
+"""The commands `ablate`, `score` and `compare`."""
 
 from __future__ import annotations
 
@@ -195,9 +193,6 @@ def ablate(
 
 
 def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
-    """Play the missing cells, write the report, and list failed cells; exit with 1 if there are
-    any.
-    """
     losses: list[str] = []
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
@@ -233,7 +228,6 @@ def _policies(
     limits: list[SpendingLimits],
     out: Path,
 ) -> list[PolicyConfig]:
-    """Return the policies, each with its limit."""
     transport = endpoint_options(endpoint)
     policies = []
     for (label, name), limit in zip(map(split_label, names), limits, strict=True):
@@ -246,7 +240,7 @@ def _policies(
 
 
 def _check_windows(ablation: Ablation, window: str | None) -> None:
-    """Raise `ValueError` if a given window is below the first prompt of a world's smallest size."""
+    """Raise if a given window is below the first prompt of a world's smallest size."""
     for name, strategies in product(ablation.worlds, ablation.contexts):
         if window is not None or "window=" in strategies:
             smallest = min(ablation.horizons)
@@ -263,7 +257,6 @@ def _from_preset(
     options: list[str],
     axis: str | None,
 ) -> dict[str, Any]:
-    """Return the settings of a preset with the user's overrides and additional options."""
     check_choice("preset", preset, list(presets()))
     readers: dict[str, tuple[str | None, Callable[[str], Any]]] = {
         "worlds": (world, split),
@@ -335,7 +328,6 @@ def compare(
 
 
 def _run_folders(named: Mapping[Path, str], converted: Path) -> Iterator[tuple[Path, str]]:
-    """Yield folders with their names; Inspect's logs are converted into folders first."""
     for path, name in named.items():
         if not path.is_file():
             yield path, name

@@ -1,4 +1,4 @@
-"""The commands `audit`, `check` and `fuzz`: shortcuts, laws and hostile replies against worlds."""
+"""The commands `audit`, `check` and `fuzz`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# The end of a traceback, which contains the error.
+# The end of a traceback contains the error.
 _SHOWN_CHARS = 1_500
-# The start of a reduced reply, which contains the cause.
+# The start of a reduced reply contains the cause.
 _SHOWN_REPLY = 300
 
 

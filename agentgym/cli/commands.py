@@ -1,6 +1,4 @@
-"""The app: the base class of commands, the commands that papers register, and the order in
-`agentgym --help`.
-"""
+"""The app: its commands, including those that papers register, and their order in the help."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ from agentgym.text.imports import trust_also, trust_only
 from agentgym.text.requirements import DISTRIBUTION
 from agentgym.training.evaluation import Command, papers
 
-# Option names that people try, with the real names.
+# option names that people try, with the real names
 RENAMED = {
     "--arms": "--oracles",
     "--distraction": "--policy control:distraction=0.002",
@@ -55,7 +53,7 @@ class AppCommand(TyperCommand):
     """Command that suggests renamed options and rejects an unwritable `--out` early."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, suggest the right option, and reject a doubled one."""
+        """Parse the arguments, suggest the right option, and reject a repeated one."""
         own = {name for parameter in self.params for name in parameter.opts}
         for name in (arg.partition("=")[0] for arg in args):
             if name in RENAMED and name not in own:
@@ -78,11 +76,7 @@ class AppCommand(TyperCommand):
 
 
 def check_out(out: Path) -> None:
-    """Raise `ValueError` if a file or folder cannot be written; write nothing.
-
-    Raises:
-        ValueError: The path belongs to another system or cannot be written.
-    """
+    """Check that a file or folder can be written, without writing anything."""
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
@@ -110,8 +104,6 @@ def add_paper_commands(app: typer.Typer) -> None:
 
 
 def _as_function(command: Command) -> Callable[..., None]:
-    """Wrap a paper's command for Typer, with help texts and printed results."""
-
     @wraps(command.run)
     def function(**options: Any) -> None:
         place = options.get("out", options.get("folder"))
@@ -186,8 +178,8 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    It imports nothing from the working folder, which may be somebody else's run, except modules
-    that the command line names.
+    Modules in the working folder, which may be somebody else's run, are importable only if the
+    command line names them.
     """
     # Python's own processes would otherwise import from there, as in `python -c`.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -1,6 +1,4 @@
-"""Helpers of the commands: shell completion, errors and interrupts as messages, option parsing,
-progress and tables.
-"""
+"""Helpers of the commands: completion, errors, option parsing, progress and tables."""
 
 from __future__ import annotations
 
@@ -41,19 +39,14 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
+# Tables keep their width in files and pipes; a terminal's own width applies there.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
-"""Tables keep their width in files and pipes; a terminal's own width applies there."""
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a function that completes names in the shell.
-
-    Args:
-        names: Lists the names on demand.
-        joints: The characters that join several names; the last name is completed.
-    """
+    """Return a shell completer for names, or for the last of names joined by `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
@@ -147,7 +140,7 @@ Template = Annotated[
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """Exit with a message on stderr and an exit code."""
+    """Print a message to stderr and exit."""
     typer.echo(message, err=True)
     raise typer.Exit(code) from None
 
@@ -162,7 +155,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    """Format an error as a sentence; a system error starts with the file."""
+    """A system error starts with the file."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}; choose another place"
     return str(error)
@@ -170,11 +163,7 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Return the hint that an interrupted or failed run can resume, if anything was saved.
-
-    Args:
-        out: The folder or log of the run; None if nothing is saved.
-    """
+    """Print that an interrupted or failed run can resume, if anything was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
@@ -188,7 +177,6 @@ def resume_hint(out: Path | None) -> Iterator[None]:
 
 
 def _holds_progress(out: Path | None) -> bool:
-    """Report whether a folder or log contains saved episodes, answers or checkpoints."""
     if out is None or not out.is_dir():
         return out is not None and out.is_file() and out.stat().st_size > 0
     files = chain(out.rglob("*.jsonl*"), out.rglob("checkpoint*"))
@@ -223,9 +211,7 @@ def split(text: str) -> list[str]:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split a label from a text such as `small=runs/train`; the label is empty if there is none or
-    if the whole text is a path.
-    """
+    """Split a label from a text such as `small=runs/train`; a plain path has an empty label."""
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
@@ -236,21 +222,12 @@ def parse_arms(text: str) -> list[str]:
 
 
 def parse_tokens(name: str, text: str | None) -> int | None:
-    """Parse a number of tokens; None if the option is missing.
-
-    Raises:
-        ValueError: The text is not a number of tokens.
-    """
+    """Parse a number of tokens; None if the option is missing."""
     return None if text is None else parse_count(name, text)
 
 
 def check_window(env_spec: EnvSpec, seed: int) -> None:
-    """Raise `ValueError` if the first prompt of an instance exceeds the context window.
-
-    Args:
-        env_spec: The env.
-        seed: The instance.
-    """
+    """Raise `ValueError` if an instance's first prompt exceeds the context window."""
     env = gymnasium.make(env_spec, disable_env_checker=True)
     try:
         chat, _ = env.reset(seed=seed)
@@ -266,11 +243,7 @@ def check_window(env_spec: EnvSpec, seed: int) -> None:
 
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
-    """Parse comma-separated task sizes, such as 4 or 8k.
-
-    Raises:
-        ValueError: A size is not a number.
-    """
+    """Parse comma-separated task sizes, such as 4 or 8k."""
     return [_parse_size(part, name) for part in split(text)]
 
 
@@ -291,11 +264,7 @@ def model_options(
     batch_size: int | None,
     template: list[str],
 ) -> ModelOptions:
-    """Return the options of a model; None keeps the default.
-
-    Raises:
-        ValueError: A value is out of bounds.
-    """
+    """Return a model's options; None keeps the default."""
     given: dict[str, Any] = {
         "device": device,
         "dtype": dtype,
@@ -310,11 +279,7 @@ def model_options(
 
 
 def endpoint_options(options: list[str]) -> dict[str, Any]:
-    """Parse the options of an endpoint that do not affect replies.
-
-    Raises:
-        ValueError: A name is unknown, or a text is not of the form name=value.
-    """
+    """Parse the endpoint options that do not affect replies."""
     parsed = parse_options(options, "--endpoint")
     for name in parsed:
         if name not in TRANSPORT:
@@ -326,11 +291,7 @@ def endpoint_options(options: list[str]) -> dict[str, Any]:
 
 
 def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
-    """Parse repeated name=value options.
-
-    Raises:
-        ValueError: A text is not of the form name=value, or a name occurs twice.
-    """
+    """Parse repeated name=value options."""
     parsed: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -343,7 +304,6 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
-    """Parse a text as JSON or as a Python constant; otherwise return the text."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return constants[text.lower()]

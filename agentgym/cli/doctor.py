@@ -1,6 +1,4 @@
-"""The command `doctor`: finds damage in a run's files and repairs it by moving damaged parts aside,
-so that they are replayed.
-"""
+"""The command `doctor`: finds damage in a run's files and moves it aside, to be replayed."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 
+# suffix of files that receive damaged parts
 SIDE = ".damaged"
-"""The suffix of files that receive damaged parts."""
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Training files; their slow modules are imported on demand.
 CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
-# Cells to list by name; more would fill the screen.
+# cells to list by name; more would fill the screen
 _SHOWN = 20
 # The weight files of transformers.
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -75,8 +73,6 @@ class FileFault:
     """A problem in a file.
 
     Attributes:
-        path: The file.
-        problem: The problem.
         cost: The cost of moving the damaged part aside.
         line: The damaged line, from 1; None for the whole file.
     """
@@ -92,11 +88,7 @@ class FileFault:
 
 
 def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
-    """Return the problems in a run's files, without writing anything.
-
-    Args:
-        run: A folder that a command writes to, or a log of trajectories.
-        replays: The maximum number of episodes of a log to replay.
+    """Return the problems in a run's files, replaying at most `replays` episodes.
 
     Raises:
         ValueError: The path does not exist or is not a run.
@@ -126,7 +118,6 @@ def repair_run(run: Path, replays: int = REPLAYED) -> None:
 
     Raises:
         RunLockedError: The run is being written.
-        OSError: A file cannot be written.
     """
     # One repair may remove parts that other files refer to.
     while faults := inspect_run(run, replays):
@@ -149,7 +140,6 @@ def _faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[FileFault]:
-    """Yield the problem of an unreadable file."""
     try:
         read(path)
     except DamagedFileError as error:
@@ -213,7 +203,6 @@ def _line_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _check_line(name: str, row: Any) -> None:
-    """Raise if a line of a file with this name lacks required fields."""
     if not isinstance(row, Mapping):
         raise TypeError("no JSON object")
     if name == METRICS:
@@ -226,7 +215,6 @@ def _check_line(name: str, row: Any) -> None:
 
 
 def _is_log(path: Path) -> bool:
-    """Report whether a file contains a trajectory line."""
     for _, line in whole_lines(path):
         try:
             row = json.loads(line)
@@ -265,7 +253,7 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _sample(path: Path, count: int) -> set[int]:
-    """Return the lines of a log to replay, of as many cells as possible."""
+    """Return the lines of a log to replay, from as many cells as possible."""
     cells: dict[str, list[int]] = {}
     for number, trajectory in TrajectoryLog(path).readable() if count else ():
         if trajectory is not None and not trajectory.failure:
@@ -276,7 +264,6 @@ def _sample(path: Path, count: int) -> set[int]:
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
-    """Append damaged lines to the file beside it and remove them here."""
     number = 0
     with replacing(path) as rest:
         for chunk in read_chunks(path):

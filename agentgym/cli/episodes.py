@@ -1,4 +1,4 @@
-"""The commands `list` and `rollout`: worlds and their episodes."""
+"""The commands `list` and `rollout`."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def rollout(
 def _check(
     env_spec: EnvSpec, seed: int, out: Path | None, window: str | None, context: str
 ) -> None:
-    """Raise `ValueError` if the log is a folder or the window is below the first prompt."""
+    """Raise if the log is a folder or the window is below the first prompt."""
     if window is not None or "window=" in context:
         check_window(env_spec, seed)
     if out is not None and out.is_dir():
@@ -185,16 +185,9 @@ def _check(
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
     """Write the settings of a rollout next to its log, or compare them with existing ones.
 
-    Args:
-        out: The log.
-        env_spec: The spec of the env, as JSON text.
-        policy: The policy.
-        seed: The first seed.
-
     Raises:
         RunLockedError: The log is being written by another process.
         ValueError: The log belongs to another run or contains other episodes.
-        OSError: The settings cannot be written.
     """
     spec_data = json.loads(env_spec)
     expected = {

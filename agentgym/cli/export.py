@@ -16,8 +16,8 @@ from agentgym.play.env import tool_env
 from agentgym.training.evaluation.study_settings import log_of
 from agentgym.training.extras import needs_extra
 
+# the module that an exported main.py imports first
 HELPER = "each_once.py"
-"""The module that main.py imports first in an export."""
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
 _HELPER = '''"""Added by the export; no part of the task.
@@ -84,8 +84,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's files and a helper module that main.py imports first, so that each main runs
-    once.
+    """Return a task's files and the helper module that lets each main run once.
 
     Raises:
         ValueError: The world has no program.
@@ -118,7 +117,7 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _list_modules(files: Sequence[str]) -> str:
-    """Return all modules except the first, each after its imports, as lines of a list."""
+    """List the modules except the first, each after its imports."""
     return "".join(
         f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
     )

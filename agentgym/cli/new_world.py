@@ -23,8 +23,7 @@ _FILES = {
     "world.py.template": "{package}/world.py",
     "test_world.py.template": "tests/test_world.py",
 }
-# Further taken names: this package, its tests folder, and Python's own tests, which the module list
-# omits.
+# Also taken: this package, its tests folder, and Python's own tests, which the module list omits.
 _TAKEN = ("agentgym", "tests", "test")
 _TEMPLATES = Path(__file__).parent / "new_world_files"
 
@@ -54,11 +53,6 @@ def new_world(
 
 
 def _package(name: str) -> str:
-    """Return the import name of a package.
-
-    Raises:
-        ValueError: The name is invalid or taken by Python or an installed package.
-    """
     package = name.replace("-", "_")
     usable = re.fullmatch(r"[a-z][a-z0-9_]*", package) and not keyword.iskeyword(package)
     if not usable or package in (*sys.stdlib_module_names, *_TAKEN):

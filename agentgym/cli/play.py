@@ -31,21 +31,14 @@ HELP = """Type a call, such as pop(id=3), or just the name of a tool without arg
 # The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
-# Labels of episodes played by people.
+# labels of episodes played by people
 _LABELS = {"policy": "human"}
-# Optimal calls to list; a world may have thousands.
+# optimal calls to list; a world may have thousands
 _SHOWN = 10
 
 
 class TerminalGame:
-    """An episode played by a person.
-
-    Args:
-        episode: The new episode.
-
-    Attributes:
-        episode: The current episode.
-    """
+    """An episode played by a person, starting with `episode`."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
@@ -101,17 +94,16 @@ class TerminalGame:
 
     @property
     def _world(self) -> World[Any] | None:
-        """Return the world; None for a team, whose agents have separate views."""
+        """None for a team, whose agents have separate views."""
         env = self.episode.env.unwrapped
         return env.world if isinstance(env, ToolEnv) else None
 
     def _reply(self, line: str) -> str | None:
-        """Turn a line into a reply; None if it is unreadable."""
         if parse(line).calls:
             return line
         if line in self._tool_names():
             line = f"{line}()"
-        # A bare call gets the code block that the env expects; the env reports its errors.
+        # The env expects a code block and reports errors in it.
         if _CALL.fullmatch(line):
             return f"```python\n{line}\n```"
         return line if self._world is not None and self._world.final_answer(line) else None
@@ -160,7 +152,6 @@ def _paragraphs(*texts: str) -> str:
 
 
 def _brief(message: Message) -> Message:
-    """Return a message without the tool schemas."""
     rules, section, _ = message.text.partition(_TOOL_SECTION)
     if message.role != "system" or not section:
         return message
@@ -168,7 +159,6 @@ def _brief(message: Message) -> Message:
 
 
 def _edit_lines(names: list[str]) -> None:
-    """Enable line editing with history and completion, if the system supports it."""
     with suppress(ImportError):  # missing on Windows
         import readline  # noqa: PLC0415 - it changes the terminal when it is imported
 

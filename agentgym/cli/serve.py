@@ -144,7 +144,6 @@ def _open(
     agent: str,
     most: int,
 ) -> AbstractContextManager[Sequence[ServedEpisode]]:
-    """Open the episodes to serve, at most the given number unless it is 0."""
     from agentgym.training.integrations import mcp, mcp_runs  # noqa: PLC0415 - slow to import, and an extra
 
     given = parse_options(options)

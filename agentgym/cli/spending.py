@@ -55,11 +55,7 @@ EstimateOnly = Annotated[
 def parse_limits(
     cells: int | None, tokens: str | None, cost: float | None, prices: list[str], policies: int
 ) -> list[SpendingLimits]:
-    """Parse the limits of each policy.
-
-    Raises:
-        ValueError: A value is invalid, or there are fewer prices than policies.
-    """
+    """Parse the limits of each policy."""
     if len(prices) not in (0, 1, policies):
         raise ValueError(
             f"--price was given {len(prices)} times for {policies} policies; give it once "
@@ -80,12 +76,9 @@ def _parse_price(text: str) -> Price:
 
 
 def limit_endpoint(policy: PolicyConfig, limit: SpendingLimits, out: Path) -> PolicyConfig:
-    """Return a policy that sends no request beyond a limit on its cost, if it is behind an endpoint.
+    """Make an endpoint policy stop before a request exceeds its cost limit.
 
-    Args:
-        policy: The policy.
-        limit: Its limits.
-        out: The folder of the study, whose earlier runs count.
+    Earlier runs in the study's folder `out` count.
     """
     if limit.cost is None or not policy.is_endpoint:
         return policy
@@ -107,8 +100,9 @@ def plan_budgets(
     *,
     show: bool,
 ) -> list[Budget]:
-    """Return the budget of each policy and print estimates: for policies behind endpoints, for
-    limited ones, and for all with `show`.
+    """Return each policy's budget and print estimates.
+
+    Estimates cover endpoint policies and limited ones; `show` prints all.
     """
     shown = [
         show or limit.counts_tokens or ablation.policy.is_endpoint

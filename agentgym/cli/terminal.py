@@ -1,6 +1,4 @@
-"""Terminal output without control characters, since models write most of the texts that commands
-print.
-"""
+"""Terminal output without control characters, since models write most of the printed texts."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from rich.measure import Measurement
 from rich.segment import Segment
 
 _KEPT = "\n\t"
-# Escape sequences start with a control (Cc); bidi overrides and invisible tags are formats (Cf).
-# A terminal cannot encode a lone surrogate (Cs).
+# Escape sequences start with a control (Cc); bidi overrides and invisible tags are formats (Cf). A
+# terminal cannot encode a lone surrogate (Cs).
 _HIDDEN = ("Cc", "Cf", "Cs")
 # Joins the parts of an emoji, and is needed in several scripts; it reorders and hides nothing.
 _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str) -> str:
-    """Return a text whose control characters are escaped, as in Python source."""
+    """Escape control characters as in Python source."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(map(_shown, text))
@@ -38,11 +36,7 @@ def _shown(char: str) -> str:
 class PlainStream:
     """Text stream that escapes control characters.
 
-    Args:
-        stream: The stream to write to.
-
-    Attributes:
-        rich_proxied_file: The stream itself, for `rich`, whose own control sequences pass.
+    `rich_proxied_file` is the original stream, for `rich`, whose own control sequences pass.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -64,7 +58,7 @@ class PlainStream:
 
 @contextmanager
 def plain_output() -> Iterator[None]:
-    """Escape control characters in everything printed to stdout and stderr in this block."""
+    """Escape control characters in everything that this block prints."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_plain(stream) for stream in before)
     try:
@@ -78,8 +72,9 @@ def _plain(stream: Any) -> Any:
 
 
 class PlainConsole(Console):
-    """Console that escapes control characters in texts and tables, and reads no markup in them. Its
-    own colours and cursor movements pass.
+    """Console that escapes control characters in texts and tables, and reads no markup in them.
+
+    Its own colours and cursor movements pass.
     """
 
     def __init__(self, *, width: int | None = None) -> None:

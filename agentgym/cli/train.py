@@ -218,7 +218,6 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 
 
 def _learn(settings: dict[str, Any], out: Path) -> None:
-    """Train a small transformer from scratch."""
     with exit_on_user_error():
         with needs_extra("training", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
@@ -231,12 +230,7 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:
-    """Fine-tune a model and compare its success before and after.
-
-    Args:
-        settings: The fields of `FineTuneConfig` that differ from the defaults.
-        out: The folder of the run.
-    """
+    """Fine-tune a model and compare its success before and after."""
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
@@ -256,7 +250,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints each new point of the curve."""
+    """Return a function that advances a bar per phase and prints new points of the curve."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -301,11 +295,7 @@ def comparison(before: list[Result], after: list[Result]) -> Table:
 
 
 def parse_cells(text: str) -> dict[str, Any]:
-    """Return the arms and horizons of an evaluation.
-
-    Raises:
-        ValueError: It is not of the form `ORACLES:HORIZONS`.
-    """
+    """Parse an evaluation's arms and horizons."""
     arms, colon, horizons = text.partition(":")
     if not colon or not split(horizons):
         raise ValueError(f"--eval takes ORACLES:HORIZONS, such as none,P:2,3,4, got {text!r}")

@@ -1,12 +1,11 @@
-"""Sandboxes for model-written code: interpreters whose code calls host functions, and a workbench
-for programs.
+"""Sandboxes for model-written code: interpreters that call host functions, and a workbench.
 
 The code is assumed to be hostile. It reaches the host only through the given functions. A call
 blocks until the host answers, runs exactly once, and is never replayed.
 
 `make_sandbox` selects an interpreter: `monty` (a fast subset of Python) or `bubblewrap` (full
 CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, common tools
-and CPython on files. The workbench and `bubblewrap` start their processes through
+and CPython on files. Both namespace sandboxes start processes through
 `agentgym.sandboxes.namespaces`.
 """
 
@@ -36,19 +35,14 @@ __all__ = [
     "make_sandbox",
 ]
 
+# interpreters by name, the default first
 SANDBOXES: dict[str, type[Sandbox]] = {"monty": MontySandbox, "bubblewrap": BubblewrapSandbox}
-"""The interpreters by name, the default first."""
 
 
 def make_sandbox(name: str) -> Sandbox:
-    """Make a sandbox.
-
-    Args:
-        name: `monty` (a fast subset of Python) or `bubblewrap` (full CPython in Linux
-            namespaces).
+    """Make a sandbox: `monty` or `bubblewrap`.
 
     Raises:
-        ValueError: There is no such sandbox.
         MissingRequirement: Its package is not installed, or it cannot run on this host.
     """
     check_choice("sandbox", name, tuple(SANDBOXES))

@@ -1,4 +1,4 @@
-"""Base of all sandboxes: limits, results, and the host's side of a run (calls, output, deadline)."""
+"""Base of all sandboxes: limits, results, and the host's side of a run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
+# Functions that code may call, by name. They accept any arguments and refuse a call with
+# `ToolError`, which the code can catch.
 Functions = Mapping[str, Callable[..., str]]
-"""Functions that code may call, by name. They accept any arguments and refuse a call with
-`ToolError`, which the code can catch.
-"""
 
+# Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
 NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
-"""The refusal of arguments that are not JSON, including any that nest deeper than `MAX_DEPTH`,
-whatever this Python's encoder supports.
-"""
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length; this much explains it
 _MAX_FRAMES = 6  # the innermost; recursion would fill the error with copies of one line
@@ -62,8 +59,8 @@ class RunResult:
     Attributes:
         stdout: The printed text, up to the limit.
         error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The class of that reason. After `refused`, nothing has run; after any other, the code
-            that ran has had its effects.
+        kind: The class of that reason. After `refused`, nothing has run; otherwise the code has had
+            effects.
     """
 
     stdout: str
@@ -72,10 +69,7 @@ class RunResult:
 
 
 class Sandbox(Protocol):
-    """Interpreter for untrusted code.
-
-    It keeps no episode state: each run is a fresh session, and any number of threads may run code
-    concurrently.
+    """Interpreter for untrusted code; each run is a fresh session, and runs may be concurrent.
 
     Attributes:
         rules: The peculiarities of this interpreter, for the policy.
@@ -88,23 +82,15 @@ class Sandbox(Protocol):
     def run(
         self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS, seed: int = 0
     ) -> RunResult:
-        """Run code until it ends or reaches a limit. Errors of the code do not raise here; errors
-        of a function do, except `ToolError`.
+        """Run code until it ends or reaches a limit.
 
-        Args:
-            code: The code.
-            functions: The functions that it may call.
-            limits: The resource limits.
-            seed: The 64-bit seed of the code's random numbers, unless it seeds its own generator.
+        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit
+        seed determines random numbers, unless the code seeds its own generator.
         """
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox, through no fault of the code.
-
-    It is raised when an env is made, or during an episode if the host can no longer start a
-    process.
-    """
+    """This host cannot run programs in a sandbox, through no fault of the code."""
 
 
 class Stopped(Exception):
@@ -116,9 +102,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of one run, the same for every sandbox: it answers calls, stores the output
-    and counts both.
-    """
+    """The host's side of one run: answers calls, stores output and counts both."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -195,12 +179,9 @@ class CallBroker:
     def end(
         self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
     ) -> RunResult:
-        """Return the result of the run.
+        """Return the result of the run; `refused` applies only if nothing was called or printed.
 
-        Args:
-            kind: The class of an early end; `refused` applies only if nothing was called or printed.
-            message: The reason in words.
-            frames: Line and function of each active call in the code, outermost first.
+        `frames` has line and function of each active call, outermost first.
         """
         stdout = "".join(self._printed)
         if kind == "refused" and (self._calls or stdout):

@@ -1,9 +1,8 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
-Each run is a separate process. It sees the interpreter's files and an empty `/tmp`, but no network,
-no other process and no environment, and it cannot start processes. Calls and answers are JSON lines
-on a socket separate from stdout, so printed text cannot imitate them. Whatever the code writes to
-the socket itself is a call that it could have made anyway.
+Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
+process or environment, and cannot start processes. Calls and answers are JSON lines on a socket
+separate from stdout, so printed text cannot imitate them.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """The host's CPython in fresh namespaces for each run.
 
-    It is as secure as the Linux kernel's namespaces. The clock is the same in every run, and random
-    numbers follow from the seed (see `agentgym.sandboxes.determinism`).
+    It is as secure as the Linux kernel's namespaces. Clock and random numbers are deterministic
+    (`agentgym.sandboxes.determinism`).
 
     Raises:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
@@ -87,11 +86,6 @@ class BubblewrapSandbox:
 
 
 def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
-    """Run a broker's code in a new process.
-
-    Raises:
-        SandboxUnavailable: No process starts on this host.
-    """
     problem = ""
     for _ in range(STARTS):
         try:
@@ -108,13 +102,6 @@ def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
 
 
 class _Conversation:
-    """One run: the messages of the process, and the answers.
-
-    Attributes:
-        result: The result of the run; None before its end.
-        complaint: The output before the code started, which contains bwrap's errors.
-    """
-
     def __init__(self, broker: CallBroker, names: list[str], seed: RunSeed) -> None:
         self.result: RunResult | None = None
         self.complaint = b""
@@ -126,11 +113,7 @@ class _Conversation:
         self._ready = False
 
     def start(self) -> bool:
-        """Wait until the process requests the code; return False if it does not.
-
-        Raises:
-            Stopped: The process sends something else.
-        """
+        """Report whether the process requests the code."""
         deadline = time.monotonic() + START_SECONDS
         while (
             not self._ready
@@ -143,7 +126,6 @@ class _Conversation:
         return self._ready
 
     def play(self) -> RunResult:
-        """Answer the process until the code ends or must be stopped."""
         self._broker.start_clock()
         try:
             while self.result is None:
@@ -156,7 +138,6 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        """Terminate the process."""
         # A finished process exits by itself, unless its code impersonated it on the channel.
         self._process.close(patience=1.0 if self.result else 0.0)
 
@@ -168,23 +149,17 @@ class _Conversation:
                 self.receive(data)
 
     def write(self, data: bytes | None) -> None:
-        """Store printed text."""
         if self._ready:
             self._broker.write(self._decode(data or b""))
         else:
             self.complaint += data or b""
 
     def drain(self) -> None:
-        """Store all output so far."""
         while data := self._process.read(self._process.stdout):
             self.write(data)
 
     def receive(self, data: bytes | None) -> None:
-        """Answer the received lines; empty `data` means that the process has ended.
-
-        Raises:
-            Stopped: It ended too early, or sent something that our program never sends.
-        """
+        """Answer the received lines; empty `data` means that the process has ended."""
         ended = data == b""
         self._received += data or b""
         # One answer at a time, or code that reads no answers would fill the host's memory.
@@ -241,7 +216,7 @@ def _is_frame(frame: object) -> bool:
 
 
 def _limits(limits: Limits) -> dict[str, int]:
-    """Return limits per process; since there is only one, they apply to the run."""
+    """Limit the one process, and so the run."""
     return {
         **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
         "RLIMIT_NPROC": _THREADS,

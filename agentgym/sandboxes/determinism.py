@@ -1,9 +1,8 @@
 """Clock, random numbers and file times of programs as functions of the episode.
 
-Every program in a sandbox loads a library (`preload/episode.c`) that answers instead of the C
-library when a program asks for the time, random bytes or file times. It reads the struct written by
-`RunSeed.pack`. The kernel fixes addresses through `personality`. A program that goes around the C
-library sees the host.
+Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's time,
+random bytes and file times. It reads the struct written by `RunSeed.pack`. The kernel fixes
+addresses through `personality`. A program that bypasses the C library sees the host.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
+# The struct's path inside the sandbox. A run's processes share one clock, so all write to it.
 STATE_FILE = f"{STATE_FOLDER}/state"
-"""Path of the struct inside the sandbox. All processes of a run write to it because they share one
-clock.
-"""
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
 
-# Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs
-# started with another environment.
+# Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs started
+# with another environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
@@ -42,7 +39,7 @@ class RunSeed:
 
     Attributes:
         now: The start of the run on the episode's clock.
-        seed: The seed of the episode; runs at different times differ even with the same seed.
+        seed: The seed of the episode; runs at different times differ.
     """
 
     now: datetime = datetime(2025, 1, 1, tzinfo=UTC)
@@ -55,9 +52,8 @@ class RunSeed:
     def pack(self, began: int) -> bytes:
         """Return the struct for the library.
 
-        Args:
-            began: The real start time of the sandbox in nanoseconds since 1970. The kernel's later
-                time stamps appear as the time of the run.
+        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as
+        `now`.
         """
         digest = self.digest()
         # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
@@ -78,8 +74,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block with fixed addresses. The setting is inherited and belongs
-    to this thread only.
+    """Start processes inside this block, and thread, with fixed addresses.
 
     Raises:
         OSError: The kernel refuses.

@@ -1,5 +1,6 @@
-"""Find the shared libraries of programs by reading their files. Asking `ldd` would run the dynamic
-linker for each, which takes seconds on a busy host.
+"""Find programs' shared libraries by reading their files.
+
+`ldd` would run the dynamic linker for each, which takes seconds on a busy host.
 """
 
 from __future__ import annotations
@@ -25,14 +26,7 @@ _FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, as by 
 
 @dataclass(frozen=True, slots=True)
 class _Binary:
-    """The requirements of one program or library.
-
-    Attributes:
-        linker: Its dynamic linker; empty for a library.
-        needed: The names of its libraries.
-        rpath: Folders to search before all others.
-        runpath: Folders to search after those of the environment.
-    """
+    """The requirements of one program or library; only programs have a `linker`."""
 
     linker: str = ""
     needed: tuple[str, ...] = ()
@@ -43,13 +37,11 @@ class _Binary:
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
     """Find the libraries that the dynamic linker loads for programs and modules.
 
-    Args:
-        files: The programs and modules; a file in another format, such as a script, needs none.
-        within: Folders that are mounted as a whole, including their libraries.
+    Folders `within` are mounted as a whole, including their libraries.
 
     Returns:
-        The file of each library by name, and the absolute paths of the dynamic linkers. A library
-        that is missing on the host is omitted, because the linker would not find it either.
+        The file of each library by name, except those missing on the host, and the absolute
+        paths of the dynamic linkers.
     """
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
     result: dict[str, Path] = {}
@@ -119,7 +111,6 @@ def _split(paths: Iterator[str]) -> tuple[str, ...]:
 
 
 def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Path | None:
-    """Return the file of a library where the linker would find it, or None."""
     if "/" in name:
         return Path(name) if Path(name).is_file() else None
     origin = str(owner.resolve().parent)
@@ -161,7 +152,5 @@ def _text(data: bytes, start: int) -> str:
 
 
 def executable() -> Path:
-    """Return the file of the running interpreter, or of the one that created its virtual
-    environment.
-    """
+    """Return the running interpreter's file, or its virtual environment's base interpreter."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

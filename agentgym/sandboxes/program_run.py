@@ -1,4 +1,4 @@
-"""A run of a program in namespaces: its job, output, limits and the files that it leaves."""
+"""A run of a program in namespaces: its job, output, limits and returned files."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ _TICK = 0.02  # seconds between checks of processes, memory and files
 class ProgramResult:
     """Result of a program run.
 
-    What a program had done when it was stopped depends on the speed of the host, so a stopped
-    program leaves neither output nor files.
+    A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
         stdout: The standard output, up to the limit.
@@ -46,7 +45,6 @@ class ProgramResult:
             stopped.
         left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
         seconds: The time that passed on the episode's clock.
-        timed_out: Whether the time limit stopped it.
     """
 
     stdout: str
@@ -60,14 +58,7 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run.
-
-    Args:
-        process: The first process inside, waiting for a job.
-        job: The job: a line of JSON and the bytes of files.
-        limits: Seconds, memory and output limits.
-        folders: The folders that the program can write to.
-    """
+    """One run of a job, a line of JSON and the bytes of files, in a process that waits for it."""
 
     def __init__(
         self, process: ConfinedProcess, job: bytes, limits: Limits, folders: Sequence[str]
@@ -83,9 +74,7 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult | str:
-        """Serve the processes until all have ended or exceed a limit; return the result, or why the
-        program never started.
-        """
+        """Serve the processes to their end; return the result, or why none started."""
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
@@ -102,7 +91,6 @@ class ProgramRun:
         return self._result() if self._started else self._complaint()
 
     def _keep(self, source: Any, data: bytes) -> None:
-        """Store the output of a source up to a limit."""
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
@@ -117,7 +105,6 @@ class ProgramRun:
             self._deadline = time.monotonic() + self._limits.seconds
 
     def _excess(self, now: float) -> str:
-        """Return the limit that the program exceeds; empty if none."""
         if self._printed > MAX_OUTPUT_BYTES:
             return f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB"
         if now < self._next_look or not self._started:
@@ -161,11 +148,6 @@ class ProgramRun:
 
 
 def _parse(reply: bytes) -> tuple[int | None, dict[str, bytes | None], tuple[str, ...], float]:
-    """Parse the first process's answer: exit status, files, omitted paths and elapsed clock.
-
-    Raises:
-        Exception: The answer was tampered with.
-    """
     line, _, data = reply.partition(b"\n")
     header = json.loads(line)
     files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}

@@ -1,5 +1,4 @@
-"""The first process in a workbench: it lays out the files, starts the program, kills its remaining
-processes and returns the files.
+"""The first process in a workbench: lays out files, runs the program and returns the files.
 
 Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
 messages.
@@ -50,14 +49,9 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
 
 
 class RandomSource:
-    """Writer of `/dev/urandom` and `/dev/random`, which are pipes with an endless seeded stream.
-    Bytes are consumed by reading, so each reader gets different ones.
+    """Writer of `/dev/urandom` and `/dev/random`, which are pipes with a seeded stream.
 
-    Args:
-        seed: The seed, a whole number.
-
-    Attributes:
-        pipes: The descriptors to feed when writable.
+    Reading consumes bytes, so each reader gets different ones.
     """
 
     def __init__(self, seed: int) -> None:
@@ -71,8 +65,9 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity. A fast reader must not keep this
-        process from its other duties.
+        """Write as much as fits, up to an empty pipe's capacity.
+
+        A fast reader must not keep this process from its other duties.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
@@ -89,14 +84,6 @@ class ForkGate:
     A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
     host's user. Too many processes end the program; a thread too many is an error that it may
     handle.
-
-    Args:
-        listener: The descriptor of the kernel's questions.
-        job: The job, with `most_processes` and, for processes and threads together, `most_tasks`.
-        kernel: The system calls.
-
-    Attributes:
-        overrun: Whether the program tried to exceed the process limit.
     """
 
     def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:
@@ -132,7 +119,6 @@ class ForkGate:
         return 0
 
     def _count(self) -> None:
-        """Count the living threads and processes among all that were started."""
         self._processes, self._tasks = self._most
         # Process ids are assigned in order.
         recent = range(self._counted, self._started + _FIRST_PIDS)
@@ -175,8 +161,9 @@ def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
 
 
 def send_gate(gate: _socket.socket, rules: bytes, kernel: Kernel) -> None:
-    """Put this process behind a gate and send its descriptor, if the kernel supports it; some
-    containers already have such a filter.
+    """Put this process behind a gate and send its descriptor, if the kernel supports it.
+
+    Some containers already have such a filter.
     """
     with contextlib.suppress(OSError):
         listener = kernel.listen_to_forks(rules).to_bytes(_INT_BYTES, sys.byteorder)
@@ -193,9 +180,7 @@ def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | N
 
 
 def wait(channel: int, child: int, source: RandomSource, gate: ForkGate | None) -> int | None:
-    """Wait for the program, feed its random source and answer its gate; return its exit status, or
-    None if it has too many processes.
-    """
+    """Wait for the program and return its exit status; None if it has too many processes."""
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
@@ -229,8 +214,9 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """List the contents of a directory: regular files with sizes, directories, and others. Symlinks
-    are not followed.
+    """List a directory's contents: regular files with sizes, directories, and others.
+
+    Symlinks are not followed.
     """
     files: list[tuple[str, int]] = []
     folders: list[str] = []
@@ -294,7 +280,7 @@ class Kernel:
         self._library = ctypes.CDLL(None, use_errno=True)
 
     def listen_to_forks(self, rules: bytes) -> int:
-        """Apply a filter that asks to this process and its children; return its descriptor."""
+        """Make this process and its children ask before forking; return the filter's descriptor."""
         number = ctypes.c_long(_SECCOMP_CALLS[os.uname().machine])
         # A `struct sock_fprog`: the number of instructions of 8 bytes, and their address.
         buffer = ctypes.create_string_buffer(rules, len(rules))

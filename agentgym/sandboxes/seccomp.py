@@ -40,11 +40,7 @@ _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, f
 
 
 def check_machine() -> _Machine:
-    """Return this machine type.
-
-    Raises:
-        OSError: There is no filter for it.
-    """
+    """Return this machine type."""
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         raise OSError(f"{sys.platform} on {platform.machine()} is not supported")
     return _MACHINES[platform.machine()]

@@ -1,9 +1,8 @@
-"""Run programs on files: bash, common tools and full CPython in Linux namespaces, through `bwrap`.
+"""Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
-Each run has its own namespaces and its own copy of the files in memory at `/workspace`, which it
-returns at its end; nothing is written on the host. It has no network, and its processes end with
-it. Clock, random numbers and file times depend only on the episode
-(`agentgym.sandboxes.determinism`).
+Each run has its own copy of the files in memory at `/workspace`, which it returns at its end;
+nothing is written on the host. It has no network, and its processes end with it. Clock, random
+numbers and file times depend only on the episode (`agentgym.sandboxes.determinism`).
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from agentgym.sandboxes.seccomp import fork_gate
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
+# importable inside in addition to the standard library, with their dependencies
 PACKAGES = (
     *(
         "PIL",
@@ -56,15 +56,13 @@ PACKAGES = (
     ),
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
-"""Packages that Python can import inside in addition to its standard library, and their
-dependencies.
-"""
 
+# Announced to the model. If one is missing, no program runs, so that an episode is the same on
+# every host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
-"""Packages announced to the model. If one is missing, no program runs, so that an episode is the
-same on every host.
-"""
 
+# Part of every distribution. A host without one of them runs no programs, so that an episode is the
+# same on every host.
 TOOLS = (
     "awk base64 basename bash cat chmod cmp comm cp csplit cut date dd df diff dirname du echo "
     "egrep env expand expr false fgrep find fmt fold grep gunzip gzip head id join ln ls md5sum "
@@ -72,12 +70,9 @@ TOOLS = (
     "seq sh sha1sum sha256sum shuf sleep sort split stat sum tac tail tar tee test timeout touch "
     "tr true truncate tsort uname unexpand uniq unlink wc which whoami xargs yes zcat"
 )
-"""Programs on the shell's path, all part of every distribution. A host without one of them runs no
-programs, so that an episode is the same on every host.
-"""
 
+# programs that not every distribution has (`agentgym.sandboxes.scripts`)
 SCRIPTS = ("tree", "unzip", "zip")
-"""Further programs that not every distribution has (`agentgym.sandboxes.scripts`)."""
 
 _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
@@ -90,9 +85,7 @@ _OPEN_FILES = 256  # per process: its libraries, and more files than a script ne
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a run: its bytes (None for a directory) and its modification time (seconds since
-    1970).
-    """
+    """A file of a run: its bytes (None for a directory) and mtime (seconds since 1970)."""
 
     data: bytes | None
     modified: float
@@ -110,12 +103,9 @@ def run(
 ) -> ProgramResult:
     """Run a program with files in a new sandbox and wait for its end.
 
-    Args:
-        arguments: The absolute path of the program, such as `BASH` or `PYTHON`, and its arguments.
-        files: The files by their path below `/workspace`; a directory precedes its contents.
-        cwd: The starting directory.
-        limits: Seconds, memory per process (twice as much in total), and the size of the output.
-        seed: The clock and random seed of the run.
+    `arguments` starts with an absolute path, such as `BASH` or `PYTHON`. `files` are paths below
+    `/workspace`, each directory before its contents. The memory limit applies per process, with
+    twice as much in total.
 
     Raises:
         SandboxUnavailable: Programs cannot run on this host.
@@ -143,7 +133,6 @@ def run(
 def _encode(
     arguments: Sequence[str], files: Mapping[str, File], cwd: str, limits: Limits, seed: RunSeed
 ) -> bytes:
-    """Return a job: a line of JSON and the bytes of the files."""
     sizes = [
         (name, None if file.data is None else len(file.data), file.modified)
         for name, file in files.items()
@@ -250,7 +239,6 @@ _ENVIRONMENT = {
 
 
 def _package(name: str) -> Path | None:
-    """Return the path of an installed package, or None."""
     folders = dict.fromkeys(
         [sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), *sys.path]
     )

@@ -1,6 +1,5 @@
-"""Toolbox of world authors: the laws of a world (`laws`, `agentgym check`), a fuzzer that plays
-hostile, mutated and random replies and checks every step (`agentgym fuzz`), and an audit for
-shortcuts that earn reward without doing the task (`agentgym audit`).
+"""Toolbox of world authors: laws (`agentgym check`), a fuzzer (`agentgym fuzz`) and an audit for
+shortcuts (`agentgym audit`).
 """
 
 from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit

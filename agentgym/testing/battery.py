@@ -1,7 +1,7 @@
 """The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
 
-Shortcuts learn from demonstrations on training seeds and play other seeds, of the test split, so
-remembering an instance earns nothing. The ceilings are known before they play.
+Shortcuts learn from demonstrations on training seeds and play seeds of the test split, so
+remembering an instance earns nothing. The ceilings are fixed before they play.
 """
 
 from __future__ import annotations
@@ -44,20 +44,18 @@ from agentgym.text.tools import Tool
 from agentgym.training.evaluation import Interval, Table, percent, wilson
 from agentgym.world.config import Config
 
+# ceiling of a shortcut's score in worlds with a lower chance score
 CAP = 0.10
-"""The ceiling of a shortcut's score in worlds with a lower chance score."""
+# with fifteen or more shortcuts, 95 % would often misjudge one
 CONFIDENCE = 0.99
-"""Confidence level of the intervals. With fifteen or more shortcuts, 95 % would often misjudge one.
-"""
-# First seeds of the chance estimate and the demonstrations. Played episodes start at 0, so the
-# ranges never overlap.
+# Played episodes start at seed 0, so these ranges never overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
+# shares of episodes that are reported besides scores
 MEASURES: Mapping[str, str] = {
     _GUESSED: "an id that nothing had shown was accepted",
     _REPEATED: "an opaque id that the oracle uses was used in training already",
 }
-"""Shares of episodes that are reported in addition to scores, with their meanings."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,8 @@ class AuditConfig(Config):
 class Ceiling:
     """The maximum score allowed to a shortcut, fixed before any is played.
 
-    Attributes:
-        chance: The score of guessing.
-        source: The source of that number: `stated` by the world, `enumerated` from the schemas and
-            the options in the prompts, or `estimated` by random calls on reserved seeds.
+    `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts,
+    or `estimated` by random calls on reserved seeds.
     """
 
     chance: float
@@ -95,7 +91,7 @@ class Ceiling:
 
     @property
     def value(self) -> float:
-        """The ceiling: chance, but at least the cap."""
+        """Return the larger of chance and the cap."""
         return max(CAP, self.chance)
 
     def verdict(self, interval: Interval) -> str:
@@ -113,10 +109,8 @@ class Row:
     """Result of one policy or measure.
 
     Attributes:
-        name: The policy or the measure.
         kind: `shortcut`, `measure` or `baseline`.
         interval: The mean score, or share of episodes, with its 99 % interval.
-        seeds: The number of episodes.
         verdict: `holds`, `leak` or `undecided`; empty for a baseline.
     """
 
@@ -129,13 +123,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Audit:
-    """Result of an audit.
-
-    Attributes:
-        world: The id.
-        ceiling: The maximum score allowed to a shortcut.
-        rows: The policies and measures, baselines last.
-    """
+    """Result of an audit, baselines last."""
 
     world: str
     ceiling: Ceiling
@@ -166,11 +154,7 @@ class Audit:
 
 
 class WithoutMemory:
-    """Oracle policy that sees only the task and the last reply with its results.
-
-    Args:
-        env_id: The id of the world.
-    """
+    """Oracle policy that sees only the task and the last reply with its results."""
 
     def __init__(self, env_id: str) -> None:
         self._oracle, self._random = OraclePolicy(env_id), RandomPolicy(env_id)
@@ -199,12 +183,7 @@ def run_audit(
 ) -> Audit:
     """Play the battery in a world.
 
-    Args:
-        config: The settings.
-        on_progress: Called with the number of seeds just played.
-
-    Raises:
-        ValueError: The world or an option is unknown, or there are no demonstrations.
+    `on_progress` receives the number of seeds just played.
     """
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
@@ -240,7 +219,6 @@ _KINDS = ("shortcut", "measure", "baseline")
 
 
 def _look(begun: ToolEnv, seen: Transcript, probe: Probe) -> Transcript:
-    """Return the results of a probe at the start of an episode."""
     if not (calls := probe(seen)):
         return seen
     return play(begun.clone(), lambda now: () if now.turns else calls)[1]
@@ -253,7 +231,6 @@ def _play_seed(
     known: set[str],
     scores: dict[str, list[float]],
 ) -> None:
-    """Play all policies on one instance and add their scores and measures."""
     for shortcut in shortcuts:
         score, seen = play(begun.clone(), shortcut.act)
         scores[shortcut.name].append(score)
@@ -278,13 +255,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling of a configuration.
-
-    Args:
-        stated: The world's own chance score (`World.chance`), or None.
-        lessons: Demonstrations, which show the options in the prompts.
-        random_scores: Scores of random calls that fit the schemas.
-    """
+    """Return the ceiling from the stated chance, the prompts' options, or random scores."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -298,7 +269,7 @@ def find_ceiling(
 
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
-    """Return the chance of picking the right option at random if every prompt lists the answer."""
+    """Return the chance of a random option being right if every prompt lists the answer."""
     listed = [options(lesson.task) for lesson in lessons]
     finals = [lesson.final_call for lesson in lessons]
     answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
@@ -308,9 +279,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of different calls of a tool: 0 if unlimited, or if there is only one,
-    which is not an answer.
-    """
+    """Return the number of a tool's different calls; 0 if unlimited, or if there is no choice."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total
@@ -329,7 +298,7 @@ def _count(schema: Mapping[str, Any]) -> int:
 def score_interval(scores: Sequence[float]) -> Interval:
     """Return the mean of scores in [0, 1] with its 99 % interval.
 
-    It is Wilson's interval for as many successes as the scores sum up to. It is conservative for
-    scores other than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
+    Uses Wilson's interval with the scores' sum as successes. It is conservative for scores other
+    than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
     """
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -1,5 +1,4 @@
-"""Policies without understanding: constants, options in the prompt, rules learnt from other
-episodes, copies of them, and guessed ids.
+"""Policies without understanding: constants, prompt options, learnt rules, copies and guessed ids.
 
 They see the chat and the tool schemas, and learn from demonstrations on other seeds, as an
 optimiser would from episodes that happened to succeed.
@@ -23,17 +22,17 @@ Probe = Callable[[Transcript], Calls]
 # Plays a probe's calls at the start of each training episode and returns the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
-# Number of answers to try if a wrong one does not end the episode.
+# answers to try if a wrong one does not end the episode
 _TRIES = 3
 _GUESSES_IN_A_REPLY = 15  # few enough for the calls of one reply
-# Number of ids to try, enough for twenty replies.
+# ids to try, enough for twenty replies
 _GUESSES = 300
-# Maximum number of ways to end an episode at once.
+# ways to end an episode at once
 _ENDS = 8
 
 
 class Shortcut(Protocol):
-    """A policy of the battery that acts on its observations."""
+    """A policy of the battery."""
 
     name: str
 
@@ -42,11 +41,7 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call of an episode, with constant or guessed arguments.
-
-    Args:
-        examples: The observations before the last call of an episode, and that call.
-    """
+    """Final call of an episode, with arguments guessed from examples of observations and calls."""
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
@@ -82,7 +77,6 @@ class Answer:
 
 
 def _typed(text: str, kind: type) -> list[Any]:
-    """Return a text converted to a type, or nothing if it does not fit."""
     try:
         return [kind(text)]
     except ValueError:
@@ -96,7 +90,7 @@ class ScriptedShortcut:
         self.name, self._replies = name, replies
 
     def act(self, seen: Transcript) -> Calls:
-        """Play the reply of this turn."""
+        """Play this turn's reply."""
         return self._replies[len(seen.turns)] if len(seen.turns) < len(self._replies) else ()
 
 
@@ -119,9 +113,7 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls and answers by a rule learnt from their results in other
-    episodes.
-    """
+    """Shortcut that makes some calls and answers by a rule learnt from their results elsewhere."""
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
@@ -152,9 +144,7 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent sequence of calls, with arguments from the positions
-    they had in other episodes.
-    """
+    """Shortcut that repeats the most frequent calls, with arguments from the same positions."""
 
     name = "copy of another episode, arguments by position"
 
@@ -179,8 +169,8 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 class GuessIds:
     """Shortcut that tries ids from other episodes and ids of the same form.
 
-    Each reply repeats a successful call, or it would count as failed. Once an id is right,
-    the shortcut answers from the results.
+    Each reply also repeats a successful call, or it would count as failed. With a right id, the
+    shortcut answers from the results.
     """
 
     name = "ids by guessing"
@@ -209,7 +199,7 @@ def guessed(seen: Transcript) -> bool:
 
 
 def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
-    """Return the arguments of a call that look like ids and occur in no text."""
+    """Return the call arguments that look like ids and occur in no text."""
     return [
         (name, value)
         for name, value in call.arguments.items()
@@ -227,7 +217,7 @@ def opaque_ids(seen: Transcript) -> set[str]:
     return set(filter(_OPAQUE.fullmatch, values))
 
 
-# Parameters that take ids. A policy chooses the ranges of a sheet, paths and dates itself.
+# Parameters that take ids. A policy chooses sheet ranges, paths and dates itself.
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
 # One word with a digit; other texts are queries, names or choices.
 _ID = re.compile(r"(?=.*\d)\S{2,64}")
@@ -236,9 +226,7 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
-    """Yield calls with ids from other episodes, then with ids of the same form, the likeliest
-    first.
-    """
+    """Yield calls with ids from other episodes, then with ids of the same form."""
     calls: Counter[tuple[str, str, str]] = Counter()
     rest: dict[tuple[str, str], Mapping[str, Any]] = {}
     for demonstration in demonstrations:
@@ -258,7 +246,7 @@ def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
 
 
 def _formed(values: Sequence[str]) -> Iterator[str]:
-    """Yield texts in the most frequent form of some ids, filled with their frequent numbers."""
+    """Yield texts in the ids' most frequent form."""
     form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
     alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
     columns = [
@@ -271,17 +259,12 @@ def _formed(values: Sequence[str]) -> Iterator[str]:
 
 
 _DIGITS = re.compile(r"\d+")
-# Numbers to try in each position of an id.
+# numbers to try in each position of an id
 _NUMBERS = 15
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return the battery for a world.
-
-    Args:
-        demonstrations: Successful episodes on training seeds.
-        probing: Plays probes on them.
-    """
+    """Return the battery for a world, learnt from successful episodes on training seeds."""
     finals = [call for d in demonstrations if (call := d.final_call)]
     blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
     shown = Answer(
@@ -324,7 +307,6 @@ def _text(call: ToolCall) -> str:
 
 
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
-    """Return shortcuts that end the episode at once, with all values of arguments that have few."""
     ending = {call.name for call in finals}
     calls = (
         ToolCall(tool.name, arguments)
@@ -340,9 +322,7 @@ def _label(call: ToolCall) -> str:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return arguments that a schema allows: each value of the first choice, and the minimum of the
-    others.
-    """
+    """Return each value of a schema's first choice, with the minimum of the other arguments."""
     values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
     least = {name: choices[0] for name, choices in values.items()}
     first = next((name for name, choices in values.items() if len(choices) > 1), None)
@@ -350,7 +330,6 @@ def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a choice, or the minimum value of another type."""
     if "enum" in schema:
         return list(schema["enum"])
     if "anyOf" in schema:
@@ -365,7 +344,6 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
-    """Return the calls to make before an answer, by name."""
     probes: dict[str, Probe] = {}
     ending = {call.name for d in demonstrations if (call := d.final_call)}
     longer = [d for d in demonstrations if len(d.turns) > 1]
@@ -385,7 +363,6 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    """Return guesses for the call with the largest number, for tools that take a number."""
     largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
         calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]

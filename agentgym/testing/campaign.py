@@ -1,6 +1,4 @@
-"""Fuzzing of several ids: play episodes, count, and reduce each finding to the replies that it
-needs.
-"""
+"""Fuzzing of several ids: play episodes, count findings, and minimise them."""
 
 from __future__ import annotations
 
@@ -22,18 +20,18 @@ from agentgym.training.rollout.storage import append_text
 Play = Callable[[Case], Report]
 WholeT = TypeVar("WholeT", list[str], str)
 
-# Runs that minimising a finding may take; few if each takes seconds.
+# runs to minimise a finding; few if each takes seconds
 TRIALS, _SLOW_TRIALS = 120, 8
 _SLOW_KINDS = ("slow", "memory")
-# Runs for shortening texts; a long episode would use them all.
+# runs for shortening texts; a long episode would use them all
 _MAX_TEXT_TRIALS = 60
-# Replies per episode.
+# replies per episode
 _TEXTS = 40
-# Consecutive episodes of an id, as many as share a drawn instance.
+# Consecutive episodes of an id share a drawn instance.
 _BLOCK = 8
-# Episodes without a text after which an id is skipped; its env cannot start.
+# An id is skipped after this many episodes without a text, since its env cannot start.
 _BARREN = 6
-# Kinds whose marks name a place in the code; one cause counts once for all worlds.
+# Marks of these kinds name a place in the code, so one cause counts once for all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -42,9 +40,6 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        texts: The number of replies.
-        calls: The number of parsed calls.
-        episodes: The number of episodes.
         slowest: The slowest step of an episode as a multiple of its median.
         causes: The number of findings of each cause.
     """
@@ -67,21 +62,9 @@ class Tally:
 
 
 class Campaign:
-    """A fuzzing run over some ids.
+    """A fuzzing run over some ids, or all registered ones.
 
-    Args:
-        ids: The ids, full or short; empty for all registered ones.
-        texts: Replies per id; None for as many as time allows.
-        seed: The seed of the run, which determines the episodes.
-        minutes: Minutes after which no episode starts; None for no limit.
-        out: The JSONL file that receives findings as they occur; None for none.
-
-    Attributes:
-        tallies: The counts, by id.
-        findings: The findings, one per cause.
-
-    Raises:
-        ValueError: An id or a number is invalid, or neither `texts` nor `minutes` is set.
+    It ends after `texts` replies per id or `minutes`, and writes findings to `out` as they occur.
     """
 
     def __init__(
@@ -108,11 +91,7 @@ class Campaign:
         self._known: set[tuple[str, ...]] = set()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
-        """Play until all ids have their texts or time is up.
-
-        Args:
-            on_progress: Called with the number of texts after each episode.
-        """
+        """Play until all ids have their texts or time is up."""
         end = None if self._minutes is None else time.monotonic() + 60 * self._minutes
         queue = deque(self.tallies)
         while queue:
@@ -127,9 +106,7 @@ class Campaign:
                 queue.append(env_id)
 
     def table(self) -> Table:
-        """Return a row per id: texts, calls, distinct faults, and the slowest step of an episode as
-        a multiple of its median.
-        """
+        """Return a row per id: texts, calls, faults, and the slowest step relative to the median."""
         rows = [
             [env_id, str(t.texts), str(t.calls), str(len(t.causes)), f"{t.slowest:.0f}"]
             for env_id, t in self.tallies.items()
@@ -162,28 +139,19 @@ class Campaign:
 
 
 def replay_findings(findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
-    """Replay recorded cases; return each with its outcome, None if it no longer fails."""
+    """Replay recorded cases; pair each with its outcome, None if it no longer fails."""
     return [(finding, replay(finding)) for finding in findings]
 
 
 def replay(finding: Finding, play: Play = play) -> Finding | None:
-    """Return the finding that replaying a case produces, if it breaks the same law for the same
-    cause; else None.
-    """
+    """Return the finding that replaying a case produces; None without the same law and cause."""
     cause = finding.kind, finding.mark
     again = play(finding.case).findings
     return next((each for each in again if (each.kind, each.mark) == cause), None)
 
 
 def minimize(finding: Finding, play: Play = play, trials: int = TRIALS) -> Finding:
-    """Return a finding with fewer and shorter replies; one that cannot be reproduced stays
-    unchanged.
-
-    Args:
-        finding: The finding.
-        play: Plays a case with every check at every step.
-        trials: The maximum number of runs.
-    """
+    """Return a finding with fewer and shorter replies, unchanged if it cannot be reproduced."""
     return _Minimizer(finding, play, trials).run()
 
 
@@ -196,7 +164,7 @@ class _Minimizer:
         if not self._fails(list(self._best.case.actions or ())):
             return replace(self._best, reproduced=False)
         actions = list(self._best.case.actions or ())
-        # Try the last reply alone first, because it is nearly always the cause.
+        # The last reply is nearly always the cause.
         if len(actions) > 1 and self._fails(actions[-1:]):
             actions = actions[-1:]
         actions = self._without_parts(actions, len(actions) // 2, self._fails)
@@ -210,7 +178,6 @@ class _Minimizer:
         return replace(self._best, minimal=True, reproduced=True)
 
     def _fails(self, actions: list[str]) -> bool:
-        """Play the case with other replies; keep the finding if it occurs again."""
         if self._trials <= 0:
             return False
         self._trials -= 1
@@ -218,7 +185,7 @@ class _Minimizer:
         again = replay(replace(self._best, case=case), self._play)
         if again is None:
             return False
-        # Keep the replies that were played; an episode may end before the last.
+        # An episode may end before the last reply.
         self._best = again
         return True
 
@@ -226,7 +193,7 @@ class _Minimizer:
         return self._fails([*before, text, *after])
 
     def _without_parts(self, whole: WholeT, size: int, fails: Callable[[WholeT], bool]) -> WholeT:
-        """Remove parts of replies or of a text, halving the size of the parts down to 1."""
+        """Remove parts of replies or of a text, halving the part size down to 1."""
         while size and self._trials:
             start = 0
             while start < len(whole) and self._trials:

@@ -13,25 +13,25 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# The version of the finding records.
+# version of the finding records
 FORMAT = 1
 
-# Episodes per instance seed. Drawing a large office takes longer than playing it, and drawn states
+# Episodes per instance seed: drawing a large office takes longer than playing it, and drawn states
 # are cached.
 _EPISODES_PER_INSTANCE = 8
-# Context windows in tokens: one that overflows at once, one that is edited early and one that is
-# edited late.
+# Context windows in tokens that overflow at once, are edited early, and are edited late.
 _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
-# The arms that cases rotate through: the paper's, one with wrong hints and a placebo.
+# the paper's arms, one with wrong hints and a placebo, in rotation
 _ARMS = (*ARMS, "P0.5S_")
 
 
 def pack(text: str) -> Any:
-    """Encode a text for JSON. Surrogates are escaped, because two adjacent ones would be read back
-    as one character.
+    """Encode a text for JSON.
+
+    Surrogates are escaped, because JSON would merge two adjacent ones into one character.
     """
     try:
         text.encode("utf-8")
@@ -49,17 +49,12 @@ def unpack(data: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One episode to play.
+    """One episode to play; `id`, `seed` and `index` determine it.
 
     Attributes:
-        id: The id of the env, optionally prefixed by its module.
-        seed: The seed of the run.
-        index: The number of the episode for that id; `id`, `seed` and `index` determine it.
-        texts: The maximum number of replies.
         options: The options of `agentgym.make`; None draws a stack by the index.
         env_seed: The seed of the instance; None derives it from the index.
-        actions: The replies to play instead of random ones; every check then runs at every
-            step.
+        actions: The replies to play instead of random ones, with every check at every step.
     """
 
     id: str
@@ -101,8 +96,6 @@ class Finding:
             `memory` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
-        case: The case, with the replies that led to it.
-        minimal: Whether the replies were reduced to the necessary ones.
         reproduced: Whether a second run reproduced it; None without a second run.
     """
 
@@ -139,15 +132,9 @@ class Report:
     """Outcome of an episode.
 
     Attributes:
-        texts: The number of replies.
-        calls: The number of parsed calls.
-        refused: The number of replies without effect.
         slowest: The CPU seconds of the slowest step.
         median: The median CPU seconds of its steps.
         marks: Hashes of the observations after the reset and each step.
-        actions: The replies.
-        options: The options of the env.
-        findings: The violations.
     """
 
     texts: int = 0
@@ -165,7 +152,6 @@ def read_findings(path: Path) -> list[Finding]:
     """Return the findings in a file.
 
     Raises:
-        OSError: The file cannot be read.
         ValueError: A line is not a finding; the error names it.
     """
     findings = []
@@ -184,8 +170,7 @@ def all_ids() -> list[str]:
 
 
 def draw_options(case: Case) -> dict[str, Any]:
-    """Draw the options of a case: a stack that rotates with its index through dialects, arms,
-    labels, strategies and windows, as far as the world has the hooks.
+    """Draw a case's stack, which rotates through dialects, arms, labels, strategies and windows.
 
     Raises:
         ValueError: The id does not exist or cannot be made even without wrappers.
@@ -219,7 +204,6 @@ def draw_options(case: Case) -> dict[str, Any]:
 
 
 def _context(turn: int) -> dict[str, Any]:
-    """Return one or two strategies with a window."""
     names = strategies()
     first, second = names[turn % len(names)], names[(turn * 5 + 1) % len(names)]
     chosen = [first] if turn % 3 == 0 or first == second else [first, second]

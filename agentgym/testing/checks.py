@@ -14,19 +14,15 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
+# observation, reward, terminated, truncated, info
 StepResult = tuple[Any, Any, Any, Any, Any]
-"""Result of a step: observation, reward, terminated, truncated, info."""
 
 _ROLES = frozenset(get_args(Role))
 _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a record of an info in JSON form.
-
-    Raises:
-        TypeError: It is not a record.
-    """
+    """Return a record of an info in JSON form."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON-able")
@@ -35,7 +31,7 @@ def to_jsonable(value: Any) -> Any:
 def faults_of_result(
     env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
 ) -> Iterator[str]:
-    """Yield the errors in the result of a step, or of a reset with a reward of 0."""
+    """Yield the errors in a step's result, or in a reset's with a reward of 0."""
     chat, reward, terminated, truncated, info = result
     if not env.observation_space.contains(chat):
         yield f"the observation is not in the space: {type(chat).__name__}"
@@ -69,7 +65,6 @@ def _faults_of_info(info: Any) -> Iterator[str]:
 
 
 def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
-    """Yield the errors in a chat's new messages, and in its pairs of calls and results."""
     for message in chat.messages[chat.shared_prefix(before) :]:
         yield from _faults_of_message(message)
     ids = [message.id for message in chat.messages]
@@ -112,7 +107,7 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Return whether none of a reply's requests had an effect, so the state must be unchanged."""
+    """Report whether no request of a reply had an effect, so the state must be unchanged."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
@@ -132,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Return the step after which the marks of two episodes differ; empty if they are equal."""
+    """Name the step after which two episodes' marks differ; empty if they are equal."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"
@@ -140,7 +135,7 @@ def parting(one: Sequence[str], two: Sequence[str]) -> str:
 
 
 def describe_result(before: Chat, result: StepResult) -> str:
-    """Format a step's result: the new messages and the rest."""
+    """Format a step's new messages and other results."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]

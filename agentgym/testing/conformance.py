@@ -24,13 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law with the hooks that it requires.
-
-    Attributes:
-        name: A few words.
-        check: Raises `BrokenLaw`.
-        hooks: The names of the hooks.
-    """
+    """A law with its required hooks; `check` raises `BrokenLaw`."""
 
     name: str
     check: Callable[[str], object]
@@ -39,14 +33,9 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """The verdict on one law.
+    """The verdict on one law, `holds`, `broken` or `skipped`.
 
-    Attributes:
-        name: The law.
-        verdict: `holds`, `broken` or `skipped`.
-        reason: The error or the missing hooks; empty if it holds.
-        line: Python code or a command that reproduces the error.
-        missing: The hooks that the world lacks.
+    `line` is Python code or a command that reproduces an error.
     """
 
     name: str
@@ -57,11 +46,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, fast ones first.
-
-    Args:
-        seeds: The instances to check.
-    """
+    """Return the laws, fast ones first, for this many instances."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),
@@ -99,7 +84,6 @@ def world_laws(seeds: int = 5) -> list[Law]:
 
 
 def _needs(arm: str) -> tuple[str, ...]:
-    """Return the hooks that an arm and its oracle policy require."""
     hints = {"P": ("subtask", "read_subtask"), "S": ("state", "read_state")}
     return (*SCRIPTED, *(hook for letter in arm for hook in hints.get(letter, ())))
 
@@ -107,10 +91,7 @@ def _needs(arm: str) -> tuple[str, ...]:
 def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
     """Check every law of a world and yield the verdicts.
 
-    Args:
-        env_id: The id of a world or preset, or `package.module:MyWorld`.
-        seeds: The number of instances to check.
-        only: Check only laws whose names contain this text.
+    `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it.
 
     Raises:
         ValueError: The world or law does not exist, the world cannot be made, or it is a team.
@@ -150,7 +131,6 @@ def _check(law: Law, env_id: str) -> LawResult:
 
 
 def _line(law: Law, env_id: str) -> str:
-    """Return Python code that repeats the check of a law."""
     check: Any = law.check
     options = check.keywords if isinstance(check, functools.partial) else {}
     given = "".join(f", {name}={value!r}" for name, value in options.items())

@@ -37,22 +37,22 @@ from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
-# CPU seconds of a slow step, if also far above the median. A query or program that runs into its
+# CPU seconds of a slow step, if also far above the median. A query or program that reaches its
 # limits takes about one.
 SLOW_SECONDS = 2.0
-# Multiple of the median step that counts as far above it.
+# multiple of the median that counts as far above it
 SLOW_MULTIPLE = 100
 
-# One step in this many is also played by a copy.
+# one step in this many is also played by a copy
 _COPY_EVERY = 10
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
-# Bytes that a step may add to the peak memory, twice the limit of a sandbox or a database.
+# bytes that a step may add to peak memory, twice the limit of a sandbox or database
 _STEP_BYTES = 512 << 20
 # Maximum replies of an episode without actions.
 _IDLE_STEPS = 400
 _IDLE_REPLY = "I would rather not."
-# Calls of each kind to consider at a time; a world may suggest thousands.
+# calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -63,11 +63,7 @@ class _Stop(Exception):
 
 
 def play(case: Case) -> Report:
-    """Play a case and return the report.
-
-    Raises:
-        ValueError: The id does not exist or an option is invalid.
-    """
+    """Play a case and return the report."""
     options = draw_options(case) if case.options is None else dict(case.options)
     player = _Player(replace(case, options=options, env_seed=case.instance))
     player.play()
@@ -84,12 +80,10 @@ class _Player:
         self.report = Report(options=case.options or {})
 
     def find(self, kind: str, text: str, mark: str = "") -> None:
-        """Add a finding with the replies so far."""
         case = replace(self.case, actions=list(self.report.actions))
         self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
 
     def play(self) -> None:
-        """Play the case once."""
         generators = _global_generators()
         self.report.actions = []
         self._times: list[float] = []
@@ -120,7 +114,6 @@ class _Player:
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
-        """Turn any exception in the block into a finding that ends the episode."""
         try:
             yield
         except _Stop:
@@ -131,7 +124,6 @@ class _Player:
             raise _Stop from None
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play the replies of the case, or random ones."""
         case = self.case
         generator = ReplyGenerator(
             self._rng, (case.options or {}).get("dialect", "auto"), case.index
@@ -179,7 +171,6 @@ class _Player:
     def _step(
         self, env: gymnasium.Env[Any, Any], chat: Chat, action: str, state: bytes
     ) -> tuple[StepResult, bytes]:
-        """Play a reply and check all laws; return the state afterwards if known."""
         self.report.actions.append(action)
         state = state or state_of(env)
         # Draw in any case, or findings would influence the replies.
@@ -242,7 +233,6 @@ class _Player:
             raise _Stop
 
     def _end(self, env: gymnasium.Env[Any, Any]) -> None:
-        """End a running episode to get its score."""
         inner = env.unwrapped
         if isinstance(inner, ToolEnv) and not inner.over:
             before = inner.chat
@@ -252,7 +242,7 @@ class _Player:
             self._transcript.add(before, result)
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Replay the same replies in the same env; everything must be equal."""
+        """Replay the replies in the same env; everything must be equal."""
         again = ObservationHash()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
@@ -265,7 +255,7 @@ class _Player:
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
     def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Play an episode without actions, which must score 0."""
+        """An episode without actions must score 0."""
         with self._watch("raise", "an episode in which nothing is done: "):
             env.reset(seed=self.case.env_seed)
             for _ in range(_IDLE_STEPS):
@@ -281,7 +271,6 @@ class _Player:
 
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
-    """Return the policy that solves the world from the chat, if the world has the hooks for it."""
     try:
         policy = TeamPolicy if is_team(env_id) else OraclePolicy
         return policy(env_id, dialect=dialect)
@@ -290,7 +279,6 @@ def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None
 
 
 def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
-    """Return the calls that the world suggests as legal or optimal to the current agent."""
     inner = env.unwrapped
     world: World[Any] = (
         inner.game.team.worlds[inner.agent] if isinstance(inner, TeamEnv) else tool_env(env).world
@@ -304,7 +292,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
 
 
 def _peak_memory() -> int:
-    """Return the peak memory of the process in bytes; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     import resource  # noqa: PLC0415 - Windows has none
@@ -326,7 +313,6 @@ def _place_of(error: BaseException) -> str:
 
 
 def _place_in(text: str) -> str:
-    """Return the same from a formatted traceback."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]

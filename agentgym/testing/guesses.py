@@ -1,8 +1,7 @@
-"""Guesses of an answer: constants, rules that pick a part of a text without understanding it, and
-lookups of a rule by a feature, learnt from examples.
+"""Guesses of an answer learnt from examples: constants, blind rules, and lookups by a feature.
 
 A rule that finds the answers of other episodes (the third word, the last option, the line with a
-certain mark) reveals a tell of the world.
+certain mark) reveals a leak.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agentgym.testing.playing import Transcript
 
-# An observation and the answer as text.
+# an observation and the answer as text
 Example = tuple[Transcript, str]
 
 _WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
@@ -22,19 +21,19 @@ _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
 _SEPARATORS = re.compile(r"[\n,;|:]+")
 _LINES = re.compile(r"\n|\}, ?\{")
 
-# Positions that a rule considers at either end of a text, more than the fields of a record.
+# positions considered at either end of a text, more than a record has fields
 _ENDS = 12
-# Number of marks to try as rules, the most frequent first.
+# marks to try as rules, the most frequent first
 _MARKS = 6
-# Minimum share of examples in which a mark is next to the answer.
+# minimum share of examples in which a mark is next to the answer
 _MARK_SHARE = 0.6
-# A longer line is not a record.
+# a longer line is not a record
 _LINE_CHARS = 2_000
-# Texts are cut to this length from both ends; long logs would slow the audit down.
+# Long logs would slow the audit down, so texts lose their middle.
 _TEXT_CHARS = 40_000
-# Rules kept for each value of a feature, more than there are tries.
+# rules per feature value, more than there are tries
 _RULES = 10
-# Numbers of a prompt used as features; budgets and sizes are among the first or last.
+# Budgets and sizes are among a prompt's first or last numbers.
 _PLACES = 8
 
 
@@ -45,8 +44,6 @@ class Selector:
     Attributes:
         source: The text: `task` or `result`, the results of the last reply.
         unit: The parts of a text: `words`, `numbers` or `segments` between separators.
-        rule: The name of the rule.
-        place: The position it uses, if any.
         mark: The word that the line must contain, if any.
     """
 
@@ -69,7 +66,7 @@ class Selector:
 
 
 def cut(text: str) -> str:
-    """Return a text without its middle if it is long."""
+    """Remove the middle of a long text."""
     half = _TEXT_CHARS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n{text[-half:]}"
 
@@ -98,8 +95,9 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text: the comma-separated items of a line, or the
-    entries of lines with the same beginning.
+    """Return the longest list of options in a text.
+
+    A list is comma-separated or spans lines with the same beginning.
     """
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
@@ -144,11 +142,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules for the line with a mark that contains the answers of some examples.
-
-    Args:
-        examples: Observations with the answers to pick.
-    """
+    """Return rules for the line with a mark that contains the answers of some examples."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
@@ -178,7 +172,7 @@ class Constant:
 
 
 Rule = Constant | Selector
-# An observation and the rules that would have been right.
+# an observation and the rules that would have been right
 Lesson = tuple[Transcript, frozenset[Rule]]
 Feature = Callable[[Transcript], str]
 
@@ -191,6 +185,7 @@ def _number(place: int) -> Feature:
     return feature
 
 
+# simple facts about an observation on which an answer must not depend
 FEATURES: Mapping[str, Feature] = {
     "nothing": lambda seen: "",
     "length of the prompt": lambda seen: str(len(seen.task)),
@@ -199,7 +194,6 @@ FEATURES: Mapping[str, Feature] = {
     **{f"number {place} of the prompt": _number(place) for place in range(_PLACES)},
     **{f"number {place} from its end": _number(-place) for place in range(1, _PLACES // 2)},
 }
-"""Simple facts about an observation on which an answer must not depend."""
 
 
 @dataclass
@@ -207,9 +201,7 @@ class Guess:
     """Lookup of the answer by a feature of the observation, learnt from examples.
 
     Attributes:
-        feature: The name of the feature.
-        rules: The best rules for each of its values, best first.
-        others: The rules for values without examples.
+        rules: The best rules for each feature value, best first.
     """
 
     feature: str = "nothing"
@@ -242,7 +234,6 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
-    """Yield the examples with the rules that are right in each."""
     marked = marked_selectors(examples)
     for seen, answer in examples:
         rules: set[Rule] = {Constant(answer), *matching_selectors(seen, answer)}
@@ -250,7 +241,6 @@ def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
 
 
 def _hits(guess: Guess, lessons: Sequence[Lesson]) -> int:
-    """Return the number of lessons whose first guess is right."""
     return sum(next(guess.rules_for(seen), None) in right for seen, right in lessons)
 
 
@@ -259,7 +249,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Among equally good rules of a bin, the one that performs best elsewhere comes first.
+    # Ties are broken by performance elsewhere.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

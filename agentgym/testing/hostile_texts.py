@@ -1,5 +1,4 @@
-"""Catalogue of hostile texts: argument values, JSON literals and whole replies that have broken
-parsers, services and templates elsewhere.
+"""Hostile texts that have broken parsers, services and templates elsewhere.
 
 The texts are short, because they look for wrong results.
 """
@@ -11,6 +10,7 @@ import re
 # A member name of a JSON object, which becomes an argument name in Python.
 _MEMBER = re.compile(r'"(\w+)": ')
 
+# argument values
 STRINGS: tuple[str, ...] = (
     # Empty, or apparently empty.
     "",
@@ -142,8 +142,8 @@ STRINGS: tuple[str, ...] = (
     "self",
     "__proto__",
 )
-"""Argument values."""
 
+# in source form, for values that JSON or Python cannot express
 LITERALS: tuple[str, ...] = (
     "NaN",
     "Infinity",
@@ -183,9 +183,9 @@ LITERALS: tuple[str, ...] = (
     "1 + 1",
     "[" + "0, " * 300 + "0]",
 )
-"""Argument values in source form, for what JSON or Python cannot express."""
 
 
+# replies without a call, or with only the beginning or end of one
 PROSE: tuple[str, ...] = (
     "",
     "\n",
@@ -204,12 +204,12 @@ PROSE: tuple[str, ...] = (
     "ha " * 3_000,
     "0" * 5_000,
 )
-"""Replies without a call, or with only the beginning or end of one."""
 
 
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return whole replies around a tool and the JSON text of legal arguments: broken and near-miss
-    syntax of each dialect, and texts without calls.
+    """Return replies around a tool and the JSON text of legal arguments.
+
+    They contain broken and near-miss syntax of each dialect, and texts without calls.
     """
     return (*PROSE, *_json_replies(tool, arguments), *_python_replies(tool, arguments))
 

@@ -1,5 +1,4 @@
-"""Laws of every world, as functions for tests. The package's tests apply them to its worlds, and
-`agentgym check` to any other.
+"""Laws of every world, as functions for tests and for `agentgym check`.
 
 Each raises `BrokenLaw` with the error and a line of Python that reproduces it.
 """
@@ -34,12 +33,11 @@ from agentgym.text.parsing import Dialect
 from agentgym.training.rollout import rollout
 from agentgym.world.world import World, has_hook, load_world
 
+# the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-"""The hooks that `OraclePolicy` needs to play from the chat."""
+# An episode without actions is endless after this many replies, ten times the package's longest
+# budget.
 MOST_REPLIES = 20_000
-"""Replies after which an episode without actions counts as endless, ten times the longest budget in
-the package.
-"""
 _NOISE = 0.3  # as many errors as still leave most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
@@ -52,12 +50,7 @@ _DIGEST = (
 
 
 class BrokenLaw(AssertionError):
-    """A world violates a law.
-
-    Args:
-        law: The violation.
-        line: A line of Python that reproduces it.
-    """
+    """A world violates a law; `line` is Python code that reproduces it."""
 
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
@@ -83,18 +76,12 @@ def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
 
 
 def world_of(env_id: str) -> type[World[Any]]:
-    """Return a world's class by its id.
-
-    Raises:
-        ValueError: There is no such world.
-    """
+    """Return a world's class by its id."""
     return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that errs sometimes, or plays at random if the world lacks the hooks for
-    optimal play.
-    """
+    """Return a policy that errs sometimes, or plays at random without the hooks for optimal play."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -102,7 +89,7 @@ def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
 
 
 def check_gymnasium(env_id: str) -> None:
-    """Gymnasium's `check_env` passes without a warning."""
+    """Check that Gymnasium's `check_env` passes without a warning."""
     full = registry.resolve(env_id)
     line = f"check_env(gymnasium.make({full!r}).unwrapped)"
     with warnings.catch_warnings():
@@ -123,7 +110,7 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
-    """The same seeds give the same bytes in any process and with any hash seed."""
+    """Check that the same seeds give the same bytes in any process and with any hash seed."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     path = os.pathsep.join(filter(None, sys.path))  # a world may be in a user's folder
@@ -142,7 +129,7 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
-    """Python's and NumPy's global generators are untouched."""
+    """Check that Python's and NumPy's global generators are untouched."""
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in arms:
         rollout(registry.make(env_id, oracles=arm, labels=True), erring_policy(env_id), 1)
@@ -156,7 +143,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Legal random walks stay in the spaces, take effect, and are rewarded only at the end."""
+    """Check that legal random walks stay in the spaces, take effect, and are rewarded at the end."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -191,9 +178,7 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """The oracle policy solves every instance from the chat alone, and each of its steps is
-    labelled optimal.
-    """
+    """Check that the oracle policy solves every instance from the chat, with optimal steps only."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:
@@ -207,7 +192,7 @@ def check_oracle(
 
 
 def check_dialect(env_id: str, dialect: Dialect) -> None:
-    """The world is solved in each call dialect."""
+    """Check that the world is solved in a call dialect."""
     reward = rollout(
         registry.make(env_id, dialect=dialect), OraclePolicy(env_id, dialect=dialect), 0
     ).reward
@@ -219,7 +204,7 @@ def check_dialect(env_id: str, dialect: Dialect) -> None:
 
 
 def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
-    """An agent that does nothing scores 0, and its episode is truncated."""
+    """Check that an agent that does nothing scores 0 and is truncated."""
     env = registry.make(env_id)
     for seed in seeds:
         line = f"{make_line(env_id, seed)}; env.step({_IDLE!r})  # until it ends"
@@ -237,9 +222,7 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
 
 
 def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
-    """Snapshots, clones, deep copies and pickles taken during an episode continue identically and
-    share nothing.
-    """
+    """Check that snapshots, clones, deep copies and pickles continue identically, sharing nothing."""
     policy = erring_policy(env_id)
     for arm in arms:
         env = registry.make(env_id, oracles=arm, shots=shots)
@@ -272,7 +255,7 @@ def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterat
 
 
 def check_plain_data(env_id: str, **options: Any) -> None:
-    """Observations contain only plain data, nothing that leads to the world."""
+    """Check that observations contain only plain data, nothing that leads to the world."""
     env = registry.make(env_id, labels=True, **options)
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
     for step in rollout(env, erring_policy(env_id), 2).steps:
@@ -287,7 +270,6 @@ def check_plain_data(env_id: str, **options: Any) -> None:
 
 
 def _reachable(value: object) -> Iterator[object]:
-    """Yield everything that an observation refers to."""
     yield value
     children: Iterable[object] = ()
     if is_dataclass(value) and not isinstance(value, type):
@@ -315,8 +297,7 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Hints are functions of the observations: a world rebuilt from the text of the chat, or from
-    the text of `state()`, gives the same hints.
+    """Check that a world rebuilt from the chat, or from `state()`, gives the same hints.
 
     Returns:
         The number of compared moments.
@@ -345,7 +326,7 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
 
 
 def check_hints_change_nothing(env_id: str) -> None:
-    """Requesting hints leaves the world unchanged."""
+    """Check that requesting hints leaves the world unchanged."""
     env = registry.make(env_id)
     env.reset(seed=4)
     world = tool_env(env).world
@@ -363,7 +344,7 @@ def check_hints_change_nothing(env_id: str) -> None:
 
 
 def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
-    """Hostile, mutated and random replies break no law of a step (`agentgym fuzz`)."""
+    """Check that hostile, mutated and random replies break no law of a step."""
     campaign = Campaign([env_id], texts=texts, seed=seed)
     campaign.run()
     for finding in campaign.findings:
@@ -374,7 +355,7 @@ def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
 
 
 def check_spec(env_id: str, **options: Any) -> None:
-    """A JSON spec makes the same env again."""
+    """Check that a JSON spec makes the same env again."""
     env = registry.make(env_id, **options)
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None

@@ -1,6 +1,4 @@
-"""Play episodes with shortcuts and policies, record transcripts of their observations, and collect
-demonstrations.
-"""
+"""Play episodes with shortcuts and policies, record transcripts, and collect demonstrations."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from agentgym.text.parsing import render
 from agentgym.text.tools import Tool
 from agentgym.world.world import World, has_hook
 
-# The calls of a reply with their results.
+# a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# Replies after which a shortcut is stopped, more than any episode that it copies.
+# A shortcut stops after this many replies, more than any episode that it copies.
 _MAX_REPLIES = 500
-# Random episodes per demonstration in a world without known optimal calls.
+# random episodes per demonstration in a world without known optimal calls
 _SEARCHES = 50
 
 
@@ -33,8 +31,6 @@ class Transcript:
     """The chat of an episode, split up.
 
     Attributes:
-        task: The text of the task.
-        tools: The available tools.
         turns: The calls of each reply with their results, including errors.
     """
 
@@ -72,17 +68,10 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode with a function of the observations.
+    """Play an episode with a function of the observations; return score and transcript.
 
     Calls that the env does not accept in one reply are played one after the other and observed as
     one.
-
-    Args:
-        env: An env at the start of an episode; the episode is played in it.
-        act: Returns the next calls; none to give up.
-
-    Returns:
-        The score and the transcript.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -100,7 +89,6 @@ def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
 
 
 def _results(chat: Chat) -> list[str]:
-    """Return the results of the last reply."""
     after = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
     return [message.text for message in after][::-1]
 
@@ -122,15 +110,10 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Return the starts of episodes with the transcripts of a policy that succeeds.
+    """Yield the starts of episodes on consecutive seeds with successful transcripts.
 
-    It plays the world's optimal calls. Without them, the demonstrations are random episodes that
+    Optimal calls are played if the world knows them. Otherwise these are random episodes that
     happened to succeed, as reinforcement learning would find them.
-
-    Args:
-        env: The env.
-        first_seed: The first of the consecutive seeds.
-        count: The number of episodes.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

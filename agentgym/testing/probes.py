@@ -1,6 +1,4 @@
-"""Probes of one moment of an episode, without knowledge of the world: its state, the differences
-between two states, and copies that must continue identically.
-"""
+"""Probes of an episode without knowledge of the world: state, differences and copies."""
 
 from __future__ import annotations
 
@@ -31,13 +29,14 @@ _SQLITE = b"SQLite format 3\x00"
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 # A team's state besides its worlds, and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-# Enough to recognise the change.
+# enough to recognise the change
 _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return the state of an episode: its worlds without the turn number, which every reply
-    advances, and the mounted toolsets.
+    """Return an episode's state: its worlds and the mounted toolsets.
+
+    The turn number is excluded, because every reply advances it.
     """
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
@@ -64,8 +63,9 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 
 
 def differences(before: bytes, after: bytes) -> list[str]:
-    """Return the differences between two states as paths with both values; nothing if only the
-    pickles differ and not their content (shared equal objects, set order, database pages).
+    """Return the differences between two states as paths with both values.
+
+    Pickles of equal content (shared objects, set order, database pages) do not differ.
     """
     if before == after:
         return []
@@ -81,7 +81,6 @@ class _Comparison:
         self._alive: list[Any] = []  # prevents reuse of ids
 
     def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        """Yield the paths of differing values."""
         if one is two or (id(one), id(two)) in self._seen:
             return
         if type(one) is not type(two):
@@ -157,7 +156,6 @@ def _equal_atoms(one: Any, two: Any) -> bool:
 
 
 def _records(image: bytes) -> list[str]:
-    """Return the statements that rebuild a database."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(image)
         return list(database.iterdump())
@@ -187,10 +185,8 @@ class Twin:
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
     """Return a copy of an env.
 
-    Args:
-        env: The env.
-        way: 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers,
-            so a stack is pickled.
+    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so
+    a stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
@@ -202,15 +198,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in a copy too, and return the differences, or an empty text.
-
-    Args:
-        env: The env, which has played the reply.
-        twin: The copy of the env from before.
-        chat: The chat from before.
-        action: The reply.
-        result: The env's result.
-    """
+    """Play a reply in an earlier copy too, and describe the differences, if any."""
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)

@@ -1,5 +1,6 @@
-"""Random replies: legal calls, calls with wrong values, mutated calls, and hostile texts. Values
-seen in the episode let calls reach deep states.
+"""Random replies: legal calls, wrong values, mutated calls, and hostile texts.
+
+Values seen in the episode let calls reach deep states.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,1
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
 
-# Characters read per message: more than enough values at a bounded cost.
+# characters read per message: more than enough values at a bounded cost
 _READ_CHARS = 20_000
-# Number of values to remember, the newest last.
+# values to remember, the newest last
 _VALUES = 400
-# Number of values to remember for each name.
+# values to remember for each name
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
 # Share of hostile texts among the texts of legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
-# Hostile texts that an episode of forty replies is likely to use.
+# hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40
 # Share of calls that may end the episode; small, for most episodes to reach late states.
 _FINAL_SHARE = 0.04
-# Maximum characters of a mutated reply; repeated repetition would fill the memory.
+# maximum length of a mutated reply; repeated repetition would fill the memory
 _MAX_REPLY = 200_000
 
-# The kinds of replies with their weights. Half fit a schema, because only those pass the checks and
-# change anything.
+# Weights of the reply kinds. Half fit a schema, because only those pass the checks and change
+# anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -73,7 +74,7 @@ class Vocabulary:
         self._numbers.extend(map(int, _NUMBER.findall(text)))
 
     def note(self, name: str, value: Value) -> None:
-        """Add a value of an argument or of a member of a result."""
+        """Add a value of an argument or a result member."""
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
@@ -93,7 +94,7 @@ class Vocabulary:
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of a type with this name, or with the end of it: `id` for `course_id`."""
+        """Return a value of a type with this name or its end: `id` for `course_id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -102,18 +103,10 @@ class Vocabulary:
 
 
 class ReplyGenerator:
-    """Source of the replies of one episode.
+    """Source of the replies of one episode, mostly in the given dialect.
 
-    The catalogue of hostile values is used in order. Each episode starts where the previous one
-    probably stopped, so a few hundred replies cover it.
-
-    Args:
-        rng: The random source.
-        dialect: The form of most calls.
-        episode: The number of the episode.
-
-    Attributes:
-        vocabulary: The episode's values, for use in calls.
+    Hostile values are used in order, and each episode starts where the previous one probably
+    stopped, so a few hundred replies cover the catalogue.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
@@ -126,12 +119,7 @@ class ReplyGenerator:
     def write(
         self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
     ) -> str:
-        """Return a reply.
-
-        Args:
-            tools: The available tools.
-            suggest: Returns the calls that the world considers legal; called only if needed.
-        """
+        """Return a reply; `suggest` returns legal calls and is called only if needed."""
         kind = self._names[
             int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
         ]
@@ -154,7 +142,6 @@ class ReplyGenerator:
         return text
 
     def _call(self, tools: Sequence[Tool], hostile: float) -> ToolCall:
-        """Return a call whose values are hostile with some probability."""
         going_on = [tool for tool in tools if not tool.final]
         tool = self._pick(tools if self._rng.random() < _FINAL_SHARE else going_on or tools)
         arguments = self._value(tool.parameters, tool.parameters, "", hostile)
@@ -163,7 +150,6 @@ class ReplyGenerator:
         return ToolCall(tool.name, arguments)
 
     def _misshapen(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments with one missing, renamed or superfluous."""
         if arguments and self._rng.random() < 0.6:
             name = self._pick(list(arguments))
             value = arguments.pop(name)
@@ -189,7 +175,6 @@ class ReplyGenerator:
         return text.replace(f'"{mark}"', self._pick(LITERALS))
 
     def _mutate(self, tools: Sequence[Tool]) -> str:
-        """Return a legal reply, or the last one, with a few random changes."""
         text = self._last if self._rng.random() < 0.3 else self._render(self._call(tools, 0.0))
         for _ in range(int(self._rng.integers(1, 4))):
             text = self._pick(_MUTATIONS)(text, self._rng)[:_MAX_REPLY]
@@ -198,13 +183,11 @@ class ReplyGenerator:
         return text
 
     def _next(self, catalog: tuple[Any, ...]) -> Any:
-        """Return the next value of a catalogue."""
         place = self._places[catalog]
         self._places[catalog] = place + 1
         return catalog[place % len(catalog)]
 
     def _hostile_text(self) -> str:
-        """Return a hostile text, or several joined."""
         count = 8 if self._rng.random() < 0.4 else 1
         return "".join(self._next(STRINGS) for _ in range(count))
 
@@ -264,7 +247,6 @@ class ReplyGenerator:
         return text
 
     def _integer(self, schema: Schema, name: str) -> int:
-        """Return an integer from the episode, or one on a bound."""
         low, high = schema.get("minimum", 0), schema.get("maximum", 12)
         share = self._rng.random()
         if share < 0.55:
@@ -300,7 +282,6 @@ def _span(text: str, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _flip(text: str, rng: np.random.Generator) -> str:
-    """Replace a character."""
     start, _ = _span(text, rng)
     return text[:start] + chr(int(rng.integers(1, 0x250))) + text[start + 1 :]
 
@@ -325,7 +306,6 @@ def _insert(text: str, rng: np.random.Generator) -> str:
 
 
 def _swap(text: str, rng: np.random.Generator) -> str:
-    """Exchange two halves."""
     start, _ = _span(text, rng)
     return text[start:] + text[:start]
 

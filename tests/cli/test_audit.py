@@ -51,7 +51,7 @@ def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     out, log = tmp_path / "ablation", tmp_path / "train.jsonl"
     size = ("--horizons", "2", "--episodes", "4", "--workers", "1", "--oracles", "none")
     assert command("ablate", "--world", "ListWorld", *size, "--out", str(out)).returncode == 0
-    # A two-turn ablation has four items, one of which is removed.
+    # A two-turn ablation has four items and removes one.
     training = agentgym.spec("ListWorld", items=4, removals=1)
     assert len(list(collect(OraclePolicy("ListWorld"), training, range(3, 9), log=log))) == 6
     shown = command("score", str(out), "--train", str(log))

@@ -32,7 +32,7 @@ from tests.helpers import PATIENCE
 def command(
     *arguments: str, typed: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, or as a program if it must import from the user's folder."""
+    """Run the command in this process, or as a program if it imports from the user's folder."""
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
@@ -124,7 +124,7 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
-    agentgym.make("SetConfCrDdl")  # skips the test where an office cannot be made
+    agentgym.make("SetConfCrDdl")  # skips the test on hosts without offices
     shown = command("play", "SetConfCrDdl", "--set", "size=1", typed="claim_done()\n")
     assert "not solved in 1 turns, score 0.0\n- there is no right reminder of " in shown.stdout
 
@@ -257,8 +257,8 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     assert [row["success"] for row in rows] == [1.0] * 12
 
 
-# A shell shows both as 130. Python ends itself by the signal if the interrupt arrives inside
-# `exec`, such as during the definition of a dataclass.
+# A shell shows both as 130. Python ends by the signal if the interrupt arrives inside `exec`, such
+# as during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 
 

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def execute(folder: Path, *words: str) -> str:
-    """Run a Python module where the package is installed and return its output."""
     path = os.pathsep.join((str(folder / "site"), *filter(None, sys.path), str(ROOT)))
     shown = subprocess.run(
         [sys.executable, "-m", *words],

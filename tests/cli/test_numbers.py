@@ -1,4 +1,4 @@
-"""Absurd values of numeric options: one sentence and a failing exit code, or a meaningful run."""
+"""Absurd values of numeric options give an error or a meaningful run."""
 
 from __future__ import annotations
 

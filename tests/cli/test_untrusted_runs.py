@@ -1,4 +1,4 @@
-"""A run folder is data: no command executes code that it names, or prints its control characters."""
+"""No command executes code that a run folder names, or prints its control characters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EVIL = "evilworld"
 
 
 def trap(folder: Path) -> None:
-    """Fill a folder with modules that leave a mark when imported, named like all that exist."""
+    """Fill a folder with modules, named like all existing ones, that leave a mark when imported."""
     names = {*sys.stdlib_module_names, *packages_distributions(), EVIL, "sitecustomize"}
     names |= {"usercustomize", "ray", "vllm", "agentgym", "tests"}
     mark = f"open({str(folder / 'EXECUTED')!r}, 'a').write(__name__ + '\\n')\n"
@@ -65,7 +65,6 @@ class Bomb:
 
 
 def script_in(folder: Path) -> Path:
-    """Return the command as an installed script in a folder without traps."""
     script = folder / "bin" / "agentgym"
     script.parent.mkdir()
     script.write_text(SCRIPT)
@@ -73,7 +72,7 @@ def script_in(folder: Path) -> Path:
 
 
 def evil_log(path: Path, study: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Write the episodes of an honest study whose lines were changed afterwards."""
+    """Write the episodes of an honest study with changed lines."""
     lines = []
     for line in honest_lines(study):
         data = json.loads(line)
@@ -144,7 +143,6 @@ READERS = [
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an honest study."""
     out = tmp_path_factory.mktemp("study")
     options = "--world ListWorld --horizons 2 --oracles S --episodes 2 --workers 1"
     done = CliRunner().invoke(app, ["ablate", *options.split(), "--out", str(out)])
@@ -153,7 +151,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, script: Path, *lines: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run several commands in one process, in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(script), json.dumps(lines)],
@@ -247,7 +244,7 @@ def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
 
 
 def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path, study: Path) -> None:
-    """Also from the working folder, but after all installed modules."""
+    """Modules in the working folder come after all installed ones."""
     script = script_in(tmp_path)
     trap(tmp_path)
     text = "from agentgym.envs.lumina.list_world import ListWorld\nclass W(ListWorld): pass\n"

@@ -1,4 +1,4 @@
-"""The promise of docs/sandbox.md: in the same episode, programs print the same bytes."""
+"""In the same episode, programs print the same bytes, as docs/sandbox.md promises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 
-# Shell sources whose values differ between episodes.
+# shell sources whose values differ between episodes
 SEEDED = {
     "the fraction of a second": "date +%N",
     "$EPOCHREALTIME": "echo $EPOCHREALTIME",
@@ -30,7 +30,7 @@ SEEDED = {
     "shuf": "shuf -i 1-1000000 -n 3; seq 1000 | sort -R | head -3",
     "python without an environment": "env -i /python/bin/python3 -c 'import os; print(os.urandom(8))'",
 }
-# Shell sources that are equal in all episodes at the same time.
+# shell sources that are equal in all episodes at the same time
 FIXED = {
     "date": "date; env -i /usr/bin/date",
     "$EPOCHSECONDS": "echo $EPOCHSECONDS $SECONDS; printf '%(%s)T %(%F)T\\n' -1 -1",

@@ -1,6 +1,4 @@
-"""Sandboxes: hostile code, limits, and calls that run exactly once, for both kinds where the host
-can run both.
-"""
+"""Sandboxes: hostile code, limits, and calls that run exactly once, for both kinds."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ from agentgym import ToolError
 from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 from tests.helpers import PATIENCE
 
-# For code that does not end by itself.
+# for code that does not end by itself
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
-# For code that ends by itself or at another limit, even on a busy machine.
+# for code that ends by itself or at another limit, even on a busy machine
 AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
 SECRET = "hunter2-hunter2"
 
@@ -199,7 +197,7 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
     "code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"]
 )
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    """Otherwise this test would not end, because the match alone takes years."""
+    """A match that outlasted the limit would take years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 

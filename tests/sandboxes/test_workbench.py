@@ -101,8 +101,8 @@ def test_processes_end_with_the_program(command: str) -> None:
 
 THREADS = "import time\nfrom threading import Thread"
 MANY = "x = bytearray(2 * 10**8); import time; time.sleep(60)"
-# One program for each resource of the host that it could exhaust, and the reason for its end; with
-# none it gets errors instead.
+# Per program: the host resource that it tries to exhaust, and the reason for its end; empty if it
+# gets errors instead.
 RESOURCES = {
     "processes": (py, "import os\nwhile True: os.fork()", "processes"),
     "processes by shell": (sh, "f() { f | f & }; f; sleep 60", "processes"),
@@ -142,7 +142,6 @@ def test_a_program_cannot_exhaust_the_host(run: Any, code: str, reason: str) -> 
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that the host has available."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(1_024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
 

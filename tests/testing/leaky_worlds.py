@@ -59,7 +59,6 @@ class CleanNotes(World[NotesConfig]):
         return ""
 
     def mark(self, note: int) -> str:
-        """Return the metadata of a note."""
         return f"size {sum(map(ord, self.ids[note])) % 7}"
 
     @tool

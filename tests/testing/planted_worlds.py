@@ -1,5 +1,4 @@
-"""A sound world, and worlds that each break one law. A fuzzer must find all of the faults, and
-nothing in the sound world.
+"""A sound world, and worlds that each break one law for the fuzzer to find.
 
 They are registered only with Gymnasium; tests of all worlds skip them.
 """
@@ -259,10 +258,10 @@ class TimedWorld(SoundWorld):
         return f"{super().wind(seconds)} {time.time_ns()}"
 
 
-# Violations in results; if the env refuses such a result, it reports the failing tool or scorer.
+# If the env refuses such a result, it reports the failing tool or scorer.
 REFUSED = frozenset({"raise", "result"})
 
-# The worlds, each with the laws it breaks; the fuzzer must report at least one.
+# The worlds with the laws they break; the fuzzer must report at least one.
 PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RaisingWorld: frozenset({"raise"}),
     RareWorld: frozenset({"raise"}),
@@ -291,5 +290,4 @@ for _world in (SoundWorld, *PLANTED):
 
 
 def planted_id(world: type[SoundWorld]) -> str:
-    """Return a world's id with its module, as a user of the command writes it."""
     return f"{__name__}:planted/{world.__name__}-v0"

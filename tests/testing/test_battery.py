@@ -57,7 +57,7 @@ def test_a_clean_world_passes(name: str) -> None:
 
 
 def test_a_leak_of_one_kind_is_told_from_the_others() -> None:
-    """The rows above the ceiling identify the leak: not all of them fire."""
+    """The leaking rows identify the kind of leak: not all of them fire."""
     audit = run_audit(AuditConfig("AnyEnd", seeds=40, demonstrations=20))
     assert [row.name for row in audit.leaks] == ["at once answer(name='')"]
 

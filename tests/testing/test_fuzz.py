@@ -1,6 +1,4 @@
-"""The fuzzer finds nothing in a sample of the registered ids, with episodes that change with the
-commit; and the command.
-"""
+"""The fuzzer finds nothing in a sample of the registered ids, which varies with the commit."""
 
 from __future__ import annotations
 

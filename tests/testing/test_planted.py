@@ -26,8 +26,8 @@ from tests.testing.planted_worlds import (
     planted_id,
 )
 
-# Episodes of forty replies that suffice to find a fault. Over seeds 0 to 3, the first episode
-# that finds it is at most number 44; the ids of the worlds are part of the draw.
+# Episodes of forty replies that suffice to find a fault: over seeds 0 to 3, at most 44. The ids of
+# the worlds are part of the draw.
 EPISODES = 150
 # The same for a fault that needs one kind of character in one argument. Over seeds 0 to 3, one
 # episode in 50 finds it (16 of 800).
@@ -88,7 +88,7 @@ def test_a_campaign_counts_and_writes_what_it_finds(tmp_path: Path) -> None:
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:
-    """Two adjacent surrogates differ from the character that JSON would read."""
+    """JSON would read two adjacent surrogates as one character."""
     texts = ["\ud83d\ude00", "\ud800", "a\x00b", "\U0001f600", "\\ud800"]
     case = replace(rare.case, actions=texts)
     again = Finding.from_json(replace(rare, case=case).to_json())

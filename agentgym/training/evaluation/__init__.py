@@ -1,8 +1,7 @@
-"""Scoring of trajectories: ablations over worlds, arms and contexts, confidence intervals, tables,
-figures and the report.
+"""Scoring of trajectories: ablations, confidence intervals, tables, figures and the report.
 
-Papers register their additions (`register_paper`); none is known here by name. Figures need the
-extra `cli`.
+Papers register their additions with `register_paper`; this folder knows none by name. Figures need
+the extra `cli`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,7 @@
-"""The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as
-trajectories.
+"""Ablations: worlds x oracle arms x context strategies x horizons x seeds.
 
-It follows LUMINA (section 4.3) for oracles, LOCA-bench (section 4.2) for context strategies and
-TaskWeaver (section 4) for LORE.
+Oracles follow LUMINA (section 4.3), context strategies LOCA-bench (section 4.2), LORE TaskWeaver
+(section 4).
 """
 
 from __future__ import annotations
@@ -36,24 +35,14 @@ from agentgym.training.rollout.user_policy import UserPolicy, adapt
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
+# read by `World.config_for_horizon`; any other axis is a world option
 HORIZON = "horizon"
-"""The axis read by `World.config_for_horizon`; any other axis is an option of the worlds."""
 # The trajectory labels that, with the seed, identify its cell.
 LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
 
 
 class Cell(NamedTuple):
-    """One episode of a study.
-
-    Attributes:
-        world: The id of the world, as given.
-        arm: The oracle arm.
-        context: The context strategies.
-        horizon: The size.
-        seed: The seed of the instance.
-        sample: The index of the sample of this instance and policy, from 0.
-        policy: The policy's column.
-    """
+    """One episode of a study; `sample` counts replays of its instance by the same policy from 0."""
 
     world: str
     arm: str
@@ -149,11 +138,11 @@ class Ablation(Config):
         ):
             cell_spec = self.spec(world, arm, context, horizon)
             if ":" in context and (world, arm, horizon) == first:
-                # Wrappers validate the arguments in the text, whatever the world.
+                # The world does not matter: wrappers validate the arguments in the text.
                 gymnasium.make(cell_spec, disable_env_checker=True).close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
-        """Return the env spec of a cell."""
+        """Return a cell's env spec."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = (
@@ -181,17 +170,17 @@ class Ablation(Config):
         )
 
     def stack(self, context: str) -> str:
-        """Return the wrappers of a context strategy as text, the same for all its spellings."""
+        """Return a context strategy's wrappers in their canonical spelling."""
         spec = self.spec(self.worlds[0], self.arms[0], context, self.horizons[0])
         return json.dumps(_values(json.loads(str(spec.to_json()))), sort_keys=True)
 
     @property
     def tokens_shown(self) -> int | None:
-        """Return the common window of all contexts; None for no limit."""
+        """Return the context window shared by all contexts; None for no limit."""
         return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
-        """Return all episodes, in the order of `cells_of`."""
+        """Return all episodes in the order of `cells_of`."""
         return cells_of(vars(self), self.policy.column)
 
     def play(
@@ -203,14 +192,9 @@ class Ablation(Config):
         count: bool = False,
         shared: bool = False,
     ) -> Trajectory:
-        """Play one episode; it is a failure if the policy could not reply.
+        """Play one episode; it fails if the policy could not reply.
 
-        Args:
-            cell: The episode.
-            played_by: The provenance of the policy, for the record.
-            player: The policy; None makes one for this episode.
-            count: Whether to count the tokens if nothing else has.
-            shared: Whether the player plays other episodes too, so that its usage is not this one's.
+        `shared` says that the player's usage includes other episodes.
 
         Raises:
             PolicyError: Every later request would fail too (`PolicyError.fatal`).
@@ -235,7 +219,7 @@ class Ablation(Config):
         return Recording(spec_text, cell.seed, Chat(), self.labels(cell)).trajectory(cause)
 
     def labels(self, cell: Cell, played_by: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the trajectory labels of a cell."""
+        """Return a cell's trajectory labels."""
         facts = dict(played_by or {})
         if "worlds" in facts:
             facts["worlds"] = {cell.world: facts["worlds"][cell.world]}
@@ -250,7 +234,6 @@ class Ablation(Config):
 
 
 def _values(data: Any) -> Any:
-    """Return JSON data with texts such as 60k and 80% converted to numbers."""
     if isinstance(data, dict):
         return {name: _values(value) for name, value in data.items()}
     if isinstance(data, list):
@@ -265,20 +248,16 @@ def _values(data: Any) -> Any:
 
 
 def shortest_arm(arm: str) -> str:
-    """Return the one spelling of an arm: `P1S0.50` is `S0.5P`, as the paper writes `SP`."""
+    """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
     order = "SPH"  # the paper's; other letters follow
     parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
     return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 
 
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
-    """Return all episodes of a run; episodes that differ only in the arm are adjacent.
+    """Return all episodes of a run, given the fields of `Ablation`.
 
-    Samples and seeds vary slowest, so a stopped study contains a part of each size.
-
-    Args:
-        run: The settings of the run, by the field names of `Ablation`.
-        policy: The policy's column.
+    Samples and seeds vary slowest, so an interrupted study contains some episodes of each size.
     """
     axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
     each = product(*axes, run["arms"], run["contexts"])
@@ -286,11 +265,8 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return the common window of a run's contexts: the given one, or the paper's if there is a
-    strategy; None for no limit.
-
-    Args:
-        run: The settings of the run, by the field names of `Ablation`.
+    """Return a run's context window: its own, or the paper's if it uses a strategy; None for no
+    limit.
     """
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
@@ -299,12 +275,10 @@ def window_of(run: Mapping[str, Any]) -> int | None:
 def finish(
     trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
 ) -> Trajectory:
-    """Return an episode with the prompt digest in its labels and its token counts.
+    """Add the prompt digest and token counts to an episode's labels.
 
-    Args:
-        trajectory: The episode.
-        tokens: The tokens counted by an endpoint; a local model's ids give its counts.
-        count: Whether to count the tokens if nothing else has.
+    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the
+    tokens if nothing else has.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
@@ -313,11 +287,8 @@ def finish(
 
 
 def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
-    """Count an episode's prompt and reply tokens in `cl100k_base`.
-
-    Args:
-        trajectory: The episode.
-        reply_tokens: The minimum count of a reply.
+    """Count an episode's prompt and reply tokens in `cl100k_base`; a reply has at least
+    `reply_tokens`.
     """
     cl100k = counter("cl100k_base")
     prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
@@ -327,7 +298,7 @@ def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, in
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return the cell of a trajectory; lines without a sample belong to the first.
+    """Return a trajectory's cell.
 
     Raises:
         KeyError: No ablation recorded the trajectory.

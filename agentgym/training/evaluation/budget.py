@@ -20,12 +20,12 @@ from agentgym.training.rollout import rollout
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import MissingHook
 
+# world, arm, context strategies and horizon: such cells have similar token counts
 Kind = tuple[str, str, str, int]
-"""World, arm, context strategies and horizon of cells with similar token counts."""
+# prompt and reply tokens
 Tokens = tuple[float, float]
-"""Prompt and reply tokens."""
+# assumed until a reply has been seen: a short thought and a call
 REPLY_TOKENS = 200
-"""Assumed reply length before any reply was seen: a short thought and a call."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Price(Config):
     reply: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
 
     def of(self, tokens: Tokens) -> float:
-        """Return the price of tokens."""
+        """Return the cost of these tokens."""
         return (tokens[0] * self.prompt + tokens[1] * self.reply) / 1e6
 
 
@@ -71,7 +71,7 @@ class SpendingLimits(Config):
 
     @property
     def counts_tokens(self) -> bool:
-        """Report whether each episode's tokens must be counted."""
+        """Report whether the limits require token counts."""
         return self.tokens is not None or self.cost is not None
 
     def allow(self, cells: float, tokens: Tokens) -> bool:
@@ -85,15 +85,7 @@ class SpendingLimits(Config):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Expected tokens of cells.
-
-    Attributes:
-        tokens: By kind of cell; unknown kinds are omitted.
-        cells: The number of cells.
-        measured: The number of cells whose kind was played.
-        unknown: The number of cells whose kind is unknown.
-        total: The tokens of all cells.
-    """
+    """Expected tokens by kind of cell; `unknown` counts the cells whose kind was never played."""
 
     tokens: dict[Kind, Tokens]
     cells: int
@@ -109,16 +101,10 @@ def estimate(
     reply_tokens: int = REPLY_TOKENS,
     on_cells: Callable[[int], object] = lambda count: None,
 ) -> Estimate:
-    """Estimate the tokens of cells from the mean of their kind, or from an optimal episode.
+    """Estimate the tokens of cells from played cells of their kind, or else from an optimal
+    episode.
 
-    A weaker policy needs more turns, up to the turn budget, and each turn lengthens its prompts.
-
-    Args:
-        ablation: The settings.
-        cells: The cells to play.
-        played: The results of the folder, including other policies'.
-        reply_tokens: The assumed tokens of unseen replies.
-        on_cells: Called with the number of estimated cells.
+    Weaker policies take more turns, up to the turn budget, and each turn lengthens the prompt.
     """
     known: dict[Kind, list[Tokens]] = {}
     for row in played:
@@ -143,7 +129,7 @@ def estimate(
 
 
 def _play_optimally(ablation: Ablation, cell: Cell, reply_tokens: int) -> Tokens | None:
-    """Return the tokens of an optimal episode; None if no scripted policy plays the cell."""
+    """Return the tokens of an optimal episode; None without a scripted policy."""
     if is_team(cell.world):
         return None
     env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
@@ -160,15 +146,7 @@ def _mean(some: Sequence[Tokens]) -> Tokens:
 
 
 class Budget:
-    """Cells that fit the limits; the expected cost of running cells is reserved.
-
-    Args:
-        limits: The limits.
-        expected: The expected tokens by kind of cell.
-
-    Attributes:
-        stopped: Whether a cell was held back.
-    """
+    """Admit cells while they fit the limits, reserving the expected cost of running cells."""
 
     def __init__(self, limits: SpendingLimits, expected: dict[Kind, Tokens] | None = None) -> None:
         self.limits, self.stopped = limits, False
@@ -191,7 +169,9 @@ class Budget:
             yield cell
 
     def foresees(self, cells: Iterable[Cell]) -> bool:
-        """Report whether cells can run at once: an unknown one must run alone under token limits."""
+        """Report whether cells may run concurrently: under token limits, unknown cells must run
+        alone.
+        """
         known = self._expected.keys() | self._seen.keys()
         return not self.limits.counts_tokens or all(cell[:4] in known for cell in cells)
 

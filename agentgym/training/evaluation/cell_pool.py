@@ -1,6 +1,4 @@
-"""Cells played in threads and in worker processes. A killed worker costs only its cell, which is
-retried.
-"""
+"""Thread and process pools for cells. A killed worker costs only its cell, which is retried."""
 
 from __future__ import annotations
 
@@ -32,12 +30,7 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True, slots=True)
 class Lost(Generic[CellT]):
-    """A cell whose worker was killed every time.
-
-    Attributes:
-        cell: The cell.
-        cause: How the last worker ended.
-    """
+    """A cell whose worker was killed every time."""
 
     cell: CellT
     cause: str
@@ -49,7 +42,7 @@ class _Killed(Exception):
 
 @dataclass(eq=False)
 class _Worker(Generic[CellT]):
-    """A process that plays some cells at once, with its unanswered cells in order."""
+    """Process that plays cells, with its unanswered cells in order."""
 
     process: Any
     connection: Connection
@@ -62,14 +55,13 @@ class _Worker(Generic[CellT]):
             self.connection.send(cells)
 
     def read(self) -> Any:
-        """Return the answer to a cell, or raise its exception."""
         try:
             cell, succeeded, answer = self.connection.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
             self.process.join(GRACE)
             self.close()
             if self.process.exitcode == UNGUARDED:
-                # The script itself has to change, and a traceback would only show where it called.
+                # The script itself has to change; a traceback would only show where it called.
                 raise SystemExit(f"error: {describe_exit(UNGUARDED)}") from None
             raise _Killed(describe_exit(self.process.exitcode)) from None
         if not succeeded:
@@ -86,19 +78,7 @@ class _Worker(Generic[CellT]):
 def play_in_threads(
     play: Callable[[CellT], AnswerT], cells: Iterator[CellT], threads: int
 ) -> Iterator[AnswerT]:
-    """Play cells in this process, this many at once.
-
-    Args:
-        play: Plays a cell.
-        cells: The cells, read as threads become free.
-        threads: The number of threads; 1 plays in the calling thread.
-
-    Yields:
-        What `play` returns for each cell, as they end.
-
-    Raises:
-        Exception: Any exception of `play`.
-    """
+    """Play cells in threads and yield results as they finish; one thread uses the calling thread."""
     if threads == 1:
         yield from map(play, cells)
         return
@@ -129,20 +109,9 @@ def play_cells(
     retries: int,
     at_once: int = 1,
 ) -> Iterator[AnswerT | Lost[CellT]]:
-    """Play cells in processes.
+    """Play cells in processes and yield results, or `Lost`, as they finish.
 
-    Args:
-        play: Plays a cell; pickled.
-        batches: The cells, read as workers become free. A batch goes to one worker while it lives.
-        workers: The maximum number of processes.
-        retries: The maximum number of retries after a worker was killed.
-        at_once: The number of cells that a process plays at once.
-
-    Yields:
-        What `play` returns for each cell, as they end, or `Lost`.
-
-    Raises:
-        Exception: Any exception of `play`.
+    A batch stays with one worker while it lives; a worker plays `at_once` cells concurrently.
     """
     rest_of = iter(batches)
     waiting: deque[Sequence[CellT]] = deque()
@@ -164,8 +133,8 @@ def play_cells(
                 try:
                     yield worker.read()
                 except _Killed as killed:
-                    # Any of its cells may be guilty, so a worker that plays one at a time, and is
-                    # blamed alone, repeats them.
+                    # Any of its cells may have killed the worker, so a worker that plays one at a
+                    # time repeats them.
                     pool[pool.index(worker)] = _start(play, 1)
                     running, rest = worker.cells[: worker.at_once], worker.cells[worker.at_once :]
                     waiting.extendleft([rest] if rest else [])
@@ -186,7 +155,7 @@ def _feed(
     batches: Iterator[Sequence[CellT]],
     suspects: deque[CellT],
 ) -> None:
-    """Send a worker its next batch before its last cell ends, so that it never idles."""
+    """Send a worker its next batch before its last cell ends, so it never idles."""
     while len(worker.cells) <= worker.at_once:
         if not waiting:
             waiting.extend(islice(batches, 1))
@@ -232,7 +201,6 @@ def _serve(connection: Connection, play: Callable[[Any], Any], at_once: int) -> 
 def _start_threads(
     play: Callable[[CellT], Any], count: int, answer: Callable[[tuple[CellT, bool, Any]], None]
 ) -> SimpleQueue[CellT | None]:
-    """Return a queue from which this many threads take cells; None ends a thread."""
     waiting: SimpleQueue[CellT | None] = SimpleQueue()
 
     def serve() -> None:
@@ -245,7 +213,6 @@ def _start_threads(
 
 
 def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:
-    """Return whether playing succeeded, and the answer or exception."""
     try:
         return True, play(cell)
     except Exception as error:  # noqa: BLE001 - it is the other end that has to know
@@ -253,9 +220,7 @@ def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that can be pickled: itself, if its class can be rebuilt from its
-    arguments.
-    """
+    """Return the exception if it survives pickling, else a copy that does."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - a class of a user's may raise anything

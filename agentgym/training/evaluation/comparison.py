@@ -1,6 +1,4 @@
-"""Comparison of policies from one or many folders: rates, differences over common instances,
-pass@k, and oracle effects at sizes of equal success.
-"""
+"""Comparison of policies: rates, paired differences, pass@k, and oracle effects at equal success."""
 
 from __future__ import annotations
 
@@ -33,23 +31,18 @@ from agentgym.training.evaluation.tables import (
     quality,
 )
 
+# success without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
-"""Default success without oracles at which policies are compared (LUMINA, 4.4)."""
+# Maximum distance of a near size's whole interval from that success: 20 episodes suffice at 0.3 and
+# 0.75, but never at a floor or ceiling, where oracles cannot show effects.
 NEAR = 0.25
-"""Distance from that success within which a near size has its whole interval: 20 episodes suffice
-at 0.3 and 0.75, but never at a floor or ceiling, where oracles cannot show effects.
-"""
 
 
 def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
-    Policies with the same name share a column only if the folders record the same policy and
-    settings; otherwise the names include the folder. A cell in two folders counts once, with a
-    warning.
-
-    Args:
-        folders: The folders, with labels for their policies; empty keeps the names.
+    Policies share a column only if name, policy and settings agree; otherwise their names include
+    the folder or its label. A cell in two folders counts once, with a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two measure a world's sizes differently.
@@ -90,7 +83,6 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
 
 
 def _mixed_sources(folders: Iterable[Path]) -> list[str]:
-    """Return a doubt for each folder that was played by other sources than the first."""
     doubts = []
     first: dict[str, Any] = {}
     for folder in folders:
@@ -114,7 +106,6 @@ def _check_axes(results: Iterable[Result]) -> None:
 
 
 def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
-    """Return new policy names by folder and old name, where needed."""
     studies = {folder: load_study(folder) or Study() for folder in folders}
     known = [(folder, name) for folder, study in studies.items() for name in study.columns()]
     names = {}
@@ -132,7 +123,6 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
 
 
 def _alike(one: Study, two: Study, column: str) -> bool:
-    """Report whether two folders' policies and settings are equal."""
     facts = [study.policies.get(column) for study in (one, two)]
     if not facts[0] or not facts[1] or difference(facts[0], facts[1]):
         return False
@@ -146,12 +136,7 @@ def _alike(one: Study, two: Study, column: str) -> bool:
 def comparison_tables(
     results: Sequence[Result], levels: Mapping[str, float] | None = None
 ) -> list[Table]:
-    """Return the tables of several policies; none for one.
-
-    Args:
-        results: The episodes.
-        levels: The success without oracles at which to compare effects, by world.
-    """
+    """Return the tables that compare several policies; none for one."""
     results = as_results(results)
     policies = list(results.by("policy"))
     if len(policies) < 2:
@@ -165,11 +150,10 @@ def comparison_tables(
 
 
 def pass_at(results: Sequence[Result], k: int) -> list[Result]:
-    """Return one result per instance, whose `success` is the probability that one of k samples
-    drawn from the played ones succeeds (Chen et al. 2021, Evaluating Large Language Models Trained
-    on Code, section 2.1).
+    """Return one result per instance, with pass@k as its `success`.
 
-    Instances with fewer samples are omitted. For k = 1 it is the mean over the samples.
+    Uses the unbiased estimator of Chen et al. (2021, Evaluating Large Language Models Trained on
+    Code, section 2.1). Instances with fewer than k samples are omitted.
     """
     check_int("k", k, 1, 10_000)
     rows = []
@@ -216,7 +200,6 @@ def _rates_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> list[Table]:
-    """Return each policy's differences from the first."""
     first = policies[0]
     changes: dict[tuple[str, str, str], Interval] = {}
     compared: list[list[Result]] = []
@@ -241,7 +224,6 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
 
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
-    """Describe the instances over which two policies were compared."""
     sides: list[dict[object, str]] = [{}, {}]
     for row in rows:
         if not row.missing:
@@ -256,12 +238,7 @@ def _pairing(rows: Sequence[Result], one: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Size at which a policy reaches a given success.
-
-    Attributes:
-        horizon: The size.
-        success: The success without oracles at this size.
-    """
+    """Size at which a policy reaches a given success without oracles."""
 
     horizon: int
     success: Interval
@@ -270,16 +247,9 @@ class Level:
 def find_levels(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> dict[tuple[str, str], Level]:
-    """Return for each policy and world the size whose success without oracles is nearest to a
-    target; of two equally near, the smaller.
+    """Return the size whose success without oracles is nearest to the target, by policy and world.
 
-    Args:
-        results: The episodes of one or many policies.
-        success: The target.
-        by_world: Targets for individual worlds.
-
-    Returns:
-        Levels by policy and world.
+    Ties go to the smaller size; `by_world` overrides the target.
 
     Raises:
         ValueError: A policy has no episode without oracles in a world.
@@ -306,9 +276,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> Results:
-    """Return the episodes at the sizes of `find_levels`, so that effects are comparable between
-    policies and worlds (LUMINA, figure 6).
-    """
+    """Return the episodes at the sizes of `find_levels`, where effects compare (LUMINA, figure 6)."""
     levels = find_levels(results, success, by_world)
     return as_results(results).where(
         lambda row: row.horizon == levels[row.policy, row.world].horizon
@@ -316,9 +284,7 @@ def level_horizons(
 
 
 def _nearness(success: Interval, wanted: float) -> str:
-    """Describe whether a size is close enough to the target: the interval contains the target, and
-    all of it is closer than `NEAR`.
-    """
+    """Say whether the interval contains the target and stays within `NEAR` of it."""
     if not success.low <= wanted <= success.high:
         return "no: other sizes needed"
     if success.fragile:
@@ -329,7 +295,6 @@ def _nearness(success: Interval, wanted: float) -> str:
 
 
 def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Table]:
-    """Return tables of the sizes at which policies are compared, and of the oracle effects there."""
     played_bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in played_bare)
     if len({row.horizon for row in rows}) < 2:

@@ -1,16 +1,11 @@
 """Intervals for rates, paired differences, oracle effects and interactions, clustered by instance.
 
-A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA: each episode
-counts once regardless of its length, and all episodes of one instance are averaged first. Episodes
-with the same world and seed use similar instances in every arm and horizon, so they are not
-independent: a world's seed is one cluster, and differences are taken within it. Worlds are fixed
-strata; only the seeds vary by chance.
+A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
+is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
+a cluster if a policy's first prompt and reply agree: a policy whose sampling depends on the text
+has then drawn once. Worlds are fixed strata.
 
-Seeds are not independent either if a policy's first prompt and reply are the same for them: a policy
-whose draws depend on the text has then drawn once. Such seeds are one cluster.
-
-Estimates use the played episodes, differences those that all sides have played. Their bounds count
-the missing ones as all failed and as all solved.
+Estimates use the played episodes; bounds count missing ones as all failed and as all solved.
 """
 
 from __future__ import annotations
@@ -31,18 +26,18 @@ from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_ze
 from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
+# a weighted sum of rates: weights, and each rate's episodes
 Terms = Sequence[tuple[float, Sequence[Result]]]
-"""A weighted sum of rates: weights, and the episodes of each rate."""
 _Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
 
+# metrics that count tokens
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
     "missed_prompt_tokens",
 )
-"""Metrics that count tokens."""
+# metrics that are not shares
 COUNTS = (*TOKENS, "edits", "calls")
-"""Metrics that are not shares."""
-# Marks a world whose instances differ from those it is compared with.
+# Marks a world whose instances differ between the compared sides.
 _ELSEWHERE = "elsewhere"
 
 
@@ -58,7 +53,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
-# The value of an episode in each metric, and its smallest change; None if it has none.
+# Each metric's value and smallest change in an episode; None where it is undefined.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -67,30 +62,21 @@ _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "calls": lambda row: (float(row.calls), 0.0),
 }
 
+# Pairs of arms that differ only in one intervention, without and with it.
 PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
     "H": (("S", "SH"), ("SP", "SPH")),
 }
-"""Pairs of arms that differ only in one intervention, without and with it."""
 
 
 def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
-    """Return a metric for each group of episodes.
+    """Return a metric for each group of episodes, as a share in [0, 1] or a mean count.
 
-    Args:
-        results: The episodes.
-        by: The fields of `Result` that form a group; none for a single group.
-        metric: `success`, `step_accuracy` (an episode's share of optimal steps),
-            `alive_step_accuracy` (among steps before which success was possible; episodes without
-            such steps are omitted), `calls` of tools, `edits` of the context, or one of `TOKENS`
-            (of the episodes with token counts).
-
-    Returns:
-        By field values: a share in [0, 1] or a mean count, nan if no episode has the metric.
-
-    Raises:
-        ValueError: There are no results, or the metric is unknown; this and the next three.
+    Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
+    episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
+    possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
+    omitted; the value is nan if none has it.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -107,19 +93,10 @@ def differences(
     baseline: str = "",
     factor: str = "arm",
 ) -> dict[Key, Interval]:
-    """Return each arm's gain over a baseline arm, over the instances that both have played.
+    """Return each arm's gain over a baseline arm on the instances that both played.
 
-    Args:
-        results: The episodes.
-        by: The fields that form a group, within which arms are compared.
-        metric: As in `summarize`.
-        baseline: The baseline arm.
-        factor: What to compare: the oracles (`arm`), the context strategies (`context`) or the
-            policies (`policy`).
-
-    Returns:
-        By field values and arm: a difference in [-1, 1]. Arms without common instances are omitted;
-            policies without common instances are compared unpaired.
+    `factor` may also compare contexts or policies. Arms without common instances are omitted;
+    policies without them are compared unpaired.
 
     Raises:
         ValueError: A group lacks the baseline.
@@ -146,18 +123,10 @@ def effects(
     metric: str,
     pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
 ) -> dict[Key, Interval]:
-    """Return the effects of plan (P), state (S) and history (H): the mean difference over pairs of
-    arms that differ only in it.
+    """Return the effects of plan (P), state (S) and history (H).
 
-    Args:
-        results: The episodes.
-        by: The fields that form a group.
-        metric: As in `summarize`.
-        pairs_of: The pairs of arms, without and with it, by intervention.
-
-    Returns:
-        By field values and intervention: a difference in [-1, 1]. Interventions without a pair of
-            arms are omitted.
+    An effect is the mean difference over pairs of arms that differ only in the intervention, given
+    in `pairs_of` as without and with it. Interventions without a pair are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -174,18 +143,10 @@ def effects(
 def interactions(
     results: Sequence[Result], by: Sequence[str], metric: str, arm: str = "", context: str = "none"
 ) -> dict[Key, Interval]:
-    """Return for each arm and context how much more the arm gains than in the baseline context.
+    """Return how much more each arm gains in each context than in the baseline context.
 
-    Args:
-        results: The episodes.
-        by: The fields that form a group.
-        metric: As in `summarize`.
-        arm: The baseline arm.
-        context: The baseline context.
-
-    Returns:
-        By field values, arm and context: a difference of differences over the instances that all
-            four cells have played. Cells without such instances are omitted.
+    The difference of differences covers the instances that all four cells played; cells without
+    such instances are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -224,9 +185,7 @@ def _played(rows: Iterable[Result]) -> list[Result]:
 def _mean_contrast(
     contrasts: Sequence[Terms], factors: Sequence[str], metric: str
 ) -> Interval | None:
-    """Return the mean of contrasts, each over the instances that all its sides have played; None
-    without such instances. The sides of a contrast differ in the factors.
-    """
+    """Return the mean of contrasts between sides that differ in `factors`."""
     complete: list[tuple[float, Sequence[Result]]] = []
     whole: list[tuple[float, Sequence[Result]]] = []
     pairs = 0
@@ -246,9 +205,6 @@ def _mean_contrast(
 
 
 def _with_bounds(estimate: Interval, terms: Terms, metric: str, count: int) -> Interval:
-    """Return the estimate of the played episodes with its counts and with the values that the
-    missing ones among the terms could give it.
-    """
     missing = {id(row) for _, rows in terms for row in rows if row.missing}
     worst = best = estimate.value
     if missing and metric not in COUNTS:
@@ -265,9 +221,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Return each side restricted to the instances that all sides contain; equal instances may
-    differ in the factors. Policies without common instances are compared as independent samples.
-    """
+    """Keep common instances only; policies without any stay independent samples."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -280,10 +234,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
 
 
 def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
-    """Return the cluster of each value of the fields: its first member.
-
-    Values are in one cluster if any of their episodes have the same policy and opening.
-    """
+    """Map each value of the fields to its cluster's first member."""
     parents: dict[Key, Key] = {}
 
     def root(node: Key) -> Key:
@@ -303,9 +254,7 @@ def _clusters(rows: Iterable[Result], *fields: str) -> dict[Key, Key]:
 
 
 def _estimate(terms: Terms, metric: str) -> Interval:
-    """Return a weighted sum of rates with its interval. The variance is taken between a world's
-    clusters; worlds with one cluster use the variance between such worlds.
-    """
+    """Return a weighted sum of rates with its interval; worlds with one cluster share a stratum."""
     everything = [row for _, rows in terms for row in rows]
     cluster_of = _clusters(everything, "world", "seed")
     draw_of = _clusters(everything, "world", "horizon", "seed")
@@ -313,7 +262,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
     column = {cluster: k for k, cluster in enumerate(clusters)}
     sizes = Counter(str(world) for world, _ in clusters)
     total, draws = 0.0, inf
-    shifts = np.zeros(len(clusters))  # each cluster's part of the deviation from the total
+    shifts = np.zeros(len(clusters))  # each cluster's deviation from the total
     steps: list[float] = []
     for weight, rows in terms:
         cells = _cell_means(rows, metric, steps)
@@ -327,7 +276,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
             for seed, value in cell.items():
                 shift = weight * (value - middle) / (len(cell) * len(cells))
                 shifts[column[cluster_of[world, seed]]] += shift
-    # The clusters of each stratum; worlds with one cluster form a common one.
+    # Worlds with one cluster form a common stratum.
     single = sum(count == 1 for count in sizes.values())
     factors = []
     for name, _ in clusters:
@@ -336,7 +285,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
-    # The variance of a mean that few episodes dominate is estimated from these few.
+    # A mean dominated by few episodes has its variance estimated from them.
     freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
@@ -344,15 +293,13 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         change = max(weights) * fmean(steps) * len(clusters) / draws
         bound = sum(weights) / 2 if metric not in COUNTS else inf
         return around_zero(total, parts, freedom, change, bound)
-    # A stratum whose clusters agree, and a cell with few episodes, look more certain than they are.
+    # Agreeing clusters and small cells make a stratum look more certain than it is.
     capped = len(sizes) > 1 or draws < sum(map(len, cells.values()))
     return rate(total, parts, freedom, draws, most=draws if capped else inf)
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the number of independent draws that, spread evenly over the cells, would determine
-    their mean as well. A cell with few episodes has the weight of the others, so it dominates.
-    """
+    """Return the number of evenly spread independent draws that would estimate the mean as well."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -363,16 +310,12 @@ def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Return the factor that makes the variance over all clusters unbiased although each stratum
-    has its own mean.
-    """
+    """Return the factor that corrects the variance for the strata's own means."""
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return the mean of each seed by policy, world and horizon, and append the smallest changes to
-    `steps`.
-    """
+    """Return the mean of each seed in each cell, and append the smallest changes to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:
@@ -389,6 +332,5 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
 
 
 def _mean(rows: Sequence[Result], metric: str) -> float:
-    """Return the mean over worlds and horizons of the mean over seeds."""
     cells = _cell_means(rows, metric, [])
     return fmean(fmean(cell.values()) for cell in cells.values()) if cells else nan

@@ -1,6 +1,6 @@
-"""Missing episodes of a study, and remarks about them in its reports.
+"""Missing episodes of a study, and remarks about them in reports.
 
-A rate without its missing episodes can be far from the truth, because hard episodes fail more often.
+Hard episodes fail more often, so a rate without its missing episodes can be far from the truth.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
-# The figures of an episode that was not played.
+# The fields of an episode that was not played.
 _UNKNOWN: Mapping[str, Any] = {
     **dict.fromkeys(("usage", "report", "tokens")),
     **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal", "calls"), 0),
@@ -29,13 +29,7 @@ _SHOWN = 5
 
 
 class Results(list[Result]):
-    """The played episodes of a study, with those that it lacks.
-
-    Args:
-        played: The episodes.
-        missing: Records of the episodes that are missing (`Result.missing`).
-        doubts: Reasons to doubt the results, such as episodes of two versions of the code.
-    """
+    """The played episodes of a study, records of the missing ones, and doubts about the results."""
 
     def __init__(
         self,
@@ -52,11 +46,11 @@ class Results(list[Result]):
         return [*self, *self.missing]
 
     def where(self, keep: Callable[[Result], bool]) -> Results:
-        """Return the episodes, played and missing, that satisfy a condition."""
+        """Filter played and missing episodes."""
         return Results(filter(keep, self), filter(keep, self.missing))
 
     def by(self, field: str) -> dict[str, Results]:
-        """Group the episodes by the value of a field, keeping their order."""
+        """Group the episodes by a field, keeping their order."""
         played, missing = group_by(self, field), group_by(self.missing, field)
         groups = {}
         for value in {**played, **missing}:
@@ -69,11 +63,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with their missing episodes.
-
-    A study's settings say which episodes to expect. Other results are expected to contain, for each
-    policy and world, every size in every arm and context, on the union of their seeds.
-    """
+    """Return results with missing episodes, by the study's settings or else as a full grid."""
     if isinstance(results, Results):
         return results
     played = [row for row in results if not row.missing]
@@ -101,7 +91,7 @@ def filled(rows: Iterable[Result], share: float) -> list[Result]:
 
 
 def describe_missing(rows: Iterable[Result]) -> str:
-    """Return the number of missing episodes, with their causes."""
+    """Return the number of missing episodes and their causes."""
     causes = Counter(row.missing for row in rows if row.missing)
     return ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) or "0"
 
@@ -134,14 +124,13 @@ def _idle_notes(results: Results) -> Iterator[str]:
 
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:
-    """Return the context wrappers that edited nothing in any of the episodes."""
+    """Return the context wrappers that never edited anything."""
     played = [row for row in rows if not row.missing]
     idle = set.intersection(*(set(row.idle) for row in played)) if played else set()
     return sorted(idle)
 
 
 def _cells(rows: Iterable[Result]) -> str:
-    """Return the cells of episodes in words, with their numbers."""
     parts = []
     for cell, some in group_by(rows, *CELL).items():
         policy, world, arm, context, horizon = cell

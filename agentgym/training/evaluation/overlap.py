@@ -1,4 +1,4 @@
-"""Overlap of evaluated instances with training instances, from trajectories."""
+"""Overlap between evaluation and training instances."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.world import load_world
 
-# Remembered instances: the arms of an ablation ask for the same ones in turn.
+# Instances to cache: the arms of an ablation request the same ones in turn.
 _MEMORY = 4_096
 
 
 def instance_key(trajectory: Trajectory) -> str:
-    """Return the key of the instance that an episode played (`World.instance_key`).
-
-    Envs with a split record it; otherwise it follows from spec and seed.
+    """Return an episode's instance key, as recorded or from spec and seed.
 
     Raises:
         ValueError: The spec's world cannot be imported or rejects its options.
@@ -44,12 +42,7 @@ def _drawn_key(spec: str, seed: int) -> str:
 
 
 def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory]) -> Table:
-    """Return for each world how many evaluated instances occur in training.
-
-    Args:
-        evaluated: Trajectories of the evaluation; each instance counts once.
-        training: Trajectories of training.
-    """
+    """Return the number of evaluated instances that occur in training, by world."""
     trained = {(_world(trajectory), instance_key(trajectory)) for trajectory in training}
     played = {(_world(trajectory), instance_key(trajectory)) for trajectory in evaluated}
     rows = []

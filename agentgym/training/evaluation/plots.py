@@ -1,7 +1,6 @@
 """Figures of an ablation after LUMINA's figures 3 and 6b, and shared drawing helpers.
 
-This module imports matplotlib, so it is imported only to draw. Captions state the policy and the
-number of instances per point.
+This module loads matplotlib; import it only to draw.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
 from agentgym.world.world import load_world
 
-# The palette of Okabe and Ito, which suits all kinds of colour vision.
+# Okabe and Ito's palette suits all kinds of colour vision.
 COLOURS = dict(
     zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
 )
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
-# The lines of a panel; dashes and crosses keep overlapping lines visible.
+# Dashes and crosses keep overlapping lines visible.
 _LINES: Mapping[str, Mapping[str, Any]] = {
     "success": {"color": "#0072B2", "marker": "o", "linestyle": "-", "markersize": 5, "zorder": 2},
     "step_accuracy": {
@@ -54,14 +53,14 @@ _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
-# Cells that a caption names; more would crowd the figure.
+# Cells named in a caption; more would crowd the figure.
 _NAMED = 4
-# Sharp enough for print, at a tenth of a megabyte per figure.
+# sharp enough for print, at a tenth of a megabyte per figure
 _DPI = 150
 
 
 def line_style(place: int, name: str) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a line, by arm name or by position."""
+    """Return a line's colour, marker and dashes, by arm name or by position."""
     arm = "" if name == "none" else name
     arm = arm if arm in COLOURS else ARMS[place % len(ARMS)]
     return {
@@ -72,9 +71,7 @@ def line_style(place: int, name: str) -> dict[str, Any]:
 
 
 def contexts_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and trajectory length of each context strategy, one column of panels per
-    world (LOCA-bench, table 2).
-    """
+    """Draw success rate and trajectory length by context strategy (LOCA-bench, table 2)."""
     results = as_results(results)
     worlds = group_by(results.everything, "world")
     contexts = ordered_contexts(results.everything)
@@ -87,7 +84,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
             panel = axes[line, column]
             rates = summarize(rows, ("context",), metric)
-            # A world may not have been played in every context.
+            # Some worlds lack some contexts.
             intervals = [rates.get((context,), NO_DATA) for context in contexts]
             value, low, high = _ends(intervals, scale)
             panel.barh(places, value, 0.7, color=colour, zorder=2)
@@ -109,10 +106,10 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 
 
 def horizons_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy against the horizon (figure 3): one column of panels per
-    world and one row per arm, each with the success without oracles for comparison.
+    """Draw success rate and step accuracy against the horizon (figure 3).
 
-    With a single horizon, there is one panel per world with the arms side by side.
+    Worlds are columns and arms are rows, each with the success without oracles. A single horizon
+    gets one panel per world.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:
@@ -133,7 +130,6 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 
 def _single_horizon_figure(results: Results) -> Figure:
-    """Draw success rate and step accuracy of each arm, one panel per world."""
     worlds = group_by(results.everything, "world")
     arms = sort_arms(row.arm for row in results.everything)
     figure, axes = _panels(len(worlds))
@@ -153,13 +149,7 @@ def _single_horizon_figure(results: Results) -> Figure:
 
 
 def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the change of success rate and step accuracy by intervention, one group of bars per
-    world (figure 6b).
-
-    Args:
-        results: The episodes.
-        note: Further text for the caption.
-    """
+    """Draw the effects on success rate and step accuracy by intervention and world (figure 6b)."""
     results = as_results(results)
     worlds = group_by(results.everything, "world")
     figure, axes = _panels(len(worlds))
@@ -189,7 +179,6 @@ def add_changes_legend(figure: Figure) -> None:
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with a row of panels that share their vertical axis."""
     figure = Figure(figsize=(max(5.0, 3.2 * count + 0.6), 3.9), layout="constrained")
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
@@ -206,7 +195,6 @@ def axis_label(row: Result) -> str:
 
 
 def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
-    """Draw an arm's metrics against the horizon, and the success without oracles."""
     horizons = sorted({row.horizon for row in rows})
     if arm:
         bare = summarize(rows, ("arm", "horizon"), "success")
@@ -245,7 +233,7 @@ def _add_legend_of_metrics(figure: Figure, *, compared: bool) -> None:
 
 
 def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> None:
-    """Add a caption with the policy, the number of instances, remarks on the episodes, and a note."""
+    """Add a caption with the policy, the number of instances, remarks and a note."""
     results = as_results(results)
     counts, samples = [], []
     for rows in group_by(results, *CELL).values():
@@ -291,7 +279,7 @@ def draw_line(
     alpha: float = 0.1,
     scale: float = 100,
 ) -> None:
-    """Draw a line through shares in %, or through other means times `scale`, with an interval band."""
+    """Draw shares in %, or other means times `scale`, as a line with an interval band."""
     value, low, high = _ends(intervals, scale)
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width
@@ -336,15 +324,9 @@ def name_arms(panel: Axes, arms: Sequence[str]) -> None:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF, without dates, versions and random ids, so that equal
-    figures are equal files.
+    """Write a figure as PNG, SVG and PDF, and return the files.
 
-    Args:
-        figure: The figure.
-        path: The PNG file; the others differ only in the suffix.
-
-    Returns:
-        The files.
+    Dates, versions and random ids are left out, so equal figures are equal files.
     """
     FigureCanvasAgg(figure)
     figure.draw_without_rendering()

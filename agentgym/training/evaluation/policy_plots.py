@@ -1,4 +1,4 @@
-"""Figures of one or several policies after LUMINA's figures 4, 5 and 6a."""
+"""Figures that compare policies after LUMINA's figures 4, 5 and 6a."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentgym.training.evaluation.plots import (
 from agentgym.training.evaluation.scoring import Result, group_by
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
-# The colour of arms beyond the paper's, which their names distinguish.
+# for arms beyond the paper's, which their names distinguish
 _OTHERS = "#999999"
 _FRAGILE = "* the missing episodes could move this rate beyond its interval"
 # Line length of a policy's name: about the height of a panel.
@@ -32,9 +32,7 @@ _NAME_WIDTH = 22
 
 
 def arms_figure(results: Sequence[Result]) -> Figure:
-    """Draw the success rate of each arm, averaged over horizons: one column of panels per world and
-    one row per policy (figures 4 and 5).
-    """
+    """Draw the success rate of each arm, by world and policy (figures 4 and 5)."""
     results = as_results(results)
     worlds, policies = group_by(results.everything, "world"), results.by("policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
@@ -76,13 +74,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
 
 
 def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
-    """Draw the change of success rate and step accuracy by intervention for each policy, averaged
-    over worlds: one panel per intervention and one pair of bars per policy (figure 6a).
-
-    Args:
-        results: The episodes at sizes of equal success (`level_horizons`).
-        note: Further text for the caption.
-    """
+    """Draw intervention effects by policy, averaged over worlds, from `level_horizons` (figure 6a)."""
     results = as_results(results)
     policies = list(results.by("policy"))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}

@@ -1,4 +1,4 @@
-"""Provenance: records that identify a player, its code and the worlds, and their differences."""
+"""Provenance: records that identify a policy, its code and the worlds, and their differences."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from agentgym.world.digests import digest
 _PACKAGE = Path(agentgym.__file__).parent
 # Model options that do not affect replies.
 _SPEED_ONLY = ("batch_size", "device")
-# Files that determine what a model writes.
+# Files that determine a model's replies.
 _WEIGHTS = ("*.json", "*.jinja", "*.safetensors", "*.bin", "*.gguf", "*.model")
+# Facts shared by all policies of a folder: digests of the package and of the worlds.
 SOURCES = ("code", "worlds")
-"""The facts that all policies of a folder share: digests of the package and of the worlds."""
 # Facts that older folders lack.
 _NEW = (*SOURCES, "modules")
-# Classes of the collector that pass chats on to the policy in their attribute `policy`.
+# Collector classes that wrap a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
 # Enough of a digest to distinguish versions by eye.
 _SHOWN = 16
@@ -45,16 +45,10 @@ def provenance(
 ) -> dict[str, Any]:
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
-    It contains agentgym's version, digests of the package and of each world, the name and the seed;
-    for a trained model its sampling options and file hash; for code, digests of its module and of
-    the modules that it imports from outside the installed packages; for an object in memory, the
-    digest of its source. A policy's `provenance` attribute is added, as with endpoints (model, URL,
-    sampling options).
-
-    Args:
-        config: The choice of the policy.
-        worlds: The worlds that it plays.
-        policy: The policy, if available.
+    It contains agentgym's version, digests of the package and of each world, the name and the seed.
+    A trained model adds its sampling options and file hash; code adds digests of its module and
+    imports; an object in memory adds its source digest. A policy's own `provenance` attribute is
+    added.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
@@ -78,8 +72,8 @@ def provenance(
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
-    """Return the choice of a policy object, named after its function or class; a loaded model keeps
-    the name of its folder.
+    """Name an unnamed policy object after its function or class; a loaded model keeps its folder's
+    name.
     """
     if policy is None or (config.is_model and hasattr(policy, "reseed")):
         return config
@@ -91,8 +85,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return the first difference of two provenances in words, or an empty string.
 
-    Patch versions of agentgym are ignored: the digest of the package identifies the code. Facts
-    that older versions did not record, and worlds that only one side played, are not compared.
+    Patch versions and facts that only one side recorded do not count.
     """
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
@@ -117,7 +110,6 @@ def _fact(facts: Mapping[str, Any], name: str) -> Any:
 
 
 def _owner(policy: Policy) -> Any:
-    """Return the function or class that defines a policy."""
     target: Any = policy
     while isinstance(target, functools.partial) or type(target).__name__ in _ADAPTERS:
         target = target.func if isinstance(target, functools.partial) else target.policy
@@ -144,7 +136,6 @@ def _describe_code(code: CodeType) -> list[Any]:
 
 @lru_cache(maxsize=1)  # the code in memory does not change with the files
 def _package_digest() -> str:
-    """Return the digest of all sources and data files of agentgym."""
     sha = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
@@ -154,9 +145,6 @@ def _package_digest() -> str:
 
 
 def _world_digest(world: str) -> str:
-    """Return the digest of a world's module and of those that it imports from outside the installed
-    packages.
-    """
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -165,10 +153,9 @@ def _world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and of all modules that it imports, directly or not, except
-    modules of Python, installed packages and agentgym.
+    """Return the digests of a module and its imports outside installed packages and agentgym.
 
-    This reads import statements and imports nothing.
+    Reads import statements without importing anything.
     """
     digests: dict[str, str] = {}
     waiting = [module]
@@ -195,7 +182,6 @@ def _parents(name: str) -> list[str]:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return the file of a module without importing it; None for a namespace or built-in module."""
     file = getattr(sys.modules.get(name), "__file__", None)
     path = None
     for part in [*_parents(name), name] if not file else ():
@@ -210,7 +196,6 @@ def _file_of(name: str) -> Path | None:
 
 
 def _is_installed(file: Path) -> bool:
-    """Report whether a file belongs to Python, to an installed package or to agentgym."""
     if {"site-packages", "dist-packages"} & set(file.parts) or _PACKAGE in file.parents:
         return True
     paths = sysconfig.get_paths()
@@ -218,7 +203,6 @@ def _is_installed(file: Path) -> bool:
 
 
 def _imports(file: Path, module: str) -> Iterator[str]:
-    """Yield the names that a file may import as modules."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

@@ -19,14 +19,9 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Does the work and yields lines and tables. Parameters are `Annotated` with their help
-            text; keyword-only parameters and those with defaults become options, others arguments.
-            The docstring is the command's help.
-        name: Its name.
-        group: The parent command, if any.
-        group_help: The help of the parent command.
-        resumable: Whether the same command resumes an interrupted run; users who stop it are
-            reminded.
+        run: Does the work and yields lines and tables. Its `Annotated` parameters become arguments,
+            or options if they are keyword-only or have defaults; its docstring is the help.
+        resumable: Whether rerunning the command resumes an interrupted run.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -41,19 +36,13 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        title: Its short name.
         place: The position of its presets; the first preset overall is the default of `agentgym
             ablate`.
         presets: Arguments of `Ablation`, by preset name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Tells whether an episode belongs to the benchmark. Tables, files and figures use
-            only such episodes.
-        tables: Builds its tables from the results of an ablation.
-        headline: Whether its tables precede those of arms and contexts.
-        files: Functions that write its files, by file name.
-        figures: Functions that draw its figures, by file name.
-        commands: Its commands.
-        levels: The success without oracles at which the paper compares policies, by world.
+        applies: Selects the benchmark's episodes for tables, files and figures.
+        headline: Whether its tables precede the arm and context tables.
+        levels: The paper's comparison levels: success without oracles, by world.
     """
 
     title: str
@@ -73,11 +62,7 @@ _PAPERS: dict[str, Paper] = {}
 
 
 def register_paper(paper: Paper) -> None:
-    """Add a paper.
-
-    Raises:
-        ValueError: Its title or one of its presets is taken.
-    """
+    """Add a paper."""
     if paper.title in _PAPERS:
         raise ValueError(f"a paper {paper.title!r} already exists; choose another title")
     if taken := sorted(presets().keys() & paper.presets.keys()):

@@ -56,10 +56,10 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables of arms and contexts per world and of the intervention effects, together
-    with the papers' tables; for several policies, first their comparison, then the tables of each.
+    """Return all tables: comparisons of policies first, then each policy's arms, contexts and
+    effects.
 
-    Missing episodes and other notes come first.
+    Missing episodes and other notes precede them.
     """
     results = as_results(results)
     tables = []
@@ -77,7 +77,7 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def paper_levels() -> dict[str, float]:
-    """Return the success at which papers compare policies, by world."""
+    """Return the papers' comparison levels: success without oracles, by world."""
     levels: dict[str, float] = {}
     for paper in papers():
         levels.update(paper.levels)
@@ -108,7 +108,6 @@ def _tables_of_one(results: Results) -> list[Table]:
 
 
 def _seats_table(world: str, results: Results) -> list[Table]:
-    """Return wins, draws and losses by seat of a duel; no table for other worlds."""
     duels = [row for row in results if "winners" in (row.report or {}).get("team", {})]
     lines = []
     for arm, rows in group_by(duels, "arm").items():
@@ -132,14 +131,9 @@ def _outcome(seat: str, winners: Sequence[str]) -> str:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md`, the figures, and the applicable papers' files and
-    figures into a folder.
+    """Write results, summary and figures with the applicable papers' files; return the files.
 
-    Returns:
-        The files, figures last.
-
-    Raises:
-        ValueError: The extra for figures is missing.
+    Figures come last.
     """
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
@@ -162,7 +156,6 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
 
 
 def _figures(results: Results) -> dict[str, Figure]:
-    """Return the figures by file name; figures of one policy exist for each."""
     from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
 
     figures = {"arms.png": policy_plots.arms_figure(results)}
@@ -194,9 +187,7 @@ def _with_ending(name: str, ending: str) -> str:
 
 
 def levelled_results(results: Sequence[Result]) -> Results:
-    """Return the episodes of policies and worlds played with and without oracles, each at the
-    papers' comparison size; empty if there is nothing to compare.
-    """
+    """Return the episodes at the papers' comparison sizes, of worlds with and without oracles."""
     results = as_results(results)
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in bare)
@@ -205,9 +196,6 @@ def levelled_results(results: Sequence[Result]) -> Results:
 
 
 def _by_paper(results: Results) -> list[tuple[Paper, Results]]:
-    """Return the applicable papers with their results. Missing episodes and those that outgrew
-    the window may have no report.
-    """
     parts = []
     for paper in papers():
         worlds = {row.world for row in results if paper.applies(row)}
@@ -245,7 +233,6 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _managed(results: Sequence[Result]) -> bool:
-    """Report whether the episodes were played in a bounded context."""
     return any(row.usage for row in results)
 
 
@@ -276,7 +263,7 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _named_context(rows: Sequence[Result], name: str) -> str:
-    """Return a context's name, marked if one of its strategies never acted in a cell."""
+    """Mark the name if one of its strategies never acted in a cell."""
     idle: set[str] = set()
     for some in group_by(rows, *CELL).values():
         idle.update(idle_wrappers(some))
@@ -284,7 +271,6 @@ def _named_context(rows: Sequence[Result], name: str) -> str:
 
 
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
-    """Return the success rate of each arm and context, with the interaction below it."""
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
@@ -308,7 +294,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
-    """Return p-values corrected for all of these changes."""
+    """Return p-values corrected for this family of changes."""
     return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
@@ -327,7 +313,6 @@ def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
 def _effects_table(
     results: Results, about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
-    """Return the table of intervention effects; none without a pair of arms."""
     metrics = METRICS[:2]  # the metrics that are shares of all episodes and steps
     changes: dict[Key, Interval] = {}
     for metric in metrics:

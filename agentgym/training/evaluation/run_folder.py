@@ -31,8 +31,7 @@ from agentgym.training.rollout import Trajectory
 def load_results(out: Path) -> Results:
     """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
 
-    Each cell counts once; duplicates and trajectories outside the settings are omitted with a
-    warning.
+    Duplicates and trajectories outside the settings are omitted with a warning.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
@@ -90,7 +89,6 @@ def read_results(out: Path) -> tuple[Results, int, int]:
 def _missing_rows(
     study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
 ) -> list[Result]:
-    """Return the records of the cells that a study lacks, with the causes of failed ones."""
     axes = {column_of(run): run["axis"] for run in study.runs}
     known: dict[tuple[Any, ...], Result] = {}
     for cell, result in results.items():
@@ -112,14 +110,11 @@ def _missing_rows(
 
 
 def _is_invalid(trajectory: Trajectory) -> bool:
-    """Report whether an env declared the failed episode invalid."""
     return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
 
 
 def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells of a study still to be played, including those of damaged lines; none if the
-    folder contains no study.
-    """
+    """Return the cells still to be played, including damaged lines; none without a study."""
     study = load_study(out) if out.is_dir() else None
     if study is None:
         return []
@@ -133,5 +128,5 @@ def missing_cells(out: Path) -> list[Cell]:
 
 
 def result_cell(result: Result) -> Cell:
-    """Return the cell of a result."""
+    """Return a result's cell."""
     return Cell(*(getattr(result, name) for name in Cell._fields))

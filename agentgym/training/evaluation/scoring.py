@@ -18,13 +18,13 @@ from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
 from agentgym.training.rollout.policies import SCRIPTED
 from agentgym.world.digests import digest
 
+# the fields of `Result` that identify a cell of the tables
 CELL = ("policy", "world", "arm", "context", "horizon")
-"""The fields of `Result` that identify an episode's cell in the tables."""
-# Env arguments that change how an instance is shown, not which one it is.
+# Env arguments that change an instance's presentation only.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# The reasons of endpoints and wrappers for an episode that outgrew the model's window.
+# Reasons of endpoints and wrappers for exceeding the model's window.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# The failures of endpoints that do not continue such an episode.
+# Endpoint failures that end such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
 # Wrappers with a budget that are no strategies: one only informs, the other enforces the window.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
@@ -35,32 +35,17 @@ class Result:
     """The figures of one episode, or an expected episode that is `missing`.
 
     Attributes:
-        world: The short name of the world.
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
-        seed: The seed of the instance.
-        success: 1.0 if the task was solved, else 0.0; in a duel, whether its first seat won or drew.
-        steps: The number of labelled steps.
-        optimal: The number of optimal steps.
+        success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or
+            drew.
         alive: The number of steps before which success was still possible.
-        alive_optimal: The number of optimal steps among those.
         context: The context strategies, joined by `+`; `none` without one.
-        usage: The episode's tokens, if context wrappers counted them.
-        report: The world's final report; None if there is none.
-        axis: The meaning of the size: `horizon`, or an option of the world.
         calls: The number of tool calls, including those made by code.
-        policy: The policy's column.
-        sample: The index of the instance's sample.
         instance: A digest of everything that determines the instance; equal for all arms.
-        prompt: A digest of the first prompt.
-        tokens: The tokens of all prompts and all replies, if counted.
-        model: The policy's model, or its name if it has an alias.
-        replies: The number of replies.
-        unreadable: The number of replies without a readable tool call or answer.
-        over_window: Whether the episode failed because it outgrew the model's window.
-        idle: The context wrappers that edited nothing.
-        opening: A digest of the first prompt and reply. Policies whose draws depend on the text
-            draw the same for equal openings. Empty for scripted policies, which draw by instance.
+        tokens: Total prompt and reply tokens, if counted.
+        opening: A digest of the first prompt and reply, which identifies equal draws of policies
+            whose sampling depends on the text. Empty for scripted policies, which draw by instance.
         missing: `lost`, `invalid` or `not played` for an episode without figures.
     """
 
@@ -93,8 +78,7 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Return the figures of an episode recorded by an ablation with `StepOptimality`. An episode
-    that outgrew the window is unsolved.
+    """Score an episode recorded with `StepOptimality`; one that exceeded the window is unsolved.
 
     Raises:
         ValueError: The trajectory lacks its world, arm or horizon, has no steps, or is a failure.
@@ -154,7 +138,7 @@ def score(trajectory: Trajectory) -> Result:
 
 
 def is_over_window(trajectory: Trajectory) -> bool:
-    """Report whether an episode ended because it outgrew the model's context window."""
+    """Report whether an episode ended because it exceeded the model's context window."""
     if trajectory.failure.startswith(_OVER_WINDOW_FAILURES):
         return True
     if not trajectory.steps:
@@ -176,7 +160,6 @@ def is_unreadable(info: Mapping[str, Any]) -> bool:
 
 
 def _idle(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the context wrappers of the spec that edited nothing."""
     acted: set[str] = set()
     for step in trajectory.steps:
         acted.update(edit["strategy"] for edit in step.info.get("context", {}).get("edits", ()))
@@ -192,8 +175,9 @@ def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
 
 
 def hash_prompt(chat: Chat) -> str:
-    """Return a digest of the texts, images and tools that a policy sees. Ids and moments, which
-    differ by instance, do not count.
+    """Return a digest of the texts, images and tools that a policy sees.
+
+    Ids and timestamps are ignored because they differ by instance.
     """
     messages = []
     for message in chat.messages:
@@ -217,9 +201,7 @@ def instance_of(spec: str, seed: int) -> str:
 
 
 def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]:
-    """Group the episodes by the value of a field, or by a tuple of several fields, keeping their
-    order.
-    """
+    """Group the episodes by a field, or by a tuple of several fields, keeping their order."""
     key = attrgetter(*fields)
     groups: dict[Any, list[Result]] = {}
     for row in results:
@@ -228,9 +210,7 @@ def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """Return the played context strategies in the order of the paper's table: none, single ones,
-    then stacks.
-    """
+    """Return the played context strategies in the paper's order: none, single ones, stacks."""
 
     def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
@@ -240,8 +220,7 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
 
 def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return the episodes without failures, which do not measure the policy and must not count as
-    lost.
+    """Return the episodes without failures, which do not measure the policy.
 
     Raises:
         RuntimeError: Every episode is a failure.
@@ -281,10 +260,8 @@ def success_rate(trajectories: Iterable[Trajectory]) -> float:
 
 
 def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
-    """Return the share of episodes that a policy solves, on seeds from 0 on, which training does
-    not use.
-
-    Failures do not count.
+    """Return the success rate on seeds from 0 on, which training does not use; failures do not
+    count.
 
     Raises:
         RuntimeError: Every episode is a failure.

@@ -1,8 +1,8 @@
-"""Intervals of shares and of differences, from the parts that independent clusters contribute.
+"""Intervals of shares and of differences, from the contributions of independent clusters.
 
-No interval has zero width. Rates have Wilson intervals, with the number of independent episodes
-that matches the variance between clusters (Korn and Graubard 1998). Differences have t intervals
-over the clusters plus two artificial ones, one on each side of zero (Bonett and Price 2012).
+No interval has zero width. Rates have Wilson intervals with the effective number of episodes
+(Korn and Graubard 1998). Differences have t intervals over the clusters plus two artificial ones,
+one on each side of zero (Bonett and Price 2012).
 """
 
 from __future__ import annotations
@@ -21,22 +21,18 @@ _NORMAL = NormalDist()
 # Of 95 % intervals: the probability outside, and the quantile.
 _ALPHA = 0.05
 _LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
-# From here on Student's t is the normal distribution: the quantiles differ by 0.1 %.
+# From here on, the quantiles of Student's t and the normal distribution differ by 0.1 %.
 _MANY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share or a difference of shares, with a 95 % interval unless another level is requested.
+    """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        value: The share or difference.
-        low: The lower end.
-        high: The upper end.
         p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
             excludes 0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
-        missing: The number of missing episodes.
         worst: The value if all missing episodes fail, or for a difference favour the other side;
             equal to `value` if none is missing.
         best: The value in the opposite case.
@@ -62,7 +58,7 @@ NO_DATA = Interval(nan, nan, nan)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values corrected for the size of their family (Holm 1979); None values do not count."""
+    """Correct a family of p-values (Holm 1979); None values do not count."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected, largest = list(p_values), 0.0
     for rank, (p, place) in enumerate(order):
@@ -77,13 +73,13 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     Args:
         value: The share.
         parts: Each cluster's part; their mean is the share.
-        freedom: The degrees of freedom of their variance.
+        freedom: The degrees of freedom of the parts' variance.
         draws: The number of independent episodes, if no variance is observed.
         most: The maximum effective number of episodes.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
-    # With one episode per cluster this is the plain Wilson interval; at 0 or 1, or with one
+    # With one episode per cluster this is the plain Wilson interval. At 0 or 1, or with one
     # cluster, no variance is observed, and draws count as independent.
     one_each = draws == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
@@ -94,19 +90,14 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, given each cluster's part.
+    """Return the interval and p-value of a difference, the mean of the clusters' parts.
 
-    Args:
-        total: The difference.
-        parts: Each cluster's part; their mean is the difference.
-        freedom: The degrees of freedom of their variance.
-        change: The parts of the two artificial clusters are this value and its negative.
-        bound: The largest possible difference.
+    The two artificial clusters contribute `change` and its negative; `bound` is the largest
+    possible difference.
     """
     padded = np.append(parts, [change, -change])
-    # Bonett and Price's interval assumes one pair of episodes per seed, whose counts determine the
-    # variance. Estimated variances use Student's t, and the artificial seeds count only if the real
-    # ones hardly differ.
+    # Bonett and Price assume one pair per seed, whose counts determine the variance. Estimated
+    # variances use Student's t, and artificial seeds count only if the real ones hardly differ.
     if change == 1.0 and np.allclose(parts, np.round(parts)):
         freedom, middle = _MANY, float(padded.mean())
         error = float(padded.std()) / sqrt(len(padded))
@@ -124,7 +115,6 @@ def around_zero(
 
 @lru_cache  # the same few degrees of freedom recur in all rows of a table
 def _t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
     low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2
@@ -136,9 +126,7 @@ def _t_quantile(freedom: int) -> float:
 
 
 def _two_sided(t: float, freedom: int) -> float:
-    """Return the probability that Student's t exceeds a value in size: the finite series of
-    Abramowitz and Stegun (26.7.3 and 26.7.4).
-    """
+    """Return P(abs(T) > t) by the finite series of Abramowitz and Stegun (26.7.3 and 26.7.4)."""
     freedom = max(1, freedom)
     if freedom >= _MANY:
         return 2 * _NORMAL.cdf(-t)
@@ -158,10 +146,7 @@ def _two_sided(t: float, freedom: int) -> float:
 def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
     """Return a share with its Wilson interval (1927).
 
-    Args:
-        successes: The number of successes, or the sum of scores in [0, 1].
-        trials: The number of trials.
-        confidence: The confidence level.
+    `successes` may be a sum of scores in [0, 1].
     """
     check_int("trials", trials, 1, 10**9)
     check_float("successes", successes, 0, trials)

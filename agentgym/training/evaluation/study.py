@@ -1,4 +1,4 @@
-"""Run ablations: play the episodes that the folder of a study lacks."""
+"""Run ablations: play the episodes that a study's folder lacks."""
 
 from __future__ import annotations
 
@@ -35,23 +35,17 @@ from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.storage import write_text
 from agentgym.training.rollout.user_policy import adapt
 
+# a third death is not an accident
 RETRIES = 2
-"""The maximum number of retries after a worker was killed: a third death is not an accident."""
 
 
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
-    """Create the folder of a study, or add a run to an existing one.
-
-    Args:
-        ablation: The run.
-        out: The folder.
-        player: A policy in memory, as in `run_ablation`.
+    """Create a study's folder, or add a run to an existing one.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
-        OSError: The folder cannot be written.
     """
     log, ablation = log_of(out), _naming(ablation, player)
     played_by = played_by_of(ablation, player)
@@ -72,13 +66,12 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
 
 
 def _naming(ablation: Ablation, player: Policy | None) -> Ablation:
-    """Return a run whose policy is named after the object that plays it."""
     config = named_after(ablation.policy, player)
     return ablation if config == ablation.policy else replace(ablation, policy=config)
 
 
 def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, Any]:
-    """Return the provenance of a run's policy; a policy behind an endpoint provides its own."""
+    """Return the provenance of a run's policy; an endpoint policy provides its own."""
     config = ablation.policy
     if player is None and config.module:
         player = config.make(ablation.worlds[0])
@@ -96,28 +89,24 @@ def run_ablation(
 ) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
-    Trajectories are written as they finish, so a killed run resumes. A killed worker costs only its
-    cell, which is retried up to `RETRIES` times and then lost. Cells without a reply from the
-    policy are lost too. Lost cells are logged as failures and retried when the run resumes.
+    A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the
+    policy does not reply; it is logged as a failure and retried when the run resumes.
 
     Args:
         ablation: The settings.
-        out: The folder for settings and trajectories, created if missing and locked during the run.
-        workers: The number of processes; 1 uses only this one. A trained model plays in this one.
-            Together they play as many cells at once as the policy can work on
-            (`UserPolicy.parallel_episodes`), at least one each.
+        out: The folder for settings and trajectories, locked during the run.
+        workers: The number of processes; 1 or a trained model uses only this one. Each plays
+            several cells at once if the policy supports it (`UserPolicy.parallel_episodes`).
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
-        player: A policy object that plays instead of `ablation.policy`, or its loaded model. An
-            object is named by the label of `ablation.policy`, or by its function or class.
-        budget: Limits that hold cells back. Earlier episodes of the policy in the folder count.
+        player: A policy object or loaded model that replaces `ablation.policy`.
+        budget: Limits that hold cells back.
 
     Raises:
         CollectionError: Many consecutive cells were lost, or three because the policy failed.
         DamagedFileError: A file of the folder cannot be read.
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
-        OSError: The folder cannot be written.
     """
     if workers > 1:
         exit_while_importing()
@@ -151,7 +140,9 @@ def run_ablation(
                 lost.append(f"{ended.cell}: {ended.failure}")
             if ended.fault is not None:
                 faults.add(numbers[ended.cell], ended.fault)
-            if losses > 2 * workers * at_once:  # twice over, as all may fail for a passing cause
+            if (
+                losses > 2 * workers * at_once
+            ):  # two rounds, since a passing cause may fail all cells of one
                 raise CollectionError(
                     f"{losses} consecutive cells failed; the last one: {ended.failure}"
                 )
@@ -166,30 +157,21 @@ def run_ablation(
 
 
 def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) -> int:
-    """Return how many cells a process plays at once."""
     if player is not None:
         return 1 if player.serial else player.parallel_episodes
     if not ablation.policy.module:
         return 1
     own = adapt(ablation.policy.make(ablation.worlds[0]))
-    # A policy that is not made anew for each episode must not mix its episodes' states.
+    # A policy shared between episodes must not mix their states.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
-    # The limit is one for all processes, since they ask the same server.
+    # All processes share the limit, since they ask the same server.
     return ceil(own.parallel_episodes / workers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A cell that was played or lost.
-
-    Attributes:
-        cell: The cell.
-        line: The line of its trajectory.
-        failure: The cause, if it was lost.
-        tokens: Its prompt and reply tokens, if counted.
-        fault: The policy's exception or wrong return value, if that was the cause.
-    """
+    """A cell that was played or lost; `fault` is the policy's exception or wrong return value."""
 
     cell: Cell
     line: str
@@ -218,7 +200,6 @@ def _play_all(
     player: UserPolicy | None,
     budget: Budget,
 ) -> Iterator[_Ended]:
-    """Yield cells as they end."""
     played_by = played_by_of(ablation, player)
     if ablation.policy.is_model or (player is not None and at_once == 1):
         yield from _play_together(ablation, cells, player, played_by, budget)
@@ -251,7 +232,7 @@ def _play_together(
     for some in alike.values():
         first = some[0]
         policy = player or adapt(ablation.policy.make(first.world))
-        if player is None:  # so that random choices do not depend on earlier episodes
+        if player is None:  # random choices must not depend on earlier episodes
             policy.reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)
         batch = min(len(some), ablation.policy.model.batch_size)

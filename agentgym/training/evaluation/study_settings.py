@@ -1,7 +1,6 @@
-"""Settings of studies: folders of episodes that grow by worlds, arms, contexts, horizons, seeds,
-samples and policies.
+"""Settings of studies: folders of episodes that grow run by run.
 
-Each run is an `Ablation`. Incomparable runs are refused.
+Each run is an `Ablation`. Incomparable runs are rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from agentgym.training.rollout.storage import check_settings, read_json
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# The log of folders from before logs were compressed; it stays plain.
+# Older studies keep their uncompressed log.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -30,24 +29,14 @@ _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
 
 @dataclass(frozen=True)
 class Study:
-    """Settings of a folder.
-
-    Attributes:
-        runs: The settings of each run (`Ablation.settings`).
-        policies: The provenance of each policy (`provenance`), by name; empty if an older version
-            did not record it.
-    """
+    """Settings of a folder: its runs, and the provenance of each policy, if recorded."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Any) -> Study:
-        """Read the settings of a study; older files contain a single run.
-
-        Raises:
-            ValueError: The data has another form.
-        """
+        """Read a study's settings; older files contain a single run."""
         if not isinstance(data, dict):
             raise ValueError("it is not a JSON object")
         if "runs" not in data:
@@ -62,11 +51,11 @@ class Study:
         return cls(runs, data["policies"])
 
     def columns(self) -> list[str]:
-        """Return the policies in the order in which they were added."""
+        """Return the policies in order of addition."""
         return list(dict.fromkeys(map(column_of, self.runs)))
 
     def cells(self) -> list[Cell]:
-        """Return the cells of all runs, each once."""
+        """Return the cells of all runs without duplicates."""
         cells: dict[Cell, None] = {}
         for run in self.runs:
             cells.update(dict.fromkeys(cells_of(run, column_of(run))))
@@ -117,7 +106,7 @@ class Study:
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
 
     def spelled(self, ablation: Ablation) -> Ablation:
-        """Return a run with the study's spelling of context strategies that are the same."""
+        """Return a run with the study's spelling of equal context strategies."""
         known: dict[str, None] = {}
         for run in self.runs:
             known |= dict.fromkeys(run["contexts"])
@@ -128,7 +117,7 @@ class Study:
         return replace(ablation, contexts=contexts)
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return the sort key of a cell: policies in the order of addition, then the other fields."""
+        """Return a cell's sort key: policies in order of addition, then the other fields."""
         columns = self.columns()
         place = columns.index(cell.policy) if cell.policy in columns else len(columns)
         return place, cell
@@ -145,7 +134,6 @@ def column_of(run: Mapping[str, Any]) -> str:
 
 
 def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Report whether a run contains all cells of another."""
     return (
         column_of(one) == column_of(two)
         and all(set(two[axis]) <= set(one[axis]) for axis in _AXES)
@@ -154,7 +142,7 @@ def _covers(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
 
 
 def conflicts(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[str]:
-    """Yield, in words, the settings that two runs must share but do not."""
+    """Describe the settings that two runs must share but do not."""
     pairs = [(f"its {name}", one[name], two[name]) for name in _ALIKE]
     shared = [world for world in one["worlds"] if world in two["worlds"]]
     pairs += [(f"its options of {w}", _options(one, w), _options(two, w)) for w in shared]
@@ -172,13 +160,13 @@ def _options(run: Mapping[str, Any], world: str) -> dict[str, Any]:
 
 
 def log_of(out: Path) -> TrajectoryLog:
-    """Return the log of a study; an existing uncompressed one is kept."""
+    """Return a study's log; an existing uncompressed one is kept."""
     plain = out / _PLAIN
     return TrajectoryLog(plain if plain.exists() else out / TRAJECTORIES)
 
 
 def load_study(out: Path) -> Study | None:
-    """Return the settings of a folder; None if there are none.
+    """Return a folder's settings; None if there are none.
 
     Raises:
         DamagedFileError: The settings cannot be read.

@@ -10,15 +10,13 @@ from agentgym.training.evaluation.missing import describe_missing
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
 from agentgym.training.evaluation.statistics import Interval
 
+# title, header and rows
 Table = tuple[str, list[str], list[list[str]]]
-"""Title, header and rows."""
 
+# Tables warn below this: at 20 episodes, a rate's interval still spans 20 points on each side.
 MIN_EPISODES = 20
-"""Tables warn below this number of episodes: at 20, a rate's interval still spans 20 points on each
-side.
-"""
+# interventions by letter
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
-"""The names of the interventions, by letter."""
 METRIC_NAMES = {
     "success": "success rate",
     "step_accuracy": "step accuracy",
@@ -55,14 +53,14 @@ def p_value(value: float | None) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Format a table with its title in Markdown."""
+    """Format a table in Markdown."""
     title, header, rows = table
     lines = [header, ["---"] * len(header), *rows]
     return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def few_instances(results: Sequence[Result]) -> str:
-    """Return a title suffix that warns of cells with few instances; empty if there are none."""
+    """Return a title suffix that warns of cells with few instances, if any."""
     fewest = MIN_EPISODES
     for rows in group_by(results, *CELL).values():
         fewest = min(fewest, len({row.seed for row in rows if not row.missing}))
@@ -76,15 +74,13 @@ def count_played(rows: Iterable[Result]) -> int:
     return sum(not row.missing for row in rows)
 
 
+# the last columns of every results table
 QUALITY = ["missing", "over window", "unreadable"]
-"""The columns that every table of results ends with."""
 
 
 def quality(rows: Iterable[Result]) -> list[str]:
-    """Return the cells of `QUALITY`: the missing episodes, those that outgrew the window, and the
-    percentage of unreadable replies.
-
-    An agent that writes nothing readable solves nothing either, for another reason.
+    """Return the cells of `QUALITY`: missing and overlong episodes, and the share of unreadable
+    replies.
     """
     rows = list(rows)
     over = sum(row.over_window for row in rows)

@@ -19,8 +19,8 @@ from agentgym.training.evaluation.study_settings import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.episode import spec_of
 
+# all of a small study, and seconds for a large one
 REPLAYED = 30
-"""Episodes to replay: all of a small study, and seconds for a large one."""
 # The entries of a step's info that the replies determine.
 _FACTS = ("turn", "valid", "success", "optimal", "alive")
 _DETAILS = ("score", "calls", "errors", "ended")
@@ -31,15 +31,7 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?![\w=])")
 
 
 class Verifier:
-    """Finds what contradicts a recorded episode.
-
-    Args:
-        study: The settings of its folder, if there are any.
-        replays: The maximum number of episodes to replay.
-
-    Attributes:
-        replayed: The number of replayed episodes.
-    """
+    """Find contradictions in recorded episodes of a study, replaying at most `replays` of them."""
 
     def __init__(self, study: Study | None = None, replays: int = REPLAYED) -> None:
         self.study, self.replays, self.replayed = study, replays, 0
@@ -48,9 +40,7 @@ class Verifier:
     def contradiction(self, trajectory: Trajectory, *, replay: bool = True) -> str:
         """Return the first contradiction in words, or an empty string.
 
-        Args:
-            trajectory: A completed episode.
-            replay: Whether to replay it, if its spec imports nothing unregistered.
+        A replay requires a spec that imports only registered code.
         """
         found = self._of_labels(trajectory) or _of_scores(trajectory)
         if found or not replay or self.replayed >= self.replays or not may_replay(trajectory):
@@ -89,14 +79,13 @@ class Verifier:
 
 @lru_cache(maxsize=1_024)  # the seeds of a cell ask for the same one
 def _recorded_spec(spec: str) -> Any:
-    """Return the spec that episodes of an env record: wrappers complete their arguments."""
+    """Return the spec that episodes record, whose wrappers have complete arguments."""
     env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
     env.close()
     return json.loads(spec_of(env))
 
 
 def _of_scores(trajectory: Trajectory) -> str:
-    """Compare success, score and rewards."""
     if not trajectory.steps or is_over_window(trajectory):
         return ""
     info = trajectory.steps[-1].info
@@ -127,7 +116,6 @@ def may_replay(trajectory: Trajectory) -> bool:
 
 
 def _names_code(value: Any) -> bool:
-    """Report whether a setting contains a text that names code to import."""
     if isinstance(value, str):
         return any(_CODE.match(part) for part in value.split("+"))
     if isinstance(value, Mapping):
@@ -136,7 +124,6 @@ def _names_code(value: Any) -> bool:
 
 
 def _of_replay(trajectory: Trajectory) -> str:
-    """Replay the replies and compare the results."""
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
     try:
         return next(_differences(Episode(env, trajectory.seed), trajectory), "")

@@ -1,5 +1,4 @@
-"""Adapters for other trainers and tools: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, and
-datasets of training rows.
+"""Adapters: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, and datasets of training rows.
 
 Each adapter is a separate module with its own extra, imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Shared helpers of the trainer adapters: append-only envs, and replies built from sampled tokens."""
+"""Shared helpers of the trainer adapters."""
 
 from __future__ import annotations
 
@@ -20,21 +20,14 @@ from agentgym.text.token_ids import TokenIds
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
 
-# Context strategies that change earlier messages.
+# context strategies that change earlier messages
 _EDITS = ("clear_results", "clear_thinking", "compaction")
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
-    Args:
-        trainer: The name of the trainer, for the error.
-        otherwise: Advice for stacks that edit the context, for the error.
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The id or an option is invalid, or an option edits the context.
+    Errors for context-editing stacks advise `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -51,11 +44,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
-    """Refuse an env whose observations contain images, for a bridge that carries only text.
-
-    Raises:
-        ValueError: The env's world draws images.
-    """
+    """Reject an env with images, for a bridge that carries only text."""
     inner = tool_env(env)
     if "images" in inner.world_class.requirements(inner.config):
         raise ValueError(
@@ -65,11 +54,7 @@ def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
 
 
 def seed_of(row: Mapping[str, Any]) -> int:
-    """Return the seed of a dataset row.
-
-    Raises:
-        ValueError: The row has none.
-    """
+    """Return the seed of a dataset row."""
     try:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
     except TypeError:
@@ -80,10 +65,10 @@ def seed_of(row: Mapping[str, Any]) -> int:
 
 
 def added(before: Chat, after: Chat) -> Sequence[Message]:
-    """Return the env's response to a reply: the messages after it.
+    """Return the messages that the env added after a reply.
 
     Raises:
-        ValueError: The chat after the reply does not extend the previous one.
+        ValueError: The later chat does not extend the earlier one.
     """
     length = len(before.messages)
     if (
@@ -105,14 +90,9 @@ def sampled_reply(
     ids: Sequence[int],
     logprobs: Sequence[float],
 ) -> Reply:
-    """Return sampled ids as the reply to a chat; later prompts will start with them.
+    """Return sampled ids as a reply; later prompts will start with `prompt` and `ids`.
 
-    Args:
-        renderer: The renderer that made the prompt.
-        chat: The observation.
-        prompt: Its ids.
-        ids: The sampled ids, including the end token if present.
-        logprobs: The log-probability of each id, in nats; empty if unknown.
+    The ids include the end token if present. `logprobs` are in nats, and empty if unknown.
     """
     tokenizer = renderer.tokenizer
     text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids

@@ -1,6 +1,4 @@
-"""Trajectories as training data: chat rows for fine-tuning, and token rows with exactly the sampled
-ids.
-"""
+"""Trajectories as training data: chat rows for fine-tuning, and token rows with sampled ids."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ from agentgym.training.rollout.storage import filling, replacing
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")
-# Rows per Arrow batch, few enough that long chats fit into memory.
+# few enough rows per Arrow batch that long chats fit into memory
 _BATCH = 256
 
 
 class EpisodeFacts(TypedDict):
-    """Facts about an episode that chat rows and token rows share; see `ChatRow`."""
+    """Fields that chat rows and token rows share; see `ChatRow`."""
 
     reward: float
     group_id: str
@@ -48,23 +46,17 @@ class ChatRow(EpisodeFacts):
     positions in `trainable`.
 
     Attributes:
-        messages: The last prompt of the segment and the reply to it.
-        trainable: The positions of this segment's replies in `messages`. Other assistant messages are summaries, examples or
-            replies of earlier segments, which are trained there.
+        messages: The segment's last prompt and the reply to it.
+        trainable: The positions of this segment's replies in `messages`. Other assistant messages
+            are summaries, examples or replies of earlier segments, which are trained there.
         replies: The policy's exact texts, one per position.
-        tools: The available function tools.
         reward: The agent's reward for the whole episode.
         agent: The agent of a team; empty without a team.
-        group_id: Equal for all episodes of one spec and seed in every process, the group that GRPO compares.
+        group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
         episode_id: Equal for all rows of an episode and unique within the export.
-        seed: The seed of the reset.
-        episode: The index of the episode in the export.
-        segment: The index of the segment in the episode.
-        is_last: Whether this is the last row of the episode.
-        terminated: Whether the episode ended by itself, so that no value follows.
-        truncated: Whether a limit ended it, so that a value may be bootstrapped.
+        terminated: Whether the episode ended by itself; no value follows.
+        truncated: Whether a limit ended it; a value may be bootstrapped.
         failure: The cause, if the episode does not measure the policy; otherwise empty.
-        labels: Labels of the run.
     """
 
     messages: list[dict[str, Any]]
@@ -84,14 +76,12 @@ class TokenRow(TypedDict):
     Attributes:
         input_ids: The ids of the last prompt and of the reply to it.
         loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
-        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has none.
+        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has
+            none.
         prompt_length: The number of ids before the first sampled one.
-        reward: The reward of the row's agent for the whole episode.
-        agent: The team agent that wrote the replies; empty without a team.
+        reward: The agent's reward for the whole episode.
         advantage: None, to be filled by the trainer.
         segment: The index of the segment (`Trajectory.segments`) that contains the steps.
-        steps: The indices of the steps.
-        is_last: Whether this is the last row of the episode.
     """
 
     input_ids: list[int]
@@ -134,27 +124,18 @@ class TrainingDict(EpisodeFacts):
 
 
 def group_id(trajectory: Trajectory) -> str:
-    """Return the id shared by all episodes of one spec and seed; other arms and worlds have other
-    ids.
-    """
+    """Return the id shared by all episodes of one spec and seed."""
     return group_of(trajectory.spec, trajectory.seed)
 
 
 def group_of(spec: str, seed: int) -> str:
-    """Return the `group_id` of future episodes with this spec (JSON text, keys in any order) and
-    seed.
-    """
+    """Return the `group_id` of future episodes with this spec (JSON text, keys in any order)."""
     ordered = json.dumps(json.loads(spec), sort_keys=True)
     return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
 
 
 def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
-    """Return one row per segment. Every reply of the episode is trainable in exactly one of them.
-
-    Args:
-        trajectory: The episode.
-        episode: Its index.
-    """
+    """Return one row per segment; every reply is trainable in exactly one row."""
     dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
     rows: list[ChatRow] = []
     segments = trajectory.segments()
@@ -187,7 +168,6 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
-    """Return the next chat of a step's agent, or the last of the episode."""
     agent = trajectory.steps[step].info.get("agent")
     return next(
         (later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent),
@@ -196,9 +176,7 @@ def _after(trajectory: Trajectory, step: int) -> Chat:
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
-    """Return the last reply of a segment: in the env's form if the next chat still contains it
-    unchanged, otherwise as written.
-    """
+    """Return a segment's last reply, as the next chat contains it or else as written."""
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
@@ -208,25 +186,18 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
 
 
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
-    """Return the indices of the `replied` messages of a chat in its list of dicts, where tool
-    images are separate messages.
-    """
+    """Return the positions of `replied` messages among dicts, where tool images are separate."""
     reply_places = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
     replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
     return [there for there, here in zip(reply_places, replies, strict=True) if here in replied]
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
-    """Return the episode as its recorded token ids; nothing is tokenised again.
+    """Return the episode as its recorded token ids, without tokenising again.
 
-    A row ends with its segment, and where a prompt does not start with the ids of the previous
-    prompt and its reply, for example because a chat template renders a reply differently from its
-    sampled ids. Every sampled id is therefore masked in exactly one row, after the ids it was
-    conditioned on. Replies without ids are omitted.
-
-    Args:
-        trajectory: The episode.
-        episode: Its index.
+    A row ends with its segment, and where a prompt does not start with the previous prompt's and
+    reply's ids, for example because a chat template renders replies differently. So every sampled
+    id is trained once, after the ids it was conditioned on. Replies without ids are omitted.
 
     Raises:
         ValueError: No reply has ids although nothing failed, or a reply's ids and
@@ -260,11 +231,7 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
 def training_dicts(
     trajectories: Iterable[Trajectory], *, failures: bool = False
 ) -> Iterator[TrainingDict]:
-    """Yield `to_training_dict` of each episode, numbered in order.
-
-    Args:
-        trajectories: The episodes.
-        failures: Whether to keep episodes that failed through no fault of the policy.
+    """Yield `to_training_dict` of each episode; `failures` keeps failed ones.
 
     Raises:
         ValueError: An episode has no token ids, or log-probabilities that do not match them.
@@ -291,17 +258,7 @@ def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenR
 
 
 def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
-    """Return the rows of episodes that the oracle policy plays through the text interface, one
-    episode per seed.
-
-    Args:
-        env_id: The id of a world.
-        seeds: The seeds.
-        **options: Keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The id or an option is invalid.
-    """
+    """Yield rows that the oracle policy plays through the text interface, one episode per seed."""
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
     for episode, seed in enumerate(seeds):
@@ -315,14 +272,7 @@ def export(
     *,
     failures: bool = False,
 ) -> int:
-    """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`.
-
-    Args:
-        trajectories: The episodes.
-        path: The file, or the folder of the dataset.
-        format: As in `write_rows`.
-        failures: Whether to keep episodes that failed through no fault of the policy.
-    """
+    """Write the chat rows of trajectories (`write_rows`); `failures` keeps failed episodes."""
     numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
     return write_rows(
         (row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format
@@ -330,18 +280,10 @@ def export(
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
-    """Write rows as a stream. The file is replaced only once it is complete.
+    """Write rows as a stream, and return their number.
 
-    Args:
-        rows: The rows.
-        path: The file to write, or the folder if the format is `datasets`.
-        format: `jsonl`, `parquet`, or `datasets` for `datasets.load_from_disk`.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        ValueError: The format is unknown, or a message contains images, which only `jsonl` supports.
+    The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The
+    file is replaced only once it is complete.
     """
     check_choice("format", format, FORMATS)
     if format == "jsonl":
@@ -381,7 +323,6 @@ def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
-    """Write rows to an Arrow or Parquet writer in batches."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     count, remaining = 0, iter(rows)
@@ -398,7 +339,7 @@ def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
 
 
 def _arrow_schema() -> Any:
-    """Return the columns of `ChatRow`, fixed so that they do not depend on the first rows."""
+    """Return fixed columns, which do not depend on the first rows."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     text = pa.string()

@@ -1,5 +1,4 @@
-"""HTTP server whose clients cannot harm each other: limits on connections and exchange times, and a
-token.
+"""HTTP server with limits on connections and exchange times, and a token.
 
 It imports `uvicorn` and `starlette`, which `mcp` installs.
 """
@@ -17,33 +16,25 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+# hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Hosts that only this machine can reach."""
+# several times what the clients of an episode use
 MAX_CONNECTIONS = 128
-"""Maximum open connections, several times what the clients of an episode use."""
+# for sending a request, or reading its response; enough for a slow connection at maximum size
 EXCHANGE_SECONDS = 30.0
-"""Seconds in which a client must send a whole request, or read its response; enough for a slow
-connection at the maximum size.
-"""
+# the longest program, behind as many as may wait
 REQUEST_SECONDS = 900.0
-"""Seconds in which a request is answered: the longest program, behind as many as may wait."""
+# the longest call as JSON, which may encode one character as six
 MAX_BODY_BYTES = 2 * 2**20
-"""Maximum request size in bytes: the longest call as JSON, which may encode one character as six.
-"""
+# Time to drain a refused request: closing a connection with unread data resets it, and the response
+# may be lost.
 LINGER_SECONDS = 2.0
-"""Seconds for reading and dropping the rest of a refused request. Closing a connection with unread
-data resets it, and the response may be lost.
-"""
+# shorter tokens can be guessed
 MIN_TOKEN = 16
-"""Minimum token length; shorter ones can be guessed."""
 
 
 def check_access(host: str, token: str) -> None:
-    """Refuse weak tokens, and hosts that others can reach without a token.
-
-    Raises:
-        ValueError: The host or the token is invalid.
-    """
+    """Reject weak tokens, and public hosts without a token."""
     if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
@@ -59,15 +50,11 @@ def check_access(host: str, token: str) -> None:
 
 
 class Guarded:
-    """App that passes only complete requests of authorized clients, each for a limited time.
+    """App that passes on complete requests of authorized clients, each for a limited time.
 
-    A GET is refused: the server never sends unsolicited events, so an event stream would only hold
-    a connection. A request whose id is already in flight in its session is refused too, because the
-    SDK would answer only one of them and let the others wait for ever.
-
-    Args:
-        app: The inner app.
-        token: The token; empty for none.
+    GET is refused: the server sends no unsolicited events, so a stream would only hold a
+    connection. Ids already in flight in a session are refused too, because the SDK would answer
+    only one of the requests. An empty token admits every client.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -114,7 +101,6 @@ def _is_too_long(scope: Scope) -> bool:
 
 
 def _request_id(body: bytes) -> str:
-    """Return the JSON-RPC id of a request, or an empty text."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
@@ -124,7 +110,6 @@ def _request_id(body: bytes) -> str:
 
 
 async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    """Run an app on a request until it has answered, its time is up, or its client has left."""
     unread = [body]
     has_started = False
 
@@ -160,7 +145,6 @@ async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: 
 
 
 async def _no_more() -> Message:
-    """Stand for the rest of a body that was read."""
     return {"type": "http.request", "body": b""}
 
 
@@ -189,7 +173,6 @@ async def _refuse(
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if it is too large."""
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= MAX_BODY_BYTES:
@@ -201,11 +184,10 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 
 class BoundedProtocol(H11Protocol):
-    """Connection that closes if its client takes too long to send a whole request, counted from the
-    start, or to read the response.
+    """Connection that closes if its client sends a request or reads a response too slowly.
 
-    If there are too many connections, the one that has waited longest for its request is closed;
-    well-behaved clients send theirs at once.
+    With too many connections, the one that has waited longest for its request is closed; well-
+    behaved clients send theirs at once.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -239,7 +221,7 @@ class BoundedProtocol(H11Protocol):
             self._start_timer()
 
     def resume_writing(self) -> None:
-        """Continue; the time for the whole response keeps running."""
+        """Continue without restarting the response's time."""
         super().resume_writing()
         if self.cycle is None or self.cycle.response_complete:
             self._stop_timer()

@@ -1,8 +1,7 @@
 """Inspect: any stack as an `inspect_ai` task, and trajectories as Inspect logs.
 
-Inspect's providers, cache, batches, limits and viewer apply. The solver plays the whole stack in
-this process, so oracles and context strategies work, and each sample's metadata contains the
-trajectory, which `agentgym compare` and `score` read.
+The solver plays the whole stack in this process, so oracles and context strategies work. Each
+sample's metadata contains the trajectory, which `agentgym compare` and `score` read.
 
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
@@ -62,8 +61,8 @@ from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.models.plain_chat import as_text
 from agentgym.world.world import load_world
 
+# the metadata entry that contains a sample's trajectory
 KEY = "agentgym"
-"""The entry of a sample's metadata that contains the trajectory."""
 
 
 @task
@@ -111,7 +110,7 @@ def world(
 
 @solver
 def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solver:
-    """Return the solver that plays the instance of a sample."""
+    """Return the solver that plays a sample's instance."""
     labels = {
         "world": world.rpartition("/")[2].partition("-v")[0],
         "arm": options.get("oracles") or "",
@@ -164,7 +163,6 @@ def _score(trajectory: Trajectory) -> Score:
 
 
 def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
-    """Return a model's output as a reply: thinking, text and calls."""
     message = output.message
     parts = [message.content] if isinstance(message.content, str) else []
     for part in [] if parts else message.content:
@@ -214,19 +212,7 @@ def _tool_info(tool: Any) -> ToolInfo:
 
 
 def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int:
-    """Write trajectories as a log for `inspect view`.
-
-    Args:
-        trajectories: The episodes of one run.
-        path: A file that ends in `.eval` or `.json`.
-        model: The name of the policy in the viewer.
-
-    Returns:
-        The number of episodes.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """Write trajectories as an `.eval` or `.json` log for `inspect view`, and return their number."""
     played = list(trajectories)
     if not played:
         raise ValueError(f"there is no episode to write to {str(path)!r}")
@@ -270,10 +256,10 @@ def _sample(number: int, trajectory: Trajectory) -> EvalSample:
 
 
 def read_log(path: Path) -> Iterator[Trajectory]:
-    """Yield the trajectories of an Inspect log, from `inspect eval` or `write_log`.
+    """Yield the trajectories of an Inspect log.
 
     Raises:
-        ValueError: A sample has none; another task wrote the log.
+        ValueError: A sample has no trajectory, because another task wrote the log.
     """
     samples: Sequence[EvalSample] = read_eval_log(str(path)).samples or []
     for sample in samples:
@@ -289,7 +275,7 @@ def to_run_folder(log: Path, folder: Path) -> None:
     """Write the trajectories of an Inspect log into a folder that `load_results` reads.
 
     Raises:
-        ValueError: A sample has none; another task wrote the log.
+        ValueError: A sample has no trajectory, because another task wrote the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     trajectories = log_of(folder)

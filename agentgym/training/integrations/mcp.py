@@ -1,5 +1,4 @@
-"""Serve an office server or a world over MCP, the Model Context Protocol: each episode is a server
-with its own state.
+"""Serve office servers or worlds over MCP (Model Context Protocol), one server per episode.
 
 It imports the package `mcp`; `agentgym serve` is its command.
 """
@@ -36,21 +35,16 @@ from agentgym.training.integrations.http_server import (
     server_config,
 )
 
+# per episode; a client needs one
 MAX_SESSIONS = 64
-"""Default maximum of open sessions per episode; a client needs one."""
+# longer than a model thinks
 IDLE_SECONDS = 1_800.0
-"""Default idle seconds after which a session is closed, longer than a model thinks."""
+# per episode; calls run sequentially, and each waiting one holds a connection
 MAX_WAITING = 8
-"""Maximum waiting calls per episode. Calls run sequentially, and each holds a connection."""
 
 
 class ServedEpisode(Protocol):
-    """A served episode: its tools, and a method to call them.
-
-    Attributes:
-        name: The world or the servers.
-        instructions: Shown to a client before its first call.
-    """
+    """The tools of an episode, and a method to call them."""
 
     name: str
     instructions: str
@@ -67,11 +61,7 @@ class ServedEpisode(Protocol):
 
 
 class OfficeEpisode:
-    """An office whose servers may already contain data.
-
-    Args:
-        office: The office.
-    """
+    """An office whose servers may already contain data."""
 
     def __init__(self, office: Office) -> None:
         self._office, self._guard = office, Guard("report")
@@ -99,19 +89,12 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world. Its rules and task are the instructions, and its score is printed to
-    stderr at the end.
+    """An episode of a world, whose score is printed to stderr at the end.
 
     MCP has calls and no replies, so a world's turn limit does not apply.
 
-    Args:
-        env_id: The world.
-        seed: The seed of the instance.
-        **options: Options of the env and of the world.
-
     Raises:
         gymnasium.error.Error: There is no such world.
-        ValueError: An option is unknown or out of range.
     """
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
@@ -140,17 +123,15 @@ class WorldEpisode:
 
 
 def _print_faults(guard: Guard) -> None:
-    """Print tool faults for the person who runs the server; clients do not see them."""
     for fault in guard.take_faults():
         print(fault.traceback, file=sys.stderr)
 
 
 def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
-    """Return an episode of office servers (joined by `+`), initially empty, or of a world.
+    """Return an episode of a world, or of initially empty office servers joined by `+`.
 
     Raises:
         gymnasium.error.Error: There is no such world.
-        ValueError: There is no such server, or an option is unknown or out of range.
     """
     if not set(target.split("+")) & set(SERVERS):
         return WorldEpisode(target, seed, **options)
@@ -164,8 +145,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 def build_server(episode: ServedEpisode) -> Server[Any]:
     """Return an MCP server for an episode.
 
-    Calls run sequentially in their order of arrival, in a separate thread per episode, so a slow
-    call delays no other episode.
+    Calls run in order of arrival in one thread per episode, so a slow call delays no other episode.
     """
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
@@ -236,13 +216,10 @@ def http_app(
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> Starlette:
-    """Return a web app with one MCP server per episode: number k, from 0, at `/episodes/<k>/mcp`.
+    """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
 
-    Args:
-        episodes: The episodes.
-        host: The address to listen on; on the local host, only local clients are answered.
-        max_sessions: Maximum open sessions per episode; others are refused (503).
-        idle_seconds: Idle seconds after which a session is closed.
+    On a loopback `host`, only local clients are answered. Requests for more than `max_sessions` per
+    episode get a 503; idle sessions are closed.
     """
     apps = [
         build_server(episode).streamable_http_app(
@@ -277,18 +254,10 @@ def serve_http(
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
 ) -> None:
-    """Serve episodes until interrupted.
+    """Serve episodes until interrupted; see `http_app`.
 
-    Args:
-        episodes: The episodes.
-        host: The address to listen on; one that others can reach requires a token.
-        port: The port.
-        token: The token that clients must send as `Authorization: Bearer TOKEN`; empty for none.
-        max_sessions: Maximum open sessions per episode.
-        idle_seconds: Idle seconds after which a session is closed.
-
-    Raises:
-        ValueError: The host or the token is invalid.
+    Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot
+    reach may have none.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

@@ -1,5 +1,4 @@
-"""Runs of agents that play over MCP: each episode is a cell of an ablation, and its trajectory is
-stored in the run folder like any policy's.
+"""Ablation runs of agents that play over MCP; trajectories go to the run folder as usual.
 
 Each call is a step, so a world's turn limit applies to calls.
 """
@@ -38,20 +37,10 @@ DIALECT: Dialect = "json"
 
 
 class RecordedEpisode:
-    """A cell of an ablation played over MCP.
+    """A cell of an ablation played over MCP; `write` receives its trajectory once.
 
-    An episode closed before its end counts as abandoned by the agent, with its current score; an
-    episode without calls is not written.
-
-    Args:
-        ablation: The settings of the run.
-        cell: The cell.
-        write: Receives the trajectory, once.
-
-    Attributes:
-        name: The cell in words.
-        instructions: The rules and the task.
-        tools: The available tools.
+    An episode closed before its end counts as abandoned, with its current score; without calls it
+    is not written.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -96,15 +85,7 @@ def external_ablation(
 ) -> Ablation:
     """Return the run settings of an agent outside this process.
 
-    Args:
-        world: The id of a world.
-        sizes: The sizes of its instances, as defined by the preset with this world.
-        seeds: The number of instances per size.
-        agent: The name of the agent in the report; empty for none.
-        options: Keyword arguments of the world.
-
-    Raises:
-        ValueError: The world, a size or an option is invalid.
+    The preset with this world defines the meaning of the sizes.
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
@@ -121,21 +102,14 @@ def external_ablation(
 
 @contextmanager
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
-    """Open the episodes that a folder lacks, and write each when it ends.
+    """Open at most `most` missing episodes in cell order, and write each when it ends.
 
-    Args:
-        ablation: The settings.
-        out: The folder; other processes cannot write to it meanwhile.
-        most: The maximum number of episodes to open.
-
-    Yields:
-        The episodes in cell order; the server closes them.
+    The folder stays locked meanwhile; the server closes the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.
         RunLockedError: Another process writes to the folder.
         ValueError: The folder contains another run, or all episodes of this one.
-        OSError: The folder cannot be written.
     """
     log = prepare_ablation(ablation, out)
     with RunLock(out), log.writing():

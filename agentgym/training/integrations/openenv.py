@@ -1,8 +1,7 @@
 """OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
 
-A stack is a world with its oracles, context strategies and split. Each session has its own env, and
-a reset starts its next episode. An observation contains the messages that the policy has not seen
-yet, so its size does not grow with the history; `keep` says how many earlier messages remain.
+Each session has its own env. An observation contains only messages that the policy has not seen
+yet, so its size does not grow with the history.
 
 Example:
     >>> app = create_app([Stack("ListWorld", {"oracles": "SP"})])
@@ -50,12 +49,12 @@ from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
 
+# per split; task `index` is the instance that `reset(seed=index)` draws from the split
 TASKS = 1_000_000
-"""Tasks per split: task `index` is the instance that `reset(seed=index)` draws from the split."""
+# tasks that `list_tasks` returns; a client reads others by index
 PREVIEW = 100
-"""Tasks that `list_tasks` returns; a client reads others by index."""
+# the only split of a stack without splits: all instances of the world
 ALL = "all"
-"""The split of a stack without a split: all instances of the world."""
 
 
 class WorldAction(Action):
@@ -93,13 +92,7 @@ class WorldObservation(Observation):
 
 
 class WorldState(State):
-    """The session; nothing in it depends on the instance.
-
-    Attributes:
-        world: The id of the world.
-        split: The split of the episode.
-        dialect: The form of calls in replies.
-    """
+    """The session; nothing in it depends on the instance."""
 
     world: str = ""
     split: str = ALL
@@ -108,14 +101,8 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served.
-
-    Args:
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`, as plain data.
-
-    Raises:
-        ValueError: The id or an option is invalid, or the id is a team's.
+    """A world with its wrappers, as served; the options are those of `agentgym.make`, as plain
+    data.
     """
 
     env_id: str
@@ -155,11 +142,7 @@ class Stack:
 
 
 class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
-    """The envs of one session, one per split.
-
-    Args:
-        stack: The world with its wrappers.
-    """
+    """The envs of one session, one per split."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -184,14 +167,13 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         Args:
             seed: The seed of the instance; None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
-            split: The split; by default that of the previous episode.
+            split: The split; by default the previous episode's.
             index: A task of the split, instead of a seed.
-            form: The form of messages and tools: `openai` for chat-completions dicts, or `records`
-                for all fields of `Message` and `Tool`.
+            form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
+                `Tool`.
 
         Raises:
             IndexError: There is no such task.
-            ValueError: There is no such split or form.
         """
         split = self._check_split(split or self._state.split)
         check_choice("form", form, ("openai", "records"))
@@ -208,11 +190,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     def step(
         self, action: WorldAction, timeout_s: float | None = None, **kwargs: Any
     ) -> WorldObservation:
-        """Play a reply.
-
-        Raises:
-            ValueError: There is no running episode.
-        """
+        """Play a reply."""
         if self._env is None:
             raise ValueError("this session has no episode; call reset before step")
         if action.stop:
@@ -268,7 +246,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     def get_task_range(
         self, split: str, start: int | None = None, stop: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return a slice of the tasks of a split.
+        """Return a slice of a split's tasks.
 
         Raises:
             ValueError: It has more than 10,000 tasks.
@@ -296,8 +274,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 class _SentChat:
     """The chat as sent so far.
 
-    Each observation sends a part, so that tool pictures stay behind the results that they follow.
-    An edit inside a part sends that part again.
+    Tool images must follow their results, so an edit inside an observation's part resends that
+    part.
     """
 
     def __init__(self, as_records: bool) -> None:
@@ -306,7 +284,6 @@ class _SentChat:
         self._parts: list[tuple[int, int]] = []  # messages and dicts of each part
 
     def observe(self, chat: Chat) -> WorldObservation:
-        """Return the change since the last chat."""
         unchanged = chat.shared_prefix(self._chat)
         messages = sum(count for count, _ in self._parts)
         while messages > unchanged:
@@ -329,14 +306,7 @@ def create_app(
 ) -> ASGIApp:
     """Return the OpenEnv server of one stack, or of several at `/0`, `/1`, and so on.
 
-    Args:
-        stacks: The stacks.
-        max_sessions: The maximum number of concurrent sessions per stack.
-        idle_seconds: The seconds after which an idle session is closed.
-        token: The token that clients send as `Authorization: Bearer TOKEN`; empty for none.
-
-    Raises:
-        ValueError: There is no stack.
+    Clients send the token, if any, as `Authorization: Bearer TOKEN`.
     """
     if not stacks:
         raise ValueError("there is no stack to serve; name at least one world")
@@ -363,19 +333,18 @@ def _app(stack: Stack, max_sessions: int, idle_seconds: float) -> FastAPI:
 
 
 def _record(message: Message) -> dict[str, Any]:
-    """Return a message without the descriptions of its pictures, which a policy must not see."""
+    """Return a message without image descriptions, which a policy must not see."""
     images = tuple(Image(image.png) for image in message.images)
     return replace(message, images=images).to_dict()
 
 
 class _RequireToken:
-    """App that refuses requests and connections without the token."""
+    """App that rejects requests and connections without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         given = b"".join(
             value for name, value in scope.get("headers", ()) if name == b"authorization"
         )
@@ -389,12 +358,9 @@ class _RequireToken:
 
 
 class RemoteEnv(gymnasium.Env[Chat, str]):
-    """A stack on an OpenEnv server as a Gymnasium env, for policies and trainers that take one.
+    """A stack on an OpenEnv server as a Gymnasium env.
 
-    Args:
-        base_url: The address of the server.
-        token: The server's token; empty for none.
-        reset_options: Further arguments of each reset, such as `{"split": "test"}`.
+    `reset_options` are further arguments of each reset, such as `{"split": "test"}`.
 
     Attributes:
         dialect: The form of calls in replies; known after the first reset, like the action space.
@@ -447,7 +413,6 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
         )
 
     def _read(self, result: Any) -> dict[str, Any]:
-        """Apply a change to the chat and return the metadata."""
         seen = result.observation
         tools = self._chat.tools
         if seen["tools"] is not None:

@@ -1,9 +1,8 @@
 """SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
 
-SkyRL keeps the history as text: the model sees the env's chat with results as user messages, and
-the rules explain how to call tools. This excludes strategies that edit the context. For them, write
-a generator that returns the rows of `agentgym.training.integrations.datasets.to_training_dict`,
-with `step_wise_trajectories`.
+SkyRL keeps the history as text with results as user messages. Strategies that edit the context need
+a custom generator with `step_wise_trajectories` that returns the rows of
+`agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
     >>> register("my_lists", "ListWorld", items=6, removals=2)  # in the process of the generator, too
@@ -34,18 +33,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
-    metrics report it. Worlds with images are refused.
-
-    Args:
-        env_config: Unused; `register` takes the env's options.
-        extras: The other columns of the row. `seed` selects the instance. `max_turns`, which SkyRL
-            sets from its generator's configuration (default 1), truncates the episode after that
-            many replies with its current score.
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The row has no seed, an option is invalid, or the world shows images.
+    metrics report it. In `extras`, `seed` selects the instance, and `max_turns`, which SkyRL sets
+    from its generator's configuration (default 1), truncates the episode with its current score.
     """
 
     def __init__(
@@ -68,7 +57,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; its first observation replaces the row's prompt, which is equal."""
+        """Start the episode; its first observation equals the row's prompt and replaces it."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return plain_messages(self._chat.messages), {}
@@ -97,9 +86,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
-        of replies.
-        """
+        """Return success and the kind of end as 0 or 1, and the number of replies."""
         return {
             "turns": float(self.turns),
             **{name: float(value) for name, value in self._outcome.items()},
@@ -111,16 +98,9 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world with `skyrl_gym`. Every process that makes envs must call this.
-
-    Args:
-        name: The `env_class` of the rows.
-        env_id: The id of a world.
-        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
+    """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs.
 
     Raises:
-        ValueError: The id or an option is invalid, an option edits the context, or the world shows
-            images.
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
@@ -130,12 +110,9 @@ def register(name: str, env_id: str, **options: Any) -> None:
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """Return the dataset of a registered world: prompt, `env_class` and seed of each instance. The
-    rows of one prompt form a group.
+    """Return a registered world's dataset with prompt, `env_class` and seed of each instance.
 
-    Args:
-        name: The registered name.
-        seeds: The seeds.
+    The rows of one prompt form a group.
 
     Raises:
         skyrl_gym.error.Error: The name is not registered.

@@ -15,7 +15,7 @@ from trl.chat_template_utils import (
 
 TokenizerT = TypeVar("TokenizerT", bound=PreTrainedTokenizerBase)
 
-# A text that occurs in no template.
+# a text that occurs in no template
 _MARK = "a8f3e2b1"
 
 _PRELUDE = r"""
@@ -65,14 +65,8 @@ def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:
 
     The system message lists the tools (or the first user message if the template has no system
     role), calls are JSON between `<tool_call>` and `</tool_call>`, and results are user messages.
-    The rest is the model's own template. Pass the result to `trl.GRPOTrainer` as its
-    `processing_class`. A model that has never called tools should start with cloning.
-
-    Args:
-        tokenizer: The tokenizer of a model with a chat template.
-
-    Returns:
-        A copy, or the tokenizer itself if its template already has tools.
+    Pass the result to `trl.GRPOTrainer` as its `processing_class`. Templates with tools are
+    unchanged.
 
     Raises:
         ValueError: It has no chat template, or one that does not mark the start or end of a reply,
@@ -125,7 +119,6 @@ def _render(
 
 
 def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> bool:
-    """Report whether a template accepts messages and keeps the marked text in them."""
     try:
         return _MARK in _render(tokenizer, messages, prompt=False)
     except TemplateError:
@@ -133,9 +126,7 @@ def _writes(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) 
 
 
 def _reply_bounds(tokenizer: PreTrainedTokenizerBase) -> tuple[str, list[str]]:
-    """Return the text that a template writes between a question and its reply, and the texts that
-    end a reply: the template's own mark and the end token.
-    """
+    """Return the text before a reply, and the texts that end it: the template's mark and end token."""
     start = _render(tokenizer, [_user(_MARK)], prompt=True).rpartition(_MARK)[2]
     reply = {"role": "assistant", "content": _MARK}
     whole = _render(tokenizer, [_user("Hello."), reply], prompt=False)

@@ -1,5 +1,4 @@
-"""TRL adapter: the worlds as environments whose tools the GRPO trainer calls, and as a rollout
-function for whole stacks.
+"""TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of whole stacks.
 
 With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the form
 of the model's own chat template, and shows the tool schemas. Strategies that edit the context need
@@ -70,14 +69,11 @@ _ENDED = "error: the episode has ended; this call was not run"
 
 
 class ToolEnvironment:
-    """Environment for TRL: `reset`, `get_reward` and one method per tool, which
-    `environment_factory` adds; it has no other public name.
+    """Environment for TRL, to which `environment_factory` adds one method per tool.
 
     Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor
-    the other text of a reply. So each call takes a turn, failed calls count, results include the
-    wrappers' hints and notes, and the episode ends as in any other run; later calls return an
-    error. Errors are results with the usual wording, so TRL's `tools/failure_frequency` stays 0.
-    Images in results reach the model's processor as content blocks.
+    the other text of a reply. So each call takes a turn, results include hints and notes, and calls
+    after the end return an error. Images reach the model's processor as content blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -90,24 +86,17 @@ class ToolEnvironment:
         self._invalid = False
 
     def reset(self, **row: Any) -> str:
-        """Start the episode of a row.
-
-        Args:
-            **row: A row of the dataset; `seed` selects the instance.
+        """Start the episode of a row, whose `seed` selects the instance.
 
         Returns:
             The task, which TRL appends to the row's last message.
-
-        Raises:
-            ValueError: The row has no seed.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
         return str(self._chat.messages[-1].text)
 
     def get_reward(self) -> float | None:
-        """The reward of the episode; None if it does not measure the policy (`StepInfo.invalid`),
-        which TRL excludes from its statistics and advantages.
+        """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
 
         A running episode ends now with its current score, because the policy has stopped calling.
         """
@@ -129,7 +118,6 @@ class ToolEnvironment:
 
 
 def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
-    """Return messages as a tool result: text, or content blocks if there are images."""
     text = "\n\n".join(message.text for message in messages)
     images = [image for message in messages for image in message.images]
     if not images:
@@ -145,19 +133,9 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class is named after the world, and TRL logs its rewards under that name. It owns the
-    reward, so `reward_funcs` may be omitted. TRL lists the tools by name, not in the world's order.
-
-    To train on several worlds, give TRL a dict of such classes, and add a column `environment` with
-    its keys to the rows of `prompts`.
-
-    Args:
-        env_id: The id of a world.
-        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
-
-    Raises:
-        ValueError: The id or an option is invalid, an option edits the context, or a tool has a
-            name that TRL reserves.
+    The class is named after the world, and TRL logs its rewards under that name. It provides the
+    reward, so `reward_funcs` may be omitted. To train on several worlds, give TRL a dict of such
+    classes, and add a column `environment` with its keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -167,13 +145,9 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 def remote_environment(
     base_url: str, token: str = "", **reset_options: Any
 ) -> type[ToolEnvironment]:
-    """Return an `environment_factory` for a stack on an OpenEnv server; each environment is one of
-    its sessions.
+    """Return an `environment_factory` whose environments are sessions of an OpenEnv server.
 
-    Args:
-        base_url: The address of the server.
-        token: The server's token; empty for none.
-        **reset_options: Further arguments of each reset, such as `split`.
+    `reset_options` are further arguments of each reset, such as `split`.
 
     Raises:
         ValueError: A tool has a name that TRL reserves.
@@ -192,7 +166,6 @@ def remote_environment(
 def _environment(
     name: str, tools: Sequence[Tool], make: Callable[[], gymnasium.Env[Chat, str]]
 ) -> type[ToolEnvironment]:
-    """Return the class of an env's environments, with a method per tool."""
     for tool in tools:
         if tool.name in ("reset", "get_reward") or tool.name.startswith("_"):
             raise ValueError(
@@ -207,18 +180,9 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt contains everything before the task: the rules, the examples if any, and an empty user
-    message, to which `ToolEnvironment.reset` adds the task. The rules do not explain tool calls,
-    because chat templates do. `rollout_func` reads only the seed, which is also in the last message
-    because TRL passes it no other column.
-
-    Args:
-        env_id: The id of a world.
-        seeds: The seeds.
-        **options: The options of the training env.
-
-    Raises:
-        ValueError: The id or an option is invalid.
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
+    rules do not explain tool calls, because chat templates do. The last message repeats the seed,
+    because TRL passes `rollout_func` no other column.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
@@ -243,35 +207,26 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the model
-    sees exactly the env's chat.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's own
+    chat.
 
     An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
     exactly one prompt and one completion for each of the `num_generations` of a group. With
-    `rows_per_episode=k`, k of these hold one episode: `num_generations=n * k` plays n episodes of
-    an instance and trains each sampled token once, provided its episode has at most k rows. Unused
-    rows contain one masked token. All k carry the episode's reward, so the group mean is that of
-    its episodes. TRL's standard deviation counts each episode k times and is thus smaller by at
-    most 1 / n; `scale_rewards="none"` avoids it. The losses `dapo` (the default), `bnpo` and
-    `cispo` divide by tokens, so masked rows change nothing; other losses divide by rows. Episodes
-    with more than k rows are subsampled to k, all rows equally likely, and `env_reward` logs the
-    omitted share as `rows_left_out`.
+    `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays
+    n episodes of an instance and trains each sampled token once, provided its episode has at most k
+    rows. Unused rows contain one masked token. All k carry the episode's reward, so the group mean
+    is correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"`
+    avoids it. The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows
+    change nothing; other losses divide by rows. Longer episodes are subsampled to k rows uniformly,
+    and `env_reward` logs the omitted share as `rows_left_out`.
 
-    The env's messages within a completion are masked. The reward arrives as `env_reward`: train
-    with `reward_funcs=env_reward`. Sampling uses the trainer's own engine. Without vLLM, TRL
-    returns no log-probabilities, and `logprobs` is None.
-
-    The trainer's `max_completion_length` applies to each reply, not to the episode, which the
-    spec's window bounds.
-
-    Args:
-        spec: The spec of the env, made by `agentgym.assemble.registry.spec`.
-        seed: The random seed.
-        rows_per_episode: The number of TRL generations that hold one episode, at most 1,000.
+    Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
+    `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's
+    window bounds the episode.
 
     Raises:
-        ValueError: The number is out of range, or the world shows images. The returned function also raises it if the prompts
-            of a process are not whole episodes.
+        ValueError: The number is out of range, or the world shows images. The returned function
+            also raises it if a process's prompts are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
     refuse_images("TRL's rollout_func", gymnasium.make(spec))
@@ -308,10 +263,9 @@ def env_reward(
     log_metric: Callable[[str, float], None] = lambda name, value: None,
     **_: Any,
 ) -> list[float | None]:
-    """The reward function for `rollout_func`.
+    """Return the rewards for `rollout_func`; None for episodes that do not measure the policy.
 
-    An episode that does not measure the policy has None, which TRL excludes from its statistics and
-    advantages.
+    TRL excludes None from its statistics and advantages.
     """
     if rows_left_out:
         log_metric("rows_left_out", sum(rows_left_out) / len(rows_left_out))
@@ -319,7 +273,7 @@ def env_reward(
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Return the seed of each episode; the prompts of an episode are consecutive."""
+    """The prompts of an episode are consecutive."""
     seeds = [_seed_of(prompt) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
@@ -332,9 +286,7 @@ def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
 
 
 def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenRow]:
-    """Return exactly so many rows of an episode: all, or a subsample, padded with masked rows; only
-    masked rows if the episode does not measure the policy.
-    """
+    """Return `count` rows of an episode: all, or a subsample, padded with masked rows."""
     rows = episode["rows"]
     filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
     filled += [_masked(_shortened(rows[0]))] * (count - len(filled))
@@ -353,9 +305,7 @@ def _masked(row: TokenRow) -> TokenRow:
 
 
 def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
-    """Return a method for a tool, from which transformers' `get_json_schema` derives the tool's
-    schema.
-    """
+    """Return a method from which transformers' `get_json_schema` derives the tool's schema."""
     properties = tool.parameters["properties"]
     # Python keywords get a trailing underscore.
     names = {name + "_" * keyword.iskeyword(name): name for name in properties}
@@ -389,9 +339,7 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description; the description contains the schema if no type
-    expresses it.
-    """
+    """Return an argument's type and description, which contains the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
@@ -432,8 +380,7 @@ class _TrainerPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         prompts = [self.renderer.ids(chat) for chat in chats]
-        # The only entry to all of TRL's engines (transformers, vLLM, sharded models) that takes
-        # token ids is private.
+        # TRL's one entry for token ids to all its engines is private.
         sampled, logprobs = self.trainer._generate_single_turn(
             [list(ids) for ids in prompts], None, {}, 1
         )

@@ -1,9 +1,7 @@
 """verifiers adapter, and so prime-rl, which trains on verifiers' environments.
 
-A task is an instance of a world, and a group contains the episodes of one task. The harness plays
-the whole stack in this process: the model's requests are the env's chat, including edited contexts,
-and verifiers records each edit as a branch of the trace. The rules explain how to call tools;
-`tools="native"` also sends their schemas. Structured calls stay structured.
+A group contains one task's episodes. The harness plays the whole stack in this process: the model's
+requests are the env's chat, and verifiers records each context edit as a branch of the trace.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
@@ -37,8 +35,8 @@ from agentgym.training.rollout import Episode
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
+# the module name under which verifiers finds these classes
 PLUGIN = "agentgym_verifiers"
-"""The name under which verifiers finds these classes."""
 _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 
 
@@ -62,25 +60,22 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Return whether the oracle policy solves the instance, without hints or context limits."""
+        """Report whether the oracle policy solves the instance without hints or context limits."""
         return await asyncio.to_thread(_is_solvable, self.data)
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the reward of the episode; of an untouched trace, that of doing nothing."""
+        """Return the episode's reward; an untouched trace scores like doing nothing."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and its number
-        of replies.
-        """
+        """Return success and the kind of end as 0 or 1, and the number of replies."""
         played = await self._played(trace)
         names = ("success", "terminated", "truncated", "turns")
         return {name: float(played[name]) for name in names}
 
     async def _played(self, trace: vf.Trace) -> dict[str, Any]:
-        """Return the outcome of the harness's episode, or of doing nothing."""
         if "agentgym" not in trace.info:
             if trace.nodes:
                 raise ValueError(
@@ -113,11 +108,7 @@ class WorldTasks:
     config: WorldTasksetConfig
 
     def load(self) -> Iterator[WorldTask]:
-        """Make the tasks lazily.
-
-        Raises:
-            ValueError: The id or an option is invalid.
-        """
+        """Make the tasks lazily."""
         config = self.config
         world, env = registry.resolve(config.world), registry.make(config.world, **config.options)
         spec = env.spec.to_json() if env.spec else ""
@@ -153,10 +144,10 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
 
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
-    """Plays an episode in this process, with every model call through verifiers' endpoint.
+    """Play an episode in this process, with every model call through verifiers' endpoint.
 
-    verifiers' limits truncate the episode with its current score, like the world's turn budget. A
-    failure through no fault of the policy is an error of the trace, which then has no reward.
+    verifiers' limits truncate the episode with its current score, like the turn budget. A failure
+    through no fault of the policy is an error of the trace, which then has no reward.
     """
 
     EXECUTES_CODE = False
@@ -166,7 +157,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         """Check that no box is requested, because nothing would run in it.
 
         Raises:
-            ValueError: One is requested.
+            ValueError: A box is requested.
         """
         if runtime.config.type != "subprocess":
             raise ValueError(
@@ -245,15 +236,13 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 class _History:
     """The chat as chat-completions messages, with replies kept verbatim.
 
-    verifiers thus finds the reply that it recorded, and a trainer its tokens; a rewritten reply
-    would start another branch.
+    A rewritten reply would start another branch of the trace.
     """
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        """Keep the server's message for the newest reply of the chat, which has this text."""
         newest = next(
             (message for message in reversed(chat.messages) if message.role == "assistant"), None
         )
@@ -269,10 +258,7 @@ class _History:
             )
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """Return the request for a chat.
-
-        Tool messages answer structured calls; all other results are user messages.
-        """
+        """Return the request for a chat; only tool messages answer structured calls."""
         messages: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
@@ -337,7 +323,6 @@ def _do_nothing(data: WorldData) -> dict[str, Any]:
 
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
-    """Return how an episode ended; a running one ends now with its current score."""
     trajectory = episode.trajectory()
     reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
     if not episode.over:
@@ -375,17 +360,7 @@ def load_environment(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment; without arguments, the smallest one.
-
-    Args:
-        env_id: The id of a world.
-        seeds: The seeds of its tasks.
-        tools: How tools are shown; see `WorldHarnessConfig`.
-        **options: Keyword arguments of `agentgym.make`, as plain data.
-
-    Raises:
-        ValueError: The id or an option is invalid, or the seeds have gaps.
-    """
+    """Return a world as a verifiers environment with one task per seed; see `WorldHarnessConfig`."""
     registry.spec(env_id, **options)
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")

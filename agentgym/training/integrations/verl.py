@@ -1,10 +1,9 @@
 """verl adapter: an agent loop that plays an episode with the trainer's engine.
 
-The model sees the env's chat, including edited contexts, through the plain chat template, and its
-samples are kept as tokens. An episode with an edited context has several rows
-(`agentgym.training.integrations.datasets.to_training_dict`). verl's trainer takes them all and
-gives each the episode's advantage. Its old workers (`trainer.use_v1=false`) take only one, so such
-stacks fail there.
+The model sees the env's chat through the plain chat template, and its samples are kept as tokens.
+An episode with an edited context has several rows
+(`agentgym.training.integrations.datasets.to_training_dict`), each with the episode's advantage.
+verl's old workers (`trainer.use_v1=false`) take only one row, so such stacks fail there.
 
 The file at `actor_rollout_ref.rollout.agent.agent_loop_config_path` names agent loops:
 
@@ -42,16 +41,11 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
     An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
     the rest of a row `rollout.response_length`. verl has no other truncation signal;
-    `reward_extra_info` reports it. Worlds with images are refused.
-
-    Args:
-        *args: verl's arguments of all agent loops.
-        env_id: The id of a world.
-        options: Keyword arguments of `agentgym.make`.
-        **kwargs: verl's arguments of all agent loops.
+    `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: verl's config requests a chat template with arguments, or the world shows images.
+        ValueError: verl's config requests a chat template with arguments, or the world shows
+            images.
     """
 
     def __init__(
@@ -81,11 +75,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Play the episode of a row.
-
-        Args:
-            sampling_params: The engine's sampling parameters.
-            **row: The columns of the row; `seed` selects the instance.
+        """Play the episode of a row, whose `seed` selects the instance.
 
         Returns:
             The rows of the episode, oldest first; a single row without a list.
@@ -129,9 +119,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play until the episode ends or no longer fits; return the engine's report on weight
-        versions.
-        """
+        """Play until the episode ends or no longer fits; return the engine's weight versions."""
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
@@ -191,18 +179,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed.
-    The episodes of a row form a group.
-
-    Args:
-        agent_name: The name of the agent loop.
-        env_id: The id of a world.
-        seeds: The seeds.
-        **options: The options of the agent loop.
-
-    Raises:
-        ValueError: The id or an option is invalid.
-    """
+    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed."""
     env = make(env_id, **options)
     refuse_images("verl", env)
     fixed = {

@@ -1,8 +1,7 @@
-"""The papers' benchmarks: presets of the ablation, metrics, tables, figures and commands, one
-module per paper.
+"""The papers' benchmarks, one module per paper: presets, metrics, tables, figures and commands.
 
-A module registers itself with `agentgym.training.evaluation.register_paper`. All modules of this
-folder are imported here in alphabetical order, so a new file needs no other change.
+All modules of this folder are imported here in alphabetical order and register themselves, so a new
+file needs no other change.
 """
 
 from __future__ import annotations

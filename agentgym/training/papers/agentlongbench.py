@@ -1,6 +1,4 @@
-"""AgentLongBench as files: write its rows, answer them, score the answers, and produce the paper's
-tables and figures.
-"""
+"""AgentLongBench as files: write its rows, answer them, score answers, and report."""
 
 from __future__ import annotations
 
@@ -43,11 +41,11 @@ from agentgym.world.config import Choice, Config
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# the rows without their messages, sufficient for scoring
 ANSWERS = "answers.jsonl"
-"""The rows without their messages, sufficient for scoring."""
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
-# Samples per task at a length outside the benchmark, its smallest number at any of its lengths.
+# The benchmark's smallest number per task, for lengths outside it.
 _OTHER_LENGTH = 25
 _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
@@ -77,14 +75,12 @@ class LongBenchResult:
 
     Attributes:
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        task: The task.
         length: The tokens of the bucket.
         score: The score in [0, 1] in the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer from the log's last page alone.
         acl_scan: The tokens of the evidence.
         acl_min: The tokens of a minimal part that proves the answer.
-        answered: Whether there was a reply with an answer.
     """
 
     setting: str
@@ -144,8 +140,7 @@ class Plan(Config):
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
-    """Write the rows log by log, with one folder per cell of setting and length; existing cells
-    stay unchanged.
+    """Write the rows log by log into one folder per setting and length, keeping existing cells.
 
     Yields:
         Setting, length and the number of rows after each log, with 0 after each existing cell.
@@ -173,14 +168,12 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
 
 
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
-    """Write a cell's data for scoring, keeping existing lines of tasks."""
     before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     others = [line for line in before if json.loads(line)["task"] not in tasks]
     write_text(path, "".join([*others, *lines]))
 
 
 def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]) -> list[str]:
-    """Write the rows of a log, and return each row's scoring data as a line."""
     lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -189,13 +182,14 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
     return lines
 
 
+# consecutive unanswered rows; more are not a single row's fault
 MAX_SILENT = 3
-"""Consecutive rows that the policy may leave unanswered; more are not a single row's fault."""
 
 
 def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
-    """Answer all rows with a policy, in files of the same names. Answered rows are skipped. A row
-    without a reply stays unanswered.
+    """Answer all rows with a policy, in files of the same names.
+
+    Answered rows are skipped, so a rerun retries rows without a reply.
 
     Yields:
         After each row, an empty text, or the reason for a missing answer.
@@ -203,7 +197,6 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
     Raises:
         PolicyError: The policy failed on several consecutive rows.
         RunLockedError: Another process writes to the folder.
-        OSError: The folder cannot be written.
     """
     silent = 0
     with RunLock(out):
@@ -216,7 +209,7 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
 
 
 def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyError | None]:
-    """Answer the unanswered rows of a file; yield the error of each that gets no answer."""
+    """Answer a file's open rows; yield the error of each row without an answer."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -238,17 +231,10 @@ def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyErr
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
-    """Score predictions. Every row counts once: without a prediction it scores 0, and the last of
-    several counts.
+    """Score predictions; rows without one score 0, and the last of several counts.
 
-    Args:
-        data: A folder written by `write`.
-        predictions: A folder with files of the same names, whose lines have an `id` and a
-            `raw_response` (or a `pred_answer`).
-
-    Raises:
-        ValueError: There are no rows.
-        OSError: A file cannot be read.
+    Prediction files have the names of the files that `write` wrote; their lines have an `id` and a
+    `raw_response` (or a `pred_answer`).
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
@@ -269,7 +255,7 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
 
 
 def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
-    """Return the score of a reply to a row."""
+    """Score a reply to a row."""
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
     parsed = None if value is None else read(kind, value)
@@ -299,7 +285,6 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
 
 
 def _replies(path: Path) -> dict[str, str]:
-    """Return the replies in a prediction file, by row id."""
     if not path.exists():
         return {}
     replies = {}
@@ -316,9 +301,7 @@ def _replies(path: Path) -> dict[str, str]:
 
 
 def context_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return scores and adequate context lengths by the subject of the question, as in table 2, for
-    each length.
-    """
+    """Return scores and adequate context lengths by question subject and length (table 2)."""
     groups: dict[tuple[int, str, int], list[LongBenchResult]] = {}
     parts = list(_PARTS)
     for each in results:
@@ -336,9 +319,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return the mean score of each setting, task and length, with the scores of the best constant
-    answer and of the last page alone.
-    """
+    """Return mean scores by setting, task and length, with both baselines."""
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = f"{100 * mean(rows, 'score'):.1f}"
@@ -384,19 +365,7 @@ def _by_cell(
 
 
 def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
-    """Write the results as JSON lines, the tables as Markdown, and the heat map.
-
-    Args:
-        results: The results.
-        out: The folder.
-        missing: The number of episodes without a result, which titles and caption state.
-
-    Returns:
-        The tables.
-
-    Raises:
-        ValueError: There are no results, or the extra for the figure is missing.
-    """
+    """Write results, tables and heat map into a folder, and return the tables."""
     if not results:
         raise ValueError("there are no episodes to report on")
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
@@ -416,12 +385,7 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
 
 
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
-    """Draw mean scores by task and length, one panel per setting (figures 3 to 6).
-
-    Args:
-        cells: The mean score in [0, 1] by setting, task and length in tokens; tasks keep the
-            order of the mapping.
-    """
+    """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     settings, tasks = (
@@ -451,7 +415,6 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
 
 
 def _format_length(tokens: int) -> str:
-    """Format a number of tokens like the benchmark: `32k`, `1M`."""
     for unit, size in (("M", 2**20), ("k", 2**10)):
         if tokens % size == 0:
             return f"{tokens // size}{unit}"

@@ -1,7 +1,7 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The paper's text and tables differ in places. The definitions here match its tables, and the
-alternatives are included (`extra_turns`, `tokens_all`).
+The paper's text and tables differ in places. The definitions match its tables; `extra_turns` and
+`tokens_all` are the alternatives.
 """
 
 from __future__ import annotations
@@ -45,28 +45,24 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# token counter for replies without ids
 Count = Callable[[str], int]
-"""Function that counts the tokens of a text, for replies without ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Figures of one episode; NaN for those that the trajectory does not contain.
+    """Figures of one episode; NaN where the trajectory lacks the data.
 
     Attributes:
-        success: Whether the answer was the right number.
         rounds: Turns with at least one executed search.
         seconds: Wall time from the reset to the end, if recorded by `timed`.
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
-            incomplete.
-        extra_turns: The same in turns.
+            incomplete. `extra_turns` counts turns.
         followed_format: Whether the episode ended with an answer that contains a number.
         early_stops: Stops that the env did not accept: replies without a call and without a
             number, and answers before `min_rounds`.
-        tokens: Completion tokens of turns with a search; 0 if there are none.
-        tokens_all: Completion tokens of all turns.
-        unreadable: Replies without a readable tool call or answer.
+        tokens: Completion tokens of turns with a search; `tokens_all` of all turns.
     """
 
     success: bool
@@ -89,19 +85,18 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Means over episodes, named as in the paper's tables; `Acc`, `SC` and `FF` are shares.
+    """Means over episodes, named as in the paper's tables.
 
     Attributes:
-        Acc: Right answers.
+        Acc: The share of right answers.
         SR: Search rounds, in turns.
         Dur: Seconds.
-        SC: Search-complete episodes.
+        SC: The share of search-complete episodes.
         ER: Extra searches of these; `ER_turns` counts turns.
-        FF: Episodes that end with a number.
+        FF: The share of episodes that end with a number.
         PremT: Early stops per episode (a count, not a share).
         TotTok: Completion tokens of turns with a search; `TotTok_all` of all turns.
-        TokR: Tokens per search round: the mean of the episodes' own ratios, over episodes that have
-            one.
+        TokR: The mean of the episodes' tokens per search round, where defined.
     """
 
     Acc: float
@@ -120,8 +115,9 @@ class Metrics:
 def timed(
     env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
 ) -> Trajectory:
-    """Play an episode and label its trajectory with its duration in `seconds`. Infos contain no
-    times, so that they can be replayed.
+    """Play an episode and label its trajectory with its duration in `seconds`.
+
+    Infos contain no times, because replays must reproduce them.
     """
     start = time.perf_counter()
     trajectory = rollout(env, policy, seed, labels)
@@ -129,9 +125,7 @@ def timed(
 
 
 def asker(policy: Policy) -> Ask:
-    """Wrap a policy, such as one for an endpoint, as the model for the functions in
-    `agentgym.envs.gsm_agent.loaders`.
-    """
+    """Wrap a policy as the model for the functions in `agentgym.envs.gsm_agent.loaders`."""
 
     def ask(prompt: str) -> str:
         (reply,) = policy([Chat((), ()).add(Message("user", prompt, id="ask"))])
@@ -141,11 +135,9 @@ def asker(policy: Policy) -> Ask:
 
 
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
-    """Return the figures of an episode.
+    """Return an episode's figures.
 
-    Args:
-        trajectory: The episode.
-        count: Counts the tokens of replies without ids; without it they are NaN, never 0.
+    `count` counts the tokens of replies without ids; without it they are NaN, never 0.
 
     Raises:
         ValueError: The trajectory does not belong to SearchWorld.
@@ -177,11 +169,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
 
 
 def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
-    """Return the means over episodes.
-
-    Raises:
-        ValueError: There are no episodes.
-    """
+    """Return the means over episodes."""
     if not outcomes:
         raise ValueError("there are no episodes to take the mean of")
 
@@ -207,7 +195,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
-    """Return the paper's table with a row per setting. Unknown figures are empty."""
+    """Return the paper's table with a row per setting; unknown figures are empty."""
     return means_table(
         "GSM-Agent",
         {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
@@ -217,7 +205,6 @@ def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
 
 
 def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
-    """Count the searches until all documents were shown; None if they never were."""
     missing = set(documents)
     for number, entry in enumerate(log, 1):
         missing -= set(entry["ids"])
@@ -227,7 +214,7 @@ def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str])
 
 
 def _stopped(step: Step) -> bool:
-    """Return whether a reply neither tried to call a tool nor gave an answer."""
+    """Report whether a reply neither tried to call a tool nor gave an answer."""
     text = step.reply.text
     tried = parse(text, "auto", step.chat.tools).calls or step.info["detail"]["calls"]
     if tried or MARK in text:
@@ -285,17 +272,10 @@ def write_report(
     embed: str = "",
     count: Count | None = None,
 ) -> list[Path]:
-    """Write `summary.md` and `revisits.png`.
+    """Write `summary.md` and `revisits.png`, and return their paths.
 
-    Args:
-        settings: The episodes of each setting; failures count as missing.
-        out: The folder.
-        nodes: The clusters of the graph; None derives the number from the documents.
-        embed: The embedding function; empty for latent semantic analysis.
-        count: Counts the tokens of replies without ids.
-
-    Returns:
-        The two files.
+    `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies
+    without ids.
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
@@ -328,11 +308,7 @@ def write_report(
 
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
-    """Draw accuracy against the revisit ratio, one point per setting (figure 4).
-
-    Args:
-        points: The revisit ratio and the accuracy of each setting, as shares.
-    """
+    """Draw accuracy against the revisit ratio, both as shares (figure 4)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     figure = Figure(figsize=(5.4, 4.0), layout="constrained")

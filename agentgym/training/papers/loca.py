@@ -1,6 +1,4 @@
-"""LOCA-bench's tables and figure: accuracy by task and description length; trajectory length, tool
-calls and tool output by description length.
-"""
+"""LOCA-bench's tables and figure, by task and description length."""
 
 from __future__ import annotations
 
@@ -35,8 +33,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AXIS = "length"
-# The package of the tasks; listing them does not import their modules.
+# Listing the package does not import the task modules.
 _TASKS = "agentgym.envs.loca.tasks."
+# the run of LOCA-bench's table 1, as arguments of `Ablation`
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
         "worlds": tuple(
@@ -49,20 +48,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "window": WINDOW,
     }
 }
-"""The run of LOCA-bench's table 1, as arguments of `Ablation`."""
 
 
 def is_loca(result: Result) -> bool:
-    """Return whether an episode is an office task with an environment description length."""
+    """Report whether an episode is an office task with a description length."""
     return result.axis == AXIS and "description_tokens" in (result.report or {})
 
 
 def loca_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the paper's tables 1, 4, 5 and 6, with a row per arm and strategy and a column per
-    length over all tasks, and the accuracy by task and length for each arm and strategy.
+    """Return the paper's tables 1, 4, 5 and 6, and the accuracy by task and length.
 
-    Token counts come from context wrappers; without a window there are none, and their tables are
-    omitted.
+    Context wrappers count the tokens; tables that need them are omitted without a window.
     """
     results = _played_here(results)
     if not results:
@@ -96,7 +92,6 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def _played_here(results: Sequence[Result]) -> Results:
-    """Return the episodes of LOCA's worlds, of which missing ones have no report."""
     results = as_results(results)
     worlds = {row.world for row in results if is_loca(row)}
     return results.where(lambda row: row.world in worlds)
@@ -108,10 +103,7 @@ def _by_length(
     lengths: Sequence[int],
     cells: Mapping[tuple[str | int, ...], str],
 ) -> Table:
-    """Return a table with a row per arm and strategy and a column per length and for all.
-
-    The cells are given by arm, context and length, and by arm and context.
-    """
+    """Tabulate `cells`, keyed by arm, context and length, and by arm and context."""
     groups = group_by(rows, "arm", "context")
     lines = []
     for arm, context in _lines(rows):
@@ -131,7 +123,6 @@ def _format_mean(rows: Sequence[Result], metric: str) -> str:
 
 
 def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
-    """Return a table for each arm and strategy, with a row per task and a column per length."""
     tables = []
     groups = group_by(rows, "arm", "context")
     for arm, context in _lines(rows):
@@ -162,7 +153,7 @@ def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
 
 
-# The panels of the figure: the metric, its label, and the scale factor.
+# the figure's panels: metric, label, scale factor
 _PANELS = (
     ("success", "accuracy (%)", 100.0),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001),
@@ -172,9 +163,7 @@ _PANELS = (
 
 
 def lengths_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy, trajectory length, tool calls and tool output against the description length
-    (figures 1 and 3), one line per arm and strategy, with 95 % intervals as bands.
-    """
+    """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.ticker import NullLocator  # noqa: PLC0415

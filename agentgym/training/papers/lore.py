@@ -1,6 +1,4 @@
-"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and kinds of
-failure.
-"""
+"""LORE's benchmark (TaskWeaver, section 4): accuracy by operations and height, and failures."""
 
 from __future__ import annotations
 
@@ -38,8 +36,9 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# the axes of the paper's curves, with their bin widths
 WIDTHS = {"operations": 10, "height": 5}
-"""The axes of the paper's curves, with their bin widths."""
+# the runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     f"lore-{difficulty}": {
         "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
@@ -51,7 +50,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
     for difficulty in DIFFICULTIES
 }
-"""The runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`."""
 
 # Minimum episodes per bin of heights. With ten, Wilson's interval extends at most 26 points to
 # either side.
@@ -78,7 +76,7 @@ _MEANS = {
     "guessed_reads": "guessed",
 }
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
-# Ticks of the logarithmic axes; matplotlib would give a one-decade axis a single tick.
+# Explicit ticks, since matplotlib would give a one-decade axis a single one.
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
@@ -87,25 +85,20 @@ class LoreEpisode(Protocol):
 
     @property
     def success(self) -> float:
-        """Whether the exact answer was given."""
+        """The success, 1.0 for the exact answer."""
 
     @property
     def report(self) -> Mapping[str, Any] | None:
-        """The report of the world."""
+        """The world's report."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoreResult:
-    """Figures of one episode; `LoreWorld.report` explains those in `report`.
+    """Figures of one episode; `LoreWorld.report` explains `report`.
 
     Attributes:
-        success: Whether the exact answer was given.
-        turns: The turns of the episode.
-        failed_rounds: Replies whose calls all failed.
-        labels: The number of calls with each label; empty unless the stack contains
-            `StepOptimality`.
-        optimal_turns: The number of optimal turns; 0 unless the stack contains `StepOptimality`.
-        report: The report of the world.
+        labels: Calls by label; empty unless the stack contains `StepOptimality`.
+        optimal_turns: Optimal turns; 0 unless the stack contains `StepOptimality`.
     """
 
     success: bool
@@ -127,7 +120,7 @@ class Bin:
 
 
 def outcome(trajectory: Trajectory) -> LoreResult:
-    """Return the figures of an episode.
+    """Return an episode's figures.
 
     Raises:
         ValueError: It has not ended, or belongs to a world outside LORE.
@@ -150,15 +143,14 @@ def outcome(trajectory: Trajectory) -> LoreResult:
 
 
 def is_lore(episode: LoreEpisode) -> bool:
-    """Return whether an episode of LORE was played to its end."""
+    """Report whether an episode of LORE was played to its end."""
     return "height" in (episode.report or {})
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return the results in LORE's worlds with the missing ones, by world and then by arm and
-    context.
+    """Return the results in LORE's worlds, missing ones included, by world and line.
 
-    Lines are named after the arm, the context if arms are not compared, or both.
+    A line is an arm, a context if arms are not compared, or both.
     """
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
@@ -183,16 +175,10 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 def accuracy(
     episodes: Sequence[LoreEpisode], by: str = "operations", width: int | None = None
 ) -> list[Bin]:
-    """Return the share of exact answers for each size, with Wilson's 95 % interval.
+    """Return the share of exact answers by task size, with Wilson's 95 % interval.
 
-    Args:
-        episodes: Episodes of LORE.
-        by: `operations` or `height`.
-        width: The bin width; None for 10 operations or 5 levels. The first bin starts at 1 and
-            includes tasks of size 0.
-
-    Raises:
-        ValueError: `by` or `width` is invalid.
+    Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
+    bin includes size 0.
     """
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
@@ -212,7 +198,6 @@ def accuracy(
 
 
 def _size(episode: LoreEpisode, by: str) -> int | None:
-    """Return the size of an episode's task; without a report only a requested size is known."""
     if episode.report:
         return int(episode.report[by])
     return episode.horizon if isinstance(episode, Result) and episode.axis == by else None
@@ -225,9 +210,9 @@ def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
 
 
 def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
-    """Return the accuracies for tables and figures, by number of operations or by height.
+    """Return the accuracies by number of operations or by height.
 
-    Bins of 5 levels of height are merged until each contains ten episodes, or only one is left.
+    Bins of 5 levels are merged until each contains ten episodes, or only one is left.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -249,8 +234,8 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return, for each world of LORE, accuracy by operations and by height, with a column per arm,
-    and the kinds of failure.
+    """Return accuracy by operations and height, with a column per arm, and failures, for each
+    world.
     """
     tables = []
     for world, arms in lines(results).items():
@@ -260,9 +245,7 @@ def lore_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
-    """Write the accuracies as CSV with 95 % intervals, for each number of operations and each 5
-    levels of height.
-    """
+    """Write the accuracies as CSV, by operations and by height."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -278,7 +261,6 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
-    """Return the table of exact answers and their share, with a column per line."""
     bins: dict[tuple[int, int], dict[str, Bin]] = {}
     for name, rows in arms.items():
         for each in curve(rows, by):
@@ -300,7 +282,7 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count the failed episodes by kind; lost leads may occur in addition."""
+    """Count failed episodes by kind; lost leads are counted in addition."""
     table = []
     for name, rows in arms.items():
         played = [row for row in rows if not row.missing]
@@ -319,9 +301,7 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
 
 
 def lore_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy against operations and height, one column of panels per world, with Wilson's 95
-    % intervals as bands.
-    """
+    """Draw accuracy against operations and height, one column of panels per world."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.ticker import NullLocator  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """LUMINA's benchmark (section 4.3): the preset of its oracle ablation.
 
-Its figures and tables are those of every ablation: figure 3 is `horizons`, 4 and 5 are `arms`, 6a
-is `levelled` and 6b `interventions`.
+Every ablation has its figures: 3 is `horizons`, 4 and 5 are `arms`, 6a is `levelled` and 6b
+`interventions`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation import Paper, register_paper
 
+# the run of figure 3, as arguments of `Ablation`
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "lumina": {
         "worlds": ("ListWorld", "TreeWorld", "GridWorld"),
@@ -20,10 +21,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "seeds": 30,
     }
 }
-"""The run of figure 3, as arguments of `Ablation`."""
 
+# success without oracles at figure 6's comparison sizes (section 4.4)
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
-"""Success without oracles at which figure 6 compares models (section 4.4)."""
 
 register_paper(
     Paper("LUMINA", place=0, presets=PRESETS, sizes="turns of an optimal policy", levels=LEVELS)

@@ -1,9 +1,8 @@
 """The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over document clusters.
-Needs the extra `graph`.
 
-A step explores (a new node), exploits (the node of the previous step) or revisits (any other
-visited node). The paper's text counts the first step as exploration, its tables omit it; these are
-`with_first` and `transitions`.
+A step explores (a new node), exploits (the previous step's node) or revisits (any other visited
+node). The paper's text counts the first step as exploration (`with_first`), its tables omit it
+(`transitions`). Needs the extra `graph`.
 """
 
 from __future__ import annotations
@@ -27,15 +26,12 @@ from agentgym.training.evaluation import Table
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
+# Nodes for a database of that size (the paper reaches 235); others scale with the square root.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
-"""Number of nodes for a database of that size (node numbers in the paper reach 235); others scale
-with the square root.
-"""
 
-# Rounds of k-means, which has usually converged by then; nodes are approximate anyway.
+# k-means has usually converged by then; nodes are approximate anyway.
 _ITERATIONS = 25
-# Dimensions of latent semantic analysis: enough to separate topics, few enough that distances
-# between texts still differ.
+# Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128
 
 
@@ -53,7 +49,6 @@ class Path:
     """The searches of one episode as a path.
 
     Attributes:
-        nodes: The node of each search.
         kinds: The kind of each step, one of `KINDS`.
     """
 
@@ -77,7 +72,7 @@ class Path:
         return len(set(self.nodes))
 
     def ratios(self, with_first: bool) -> Ratios:
-        """Return the shares of the kinds, over all steps or without the first."""
+        """Return the shares of the kinds, with or without the first step."""
         kinds = self.kinds if with_first else self.kinds[1:]
         return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
 
@@ -85,15 +80,8 @@ class Path:
 class ReasoningGraph:
     """Clusters of documents (k-means with k-means++ and a fixed seed).
 
-    Args:
-        texts: The contents of the documents.
-        embed: The embedding function; None for latent semantic analysis of the documents, which
-            needs no weights.
-        nodes: The number of clusters; None derives it from the number of documents.
-        seed: The seed of the clustering.
-
-    Raises:
-        ValueError: scikit-learn is missing, or the number of nodes is invalid.
+    Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights. The
+    default number of nodes follows from the number of documents.
     """
 
     def __init__(
@@ -121,9 +109,7 @@ class ReasoningGraph:
         )
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
-        """Return the path of an episode's reported searches; further pages stay at the node of the
-        previous step.
-        """
+        """Return the path of an episode's searches; further pages stay at the previous node."""
         nodes: list[int] = []
         for entry in log:
             nodes.append(nodes[-1] if entry["tool"] == "next_page" else self.node(entry["query"]))
@@ -132,8 +118,7 @@ class ReasoningGraph:
 
 @dataclass(frozen=True, slots=True)
 class GraphFigures:
-    """Means over episodes with at least one search, named as in the paper's tables; NaN without
-    such episodes.
+    """Means over episodes with at least one search, named as in the paper's tables.
 
     Attributes:
         V: Distinct nodes.
@@ -184,11 +169,7 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
-    """Return the report of SearchWorld at the end of an episode.
-
-    Raises:
-        ValueError: It has not ended, or belongs to another world.
-    """
+    """Return the report of SearchWorld at the end of an episode."""
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "oracle_documents" not in report:
         raise ValueError(
@@ -200,10 +181,7 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
 def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
     """Return the graph of an episode's database, which its spec determines.
 
-    Args:
-        trajectory: The episode.
-        embed: `wordllama`, or `package.module:function`; empty for latent semantic analysis.
-        nodes: The number of clusters; None derives it from the number of documents.
+    `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
     kwargs = json.loads(trajectory.spec)["kwargs"]
     names = {item.name for item in fields(DatabaseOptions)}
@@ -224,7 +202,7 @@ def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> Reasoning
 def paths_of(
     trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None
 ) -> list[Path]:
-    """Return the paths of episodes, each over the graph of its database."""
+    """Return each episode's path over the graph of its database."""
     return [
         graph_of(trajectory, embed, nodes).path(search_report(trajectory)["searches"])
         for trajectory in trajectories
@@ -232,9 +210,7 @@ def paths_of(
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
-    """Return the paper's table (appendix C.1) with a row per setting; cells without episodes are
-    empty.
-    """
+    """Return the paper's table (appendix C.1) with a row per setting."""
     return means_table(
         "Agentic reasoning graph",
         {
@@ -252,14 +228,7 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table with a row of means per setting; NaN is left empty.
-
-    Args:
-        title: The title.
-        names: The column names, by mean.
-        means: The means of each setting.
-        shares: The means that are shares, written in %.
-    """
+    """Return a table of means per setting, with `shares` written in %."""
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
         for setting, row in means.items()
@@ -274,9 +243,7 @@ def _format(value: float, *, share: bool) -> str:
 
 
 def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
-    """Return an embedding by latent semantic analysis: TF-IDF of the texts, reduced to at most 128
-    dimensions; queries are mapped to the same space.
-    """
+    """Return an embedding by latent semantic analysis: TF-IDF reduced to at most 128 dimensions."""
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
     size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)

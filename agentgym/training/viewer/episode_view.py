@@ -1,6 +1,4 @@
-"""An episode as the page shows it: turns with the changes of the chat, and each message once,
-marked with how it differs from its first version.
-"""
+"""An episode as the page shows it: turns with chat changes, and each message version once."""
 
 from __future__ import annotations
 
@@ -21,9 +19,10 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
+# a message in the pool, and its mark
 Entry = tuple[int, str]
-"""A message in the pool, and its mark."""
 
+# tags of the blocks that wrappers append to a message, with the wrappers
 NOTES = {
     "plan": "PlanOracle",
     "state": "StateOracle",
@@ -31,7 +30,6 @@ NOTES = {
     "context_warning": "MemoryTool",
     "budget:token_budget": "ContextAwareness",
 }
-"""Tags of the blocks that wrappers append to a message, with the wrappers."""
 
 DROPPED = "dropped"
 # This many equal leading characters distinguish a result cut in the middle from a placeholder;
@@ -42,9 +40,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text into the text itself, under an empty name, and the blocks that wrappers
-    appended, by tag and in order; in linear time.
-    """
+    """Split a text, in linear time, into itself under an empty name, and appended blocks by tag."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -58,9 +54,7 @@ def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
 
 
 def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
-    """Return how a message differs from its first version, ignoring appended notes; empty if it
-    does not.
-    """
+    """Describe how a message differs from its first version, ignoring appended notes."""
     made = _made_by_wrapper(now)
     if made or first == now:
         return made
@@ -88,19 +82,14 @@ def _made_by_wrapper(message: Message) -> str:
 
 
 class MessagePool:
-    """Versions of messages, each stored once.
-
-    Attributes:
-        messages: The versions.
-        tags: The tags of the notes written by the episode's wrappers.
-    """
+    """Versions of messages, each stored once; `tags` are the episode's wrapper tags."""
 
     def __init__(self, tags: frozenset[str]) -> None:
         self.messages: list[Message] = []
         self.tags = tags
 
     def add(self, message: Message) -> int:
-        """Return the number of a new version."""
+        """Store a new version and return its number."""
         self.messages.append(message)
         return len(self.messages) - 1
 
@@ -123,16 +112,9 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has seen, each at a fixed position, and the currently visible
-    ones.
+    """All messages that one agent has seen, at fixed positions, and the visible ones.
 
-    Args:
-        pool: The versions of all messages of the episode.
-        tokens: Counter for chats without recorded tokens.
-
-    Attributes:
-        tokens: The estimated tokens of the visible chat.
-        new: The versions that the last update showed for the first time.
+    `new` contains the versions that the last update showed for the first time.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
@@ -148,11 +130,11 @@ class Timeline:
         return len(self._shown)
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply the chat of a turn: `kept` messages of the previous chat, then others.
+        """Apply a turn's chat: `kept` messages of the previous chat, then others.
 
         Returns:
             The changes: `set` replaces entries by position, `add` appends entries, and `clear`
-                removes all earlier entries. O(messages not kept), unless the order has changed.
+                removes all earlier entries.
 
         Raises:
             ValueError: The previous chat had fewer messages than are kept.
@@ -214,7 +196,6 @@ class Timeline:
         return mark_of(self._first[message.id], message, self._pool.tags)
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """Start again with a differently ordered chat."""
         shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
         self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
         return {"clear": True, "add": [self._append(message) for message in (*shown, *messages)]}
@@ -224,11 +205,7 @@ class Timeline:
 
 
 def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
-    """Return an episode as the page shows it.
-
-    Args:
-        line: A line of a log.
-        best: The optimal calls before each step, as returned by `optimal_calls`.
+    """Return an episode as the page shows it, with the output of `optimal_calls` as `best`.
 
     Raises:
         ValueError: The line is not a trajectory.
@@ -240,12 +217,7 @@ def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
 
 
 class _Builder:
-    """Builder of one episode's view.
-
-    Args:
-        episode: The episode.
-        best: The optimal calls before each step, if known.
-    """
+    """Builder of one episode's view."""
 
     def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
         self._episode, self._best = episode, best
@@ -259,10 +231,10 @@ class _Builder:
             lambda: Timeline(self._pool, counter("heuristic"))
         )
         self._records: dict[str, Mapping[str, Any]] = {}
-        self._news: list[tuple[str, list[int]]] = []  # the agents of chats, and their new messages
+        # by agent: the messages that its chats showed first
+        self._news: list[tuple[str, list[int]]] = []
 
     def build(self) -> dict[str, Any]:
-        """Return the view."""
         episode = self._episode
         turns = [self._turn(k, step) for k, step in enumerate(episode.steps)]
         agent = turns[-1]["agent"] if turns else ""
@@ -288,9 +260,6 @@ class _Builder:
         }
 
     def _update(self, agent: str, chat: LoggedChat) -> tuple[dict[str, Any], list[Any]]:
-        """Apply an agent's chat; return the changes of its timeline and the context edits since its
-        last turn.
-        """
         timeline = self._timelines[agent]
         changes = timeline.update(chat.kept, [Message.from_dict(each) for each in chat.messages])
         self._news.append((agent, list(timeline.new)))
@@ -328,10 +297,9 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add the results of each reply, which the agent's next chat shows for the first time.
+        """Add each reply's results, which the next chat shows first.
 
-        A policy without history sees no results until the end; they are then added to their turns
-        as `hidden`.
+        Without history they only appear at the end, and are added to their turns as `hidden`.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):
@@ -349,7 +317,6 @@ class _Builder:
             turns[-1]["results"], turns[-1]["hidden"] = turns[-1]["hidden"], []
 
     def _tools(self) -> list[dict[str, Any]]:
-        """Return the tools of each agent's first chat."""
         steps = self._episode.steps
         return list({str(tool["name"]): tool for s in steps for tool in s.tools or ()}.values())
 
@@ -360,7 +327,6 @@ def call_data(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _window(spec: Mapping[str, Any]) -> int | None:
-    """Return the context window in tokens; None if there is no limit."""
     budgets = [item.get("kwargs") or {} for item in spec.get("additional_wrappers") or ()]
     if given := [item["budget"]["window"] for item in budgets if item.get("budget")]:
         return int(given[0])

@@ -99,12 +99,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Parse JSON with the standard library, which accepts NaN and the lone surrogates that a model
-    can write.
-
-    Raises:
-        ValueError: The line is not JSON.
-    """
+    """Parse JSON with the standard library, which accepts NaN and lone surrogates."""
     try:
         return json.loads(line)
     except (RecursionError, ValueError) as error:
@@ -112,11 +107,7 @@ def _loads(line: bytes) -> Any:
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Report whether a text occurs, in any case, in a message, a reply or a call of an episode.
-
-    Raises:
-        ValueError: The line is not a trajectory.
-    """
+    """Report whether a message, reply or call of an episode contains a text, ignoring case."""
     needle = needle.lower()
     # JSON text of ASCII letters equals the text, so most lines need no decoding.
     if needle.isascii() and json.dumps(needle)[1:-1].encode() not in line.lower():

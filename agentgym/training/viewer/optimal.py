@@ -12,13 +12,12 @@ from agentgym.play.env import tool_env
 from agentgym.training.rollout import Trajectory
 from agentgym.training.viewer.episode_view import build_view, call_data
 
-# Optimal calls to show per step; a world may have thousands.
+# A world may have thousands of optimal calls per step.
 _SHOWN = 20
 
 
 def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
-    """Return an episode's view with the optimal calls before each step, or with a note why there
-    are none.
+    """Return an episode's view with the optimal calls before each step, or with a note on failure.
 
     Raises:
         ValueError: The line is not a trajectory.
@@ -33,8 +32,7 @@ def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
     """Replay an episode and return the optimal calls before each step.
 
     Returns:
-        For each step, the number of optimal calls and the first of them; None if the world does not
-        define them.
+        Their number and the first of them for each step; None if the world does not define them.
 
     Raises:
         ValueError: The line is not a trajectory, or it replays differently.

@@ -1,6 +1,4 @@
-"""The page, one HTML document with its style, its script and, in a file, all episodes, and its
-local server.
-"""
+"""The page, one HTML document with style, script and, in a file, episodes, and its local server."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from urllib.parse import parse_qs
 from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex, row_data
 
-# The parts of the script, in order of dependency.
+# The script's parts, in order of dependency.
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
 
 # Characters that could end a script element or a line in it, as JSON escapes.
@@ -42,10 +40,10 @@ _ESCAPES = str.maketrans(
 _LEVEL = 4
 
 HOST = "127.0.0.1"
+# each has a thread; a browser uses six
 MAX_CONNECTIONS = 32
-"""Maximum open connections, each with a thread; a browser uses six."""
+# for sending a whole request, or reading its answer
 REQUEST_SECONDS = 30.0
-"""Seconds in which a client must send a whole request, or read its answer."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -83,12 +81,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the document in parts.
-
-    Args:
-        boot: The script's initial data.
-        episodes: The elements that contain episodes.
-    """
+    """Yield the document in parts, with initial data for the script and elements for episodes."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}
@@ -100,15 +93,9 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
 
 
 def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
-    """Write a run as one file with compressed episodes that are decoded when opened.
+    """Write a run as one file with compressed episodes, and return their number.
 
-    Args:
-        index: The run, fully read.
-        out: The file.
-        view_of: Makes the view of an episode from its line.
-
-    Returns:
-        The number of episodes.
+    The page decodes an episode when it is opened.
 
     Raises:
         ValueError: The run has no episodes.
@@ -139,7 +126,7 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the view of an episode, or the problem that prevents it.
+    """Return an episode's view, or the problem that prevents it.
 
     Raises:
         LookupError: There is no such episode.
@@ -154,19 +141,8 @@ class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
     Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
-    must be this server, which pages of other sites cannot set. Episodes are addressed
-    by number, never by path.
-
-    Args:
-        index: The run.
-        view_of: Makes the view of an episode from its line.
-        port: The port; 0 for any free one.
-
-    Attributes:
-        key: The first part of each path.
-
-    Raises:
-        OSError: The port is taken.
+    must be this server, which pages of other sites cannot set. Episodes are addressed by number,
+    never by path.
     """
 
     daemon_threads = True
@@ -181,12 +157,12 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = secrets.token_urlsafe(16)
 
     def wait_for(self, connection: socket.socket) -> None:
-        """Start the time in which a client must send a request, or read an answer."""
+        """Start the client's time limit for sending a request or reading an answer."""
         self.work_for(connection)
         self._waiting[connection] = time.monotonic()
 
     def work_for(self, connection: socket.socket) -> None:
-        """Stop that time, because the client waits for this server."""
+        """Stop the time limit, because the client waits for this server."""
         self._waiting.pop(connection, None)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -208,7 +184,7 @@ class ViewerServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print a fault of this server; an ended connection is none."""
+        """Print a fault of this server; an ended connection is not a fault."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -249,13 +225,12 @@ class ViewerServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     server: ViewerServer
     protocol_version = "HTTP/1.1"
 
     def handle_one_request(self) -> None:
-        """Answer one request of the connection."""
         self.server.wait_for(self.connection)
         super().handle_one_request()
 
@@ -301,4 +276,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *values: object) -> None:
-        """Do not log requests to the terminal."""
+        """Keep requests out of the terminal."""

@@ -25,8 +25,8 @@ from agentgym.training.viewer.log_lines import (
     short_world,
 )
 
-# Bytes per refresh: a fraction of a second of decoding, so that the first episodes of a large run
-# appear at once.
+# Bytes per refresh: a fraction of a second of decoding, so that a large run's first episodes appear
+# at once.
 PART = 16 << 20
 
 
@@ -35,24 +35,12 @@ class RunRow:
     """Figures of one episode for the page's list.
 
     Attributes:
-        number: Its number in the index, from 0.
-        log: The name of its log.
-        world: Its world.
         arm: Its oracle arm; `none` without one.
         context: Its context strategies, joined by `+`; `none` without any.
-        policy: The name of the policy.
-        seed: The seed of the instance.
-        horizon: The requested size, if an ablation played it.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
-        reward: The sum of the rewards.
-        turns: The number of steps.
         optimal: The share of optimal steps among labelled ones; None without any.
-        labels: The number of steps with each label.
         instance: A key shared by all episodes of one instance.
-        agents: The agents of a team.
         tokens: The largest number of visible tokens, if counted.
-        edits: The number of context edits.
-        problem: The problem of a broken or damaged episode.
     """
 
     number: int
@@ -77,14 +65,7 @@ class RunRow:
 
 @dataclass(slots=True)
 class _Log:
-    """A file and how far it was read.
-
-    Attributes:
-        path: The file.
-        identity: Its device and inode, which reveal a replacement.
-        position: The bytes read, up to the end of a line.
-        is_log: Whether it contains trajectories, so that an unreadable line is damage.
-    """
+    """A log file and its read position; `identity` reveals a replacement."""
 
     path: Path
     identity: tuple[int, int]
@@ -93,18 +74,11 @@ class _Log:
 
 
 class RunIndex:
-    """Episodes of a folder or a log, in order of discovery.
+    """Episodes of a run folder or a log, in order of discovery.
 
     Only complete lines are read. An unreadable line becomes an episode with the outcome `damaged`.
-    Links that leave the folder are ignored.
-
-    Args:
-        run: A folder that a command writes to, or a log of trajectories.
-
-    Attributes:
-        run: The folder or the log.
-        rows: The episodes found so far.
-        generation: A number that increases when a log was replaced and the index started again.
+    Links that leave the folder are ignored. `generation` increases when a replaced log restarts the
+    index.
 
     Raises:
         ValueError: The folder or file does not exist.
@@ -142,7 +116,6 @@ class RunIndex:
 
         Raises:
             LookupError: There is no such episode.
-            OSError: The log cannot be read.
         """
         if not 0 <= number < len(self._places):
             raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
@@ -170,7 +143,7 @@ class RunIndex:
         ]
 
     def _read(self, log: _Log, most: int) -> int:
-        """Read the complete lines of a log's next part; return the bytes read."""
+        """Read complete lines and return the bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):
@@ -196,7 +169,6 @@ class RunIndex:
 
 
 def _replaced(log: _Log) -> bool:
-    """Report whether a log was replaced or truncated."""
     try:
         status = log.path.stat()
     except OSError:
@@ -252,7 +224,6 @@ def _outcome(head: Head) -> str:
 
 
 def _label_counts(steps: list[StepHead]) -> dict[str, int]:
-    """Count the labels of steps: the world's labels, or `optimal` and `not optimal`."""
     counts: Counter[str] = Counter()
     for step in steps:
         words = {str(word) for word in step.info.get("labels") or ()}

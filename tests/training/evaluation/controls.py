@@ -1,5 +1,4 @@
-"""Controls of the oracle method in a world: an agent with a planted deficit, and one whose errors
-no hint can prevent.
+"""Controls of the oracle method: an agent with a planted deficit, and one that no hint can help.
 
 A credible method finds the planted deficit and nothing in the other agent.
 """
@@ -21,21 +20,22 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
+# large enough for about twenty episodes, by the intervention that removes the deficit
 DEFICITS: Mapping[str, Deficits] = {
     "P": Deficits(planning=0.15),
     "S": Deficits(tracking=0.1),
     "H": Deficits(distraction=0.05),
 }
-"""Deficits by the intervention that removes them: large enough for about twenty episodes."""
+# error rate that no hint can reduce
 NOISE = 0.1
-"""Error rate that no hint can reduce."""
 
-# The arms without and with the oracle that removes a deficit.
+# the arms without and with the oracle that removes a deficit
 _ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
 _NULL_ARMS = ("", "P", "S", "SH")
-# A budget that any error exceeds.
+# a budget that any error exceeds
 _TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
 
+# long enough for every deficit; other worlds use `OFFICE`
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
     "TreeWorld": {"nodes": 16, **_TIGHT},
@@ -47,7 +47,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "LongContextQA": {"rounds": 30, "task": "count_frequency_env", **_TIGHT},
     "SearchWorld": {"premises": 16, "tasks": 60, **_TIGHT},
 }
-"""Options that make each world long enough for every deficit; other worlds use `OFFICE`."""
 OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 
 
@@ -55,14 +54,8 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 class Control:
     """Outcome of the controls in a world.
 
-    Attributes:
-        world: The short id of the world.
-        options: Its options.
-        seeds: The number of instances.
-        steps: The mean number of turns per episode.
-        planted: The effect of each intervention on the agent with the corresponding deficit, by
-            letter and metric.
-        null: The effect of each intervention on the agent that no hint can help.
+    `planted` has each intervention's effect on the agent with its deficit, by letter and metric;
+    `null` its effect on the agent that no hint can help.
     """
 
     world: str
@@ -73,11 +66,11 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether the deficit that a letter removes was found in success or step accuracy."""
+        """Report whether a letter's deficit shows in success or step accuracy."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Return how many effects on the unhelpable agent seem to differ from 0, and their total."""
+        """Count the effects on the unhelpable agent that seem to differ from 0, and all of them."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 
@@ -85,11 +78,7 @@ class Control:
 def run_controls(world: str, seeds: int = 20) -> Control:
     """Play both agents in a world with its options in `SETTINGS`.
 
-    Random choices are independent between arms, so that nothing is equal by construction.
-
-    Args:
-        world: The short id.
-        seeds: The number of instances, from 0 on.
+    Arms draw independently, so no equality holds by construction.
     """
     check_int("seeds", seeds, 2, 100_000)
     options = SETTINGS.get(world, OFFICE)

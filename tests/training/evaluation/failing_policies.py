@@ -14,7 +14,7 @@ from agentgym.training.rollout import PolicyLike
 from tests.training.rollout.own_policies import AsyncOne, Remembering, fails_on, returns_none
 
 TOGETHER = 64
-# Environment variable with the seeds on which `raise_on_some` raises.
+# environment variable with the seeds that make `raise_on_some` raise
 SEEDS = "AGENTGYM_TEST_SEEDS"
 
 
@@ -42,8 +42,6 @@ def remember(env_id: str) -> PolicyLike:
 
 
 class AsyncRemembering(Remembering):
-    """Policy with state that awaits its replies."""
-
     async def __call__(self, chat: Chat) -> str:  # type: ignore[override]
         await asyncio.sleep(0)
         return super().__call__(chat)

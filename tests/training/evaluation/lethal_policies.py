@@ -11,12 +11,12 @@ from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy, PolicyError
 
-# Environment variable with the folder that records each death.
+# environment variable with the folder that records each death
 GRAVES = "AGENTGYM_TEST_GRAVES"
 
 
 class _Lethal:
-    """Plays optimally, but kills its process a number of times on about one instance in three."""
+    """Policy that plays optimally, but kills its process on about one instance in three."""
 
     def __init__(self, env_id: str, deaths: int) -> None:
         self.policy, self.deaths = OraclePolicy(env_id), deaths
@@ -33,7 +33,7 @@ class _Lethal:
 
 
 def hash_text(text: str) -> int:
-    """Return a number that is the same in each process."""
+    """Return a hash that is equal in all processes."""
     return sum(text.split("\n\n<", maxsplit=1)[0].encode())
 
 

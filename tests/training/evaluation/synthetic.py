@@ -20,13 +20,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class SyntheticStudy:
-    """Study with episodes drawn from known probabilities.
-
-    Attributes:
-        results: The episodes: six arms in two contexts.
-        success: The success probability by arm, context and horizon.
-        accuracy: The probability of an optimal step by cell.
-    """
+    """Study with episodes drawn from known probabilities, of six arms in two contexts."""
 
     results: Sequence[Result]
     success: dict[tuple[str, str, int], float]
@@ -57,9 +51,7 @@ class SyntheticStudy:
 
 
 def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
-    """Draw a study: its size, the probabilities of its cells, the correlation of seeds and
-    instances between arms, and the episodes.
-    """
+    """Draw a study: its size, cell probabilities, correlations between arms, and episodes."""
     seeds, horizons = int(rng.integers(20, 41)), (8, 16, 32)[: int(rng.integers(1, 4))]
     shared_by_seed, shared_by_instance = rng.uniform(0, 0.4, size=2)
     noise = 1 - shared_by_seed - shared_by_instance
@@ -88,7 +80,6 @@ def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
 
 
 def coverage(studies: int, seed: int = 0) -> dict[str, float]:
-    """Return the share of intervals that contain the truth, by kind of estimate."""
     hits: dict[str, list[bool]] = {}
     for number in range(studies):
         for kind, interval, truth in synthetic_study(

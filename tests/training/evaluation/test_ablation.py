@@ -87,7 +87,6 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 
 def running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except FileNotFoundError:

@@ -1,6 +1,4 @@
-"""Episodes with equal openings are one cluster, so a policy that draws by text shows no false effect,
-and sizes are near only if their interval is narrow.
-"""
+"""Episodes with equal openings form one cluster, and sizes are near only with narrow intervals."""
 
 from __future__ import annotations
 
@@ -22,13 +20,9 @@ STEPS, CHANCE = 4, 0.8
 
 
 def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[Result]:
-    """Return the episodes of an agent whose errors depend on the text alone, with and without S.
+    """Return episodes with and without S of an agent whose errors depend on the text alone.
 
-    Args:
-        agent: The number of the agent, which decides its draws.
-        openings: The number of different first prompts without S.
-        told: Whether the hints of S make each first prompt unique.
-        seeds: The number of instances.
+    `told` makes each first prompt unique under S; without S there are `openings` different ones.
     """
     rows = []
     for arm in ("", "S"):

@@ -1,6 +1,4 @@
-"""Comparison of policies: differences by hand, pairing on equal instances, interval coverage by
-simulation, and merged folders.
-"""
+"""Comparison of policies: differences, pairing, interval coverage, and merged folders."""
 
 from __future__ import annotations
 
@@ -137,7 +135,7 @@ def test_folders_are_put_together_and_never_mixed(tmp_path: Path) -> None:
     assert {row.policy for row in rows} == {"noisy:p=0.3", "oracle"}
     assert {row.policy for row in load_folders({one: "x", two: "y"})} == {"x", "y"}
     shown = study(tmp_path / "shown", "oracle", shots=1)
-    for another in (third, shown):  # another policy of this name, and other prompts
+    for another in (third, shown):  # other policies under the same name, and other prompts
         assert {row.policy for row in load_folders({two: "", another: ""})} == {
             f"oracle ({two})",
             f"oracle ({another})",

@@ -1,6 +1,4 @@
-"""Context information in trajectories, results and tables: usage, segments, and the ablation over
-strategies.
-"""
+"""Context information in trajectories, results and tables."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def play(
 
 
 def starts_with(chat: Chat, step: Any) -> bool:
-    """Return whether a chat starts with a prompt and its reply, compared text by text."""
+    """Report whether a chat starts with a prompt and its reply, compared text by text."""
     told = [(m.role, m.text, m.thinking, m.calls) for m in chat.messages]
     before = [(m.role, m.text, m.thinking, m.calls) for m in step.chat.messages]
     return told[: len(before)] == before and chat.messages[len(before)].raw == step.reply.text

@@ -1,6 +1,4 @@
-"""The method itself: planted deficits are found, an agent that no hint can help shows nothing, and
-intervals have the stated coverage.
-"""
+"""The method finds planted deficits, shows nothing without one, and covers as stated."""
 
 from __future__ import annotations
 
@@ -22,7 +20,6 @@ NOT_FOUND = {("AcademicWarning", "H")}
 
 
 def quantile(share: float, tests: int, chance: float) -> int:
-    """Return the quantile of a binomial distribution."""
     total, count = 0.0, -1
     while total < share:
         count += 1

@@ -1,6 +1,4 @@
-"""Missing episodes, unreadable replies, idle strategies and episodes over the window are visible in
-every table, figure, command and result.
-"""
+"""Missing, unreadable and overlong episodes and idle strategies are visible in every report."""
 
 from __future__ import annotations
 
@@ -49,7 +47,6 @@ def study(out: Path, policy: str = "noisy:p=0.1", **changes: Any) -> Ablation:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Return the folder of a run of 24 episodes with a plain log."""
     out = tmp_path / "run"
     out.mkdir()
     (out / "trajectories.jsonl").touch()
@@ -58,7 +55,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def rewrite(out: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Change or remove the lines of a log."""
     path = out / "trajectories.jsonl"
     changed = [change(json.loads(line)) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(data) + "\n" for data in changed if data is not None))
@@ -186,7 +182,7 @@ def test_every_table_has_the_missing_and_the_unreadable(name: str) -> None:
         names = {*header, *(line[0] for line in lines)}
         assert {"missing", "unreadable"} <= names, title
         cells = {cell for line in lines for cell in line}
-        # Arm none, at which sizes are compared, lacks nothing.
+        # Arm none, which sets the comparison sizes, lacks nothing.
         complete = "Sizes at" in title or "arm none" in title or "arm S_" in title
         assert complete or any("not played" in cell for cell in cells), title
         assert "25.0" in cells, "each episode has one unreadable reply of four"
@@ -282,7 +278,7 @@ def test_differences_state_their_complete_pairs() -> None:
 
 
 def busy(chats: Sequence[Chat]) -> list[Reply]:
-    """Play optimally, but have no reply to some instances."""
+    """Play optimally, but leave some instances without a reply."""
     replies: list[Any] = OraclePolicy("ListWorld")(chats)
     for k, chat in enumerate(chats):
         if sum(chat.messages[1].text.partition("\n\n<")[0].encode()) % 3 == 1:

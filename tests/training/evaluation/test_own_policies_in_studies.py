@@ -1,4 +1,4 @@
-"""Own policies in studies: played at once, with state, and with mistakes."""
+"""User policies in studies: concurrent, stateful and faulty ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures: their labels, that they are images, and that equal results give equal bytes."""
+"""Figures: labels, image formats, and equal bytes from equal results."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_nothing_is_cut_off_or_covered(
     figure = draw([replace(row, policy=name) for name in names for row in simulated(**shape)])
     plots.save(figure, tmp_path / "f.png")
     renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw_without_rendering()  # at this resolution
+    figure.draw_without_rendering()  # resolves the layout at this resolution
     written = [*figure.legends, *figure.texts, *([figure._suptitle] if figure._suptitle else [])]
     for part in [*written, *(text for panel in figure.axes for text in labels(panel))]:
         box = part.get_window_extent(renderer)
@@ -150,7 +150,6 @@ def test_nothing_is_cut_off_or_covered(
 
 
 def labels(panel: Axes) -> list[Text]:
-    """Return the texts around a panel."""
     return [
         text
         for text in (panel.title, panel.xaxis.label, panel.yaxis.label)

@@ -1,6 +1,4 @@
-"""Provenance: what played is identified, mixed folders are refused or reported, and records that
-contradict themselves or a replay are found.
-"""
+"""Provenance identifies the policy and reveals mixed folders and contradictory records."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def test_an_object_is_recorded_under_its_own_name(tmp_path: Path, player: Any, n
         assert facts["source"]
         assert (HERE in facts["modules"]) == (not name.startswith("agentgym."))
     assert "oracle" not in (tmp_path / SETTINGS).read_text().split('"')
-    # The policy of that name is another column, and the same object goes on.
+    # The policy with that name has another column, and the same object continues.
     both = run_ablation(small(arms=("",)), tmp_path, 1)
     assert {row.policy for row in both} == {full, "oracle"}
     again = run_ablation(small(arms=("",), seeds=4), tmp_path, 1, player=player)
@@ -214,7 +212,6 @@ def test_a_script_may_grow_its_study_but_not_change_its_policy(project: Path) ->
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Return the folder of a run of six episodes with a plain log."""
     out = tmp_path / "run"
     out.mkdir()
     (out / LOG).touch()
@@ -223,7 +220,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def edit(path: Path, change: Callable[[Any], None], lines: Sequence[int] = ()) -> None:
-    """Change lines of a JSONL file, or the whole file."""
     texts = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
     for number, text in enumerate(texts):
         if not lines or number in lines:

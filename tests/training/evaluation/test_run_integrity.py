@@ -1,6 +1,4 @@
-"""Robustness of ablation runs: killed workers, second writers, duplicate and damaged lines,
-incomplete settings; and `agentgym doctor`, which repairs them.
-"""
+"""Ablation runs survive killed workers, second writers and damage; `agentgym doctor` repairs them."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ from tests.training.evaluation import lethal_policies
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
-# The log in these folders, in which lines are duplicated and damaged by hand.
+# plain, because the tests duplicate and damage its lines
 TRAJECTORIES = "trajectories.jsonl"
 
 
@@ -63,7 +61,6 @@ def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:
-    """Return the folder of a run of eight cells with a plain log."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / TRAJECTORIES).touch()
     run_ablation(small(), tmp_path / "run", 1)

@@ -1,6 +1,4 @@
-"""Studies grow: runs add cells to a folder, existing cells are not replayed, and nothing is mixed
-silently.
-"""
+"""Studies grow without replaying cells or mixing runs silently."""
 
 from __future__ import annotations
 
@@ -36,12 +34,12 @@ from agentgym.training.viewer import RunIndex
 from tests.helpers import calls_of
 
 MODULE = "tests.training.evaluation.test_study"
-# The self-description of the policy in `served`.
+# the self-description of the policy in `served`
 SERVED = {"model": "big"}
 
 
 class Served:
-    """Plays optimally and names its model, like a policy for an endpoint."""
+    """Policy that plays optimally and names its model, like one for an endpoint."""
 
     def __init__(self, env_id: str) -> None:
         self.policy, self.provenance = OraclePolicy(env_id), dict(SERVED)
@@ -65,7 +63,6 @@ def tokens_of(row: Result) -> tuple[int, int]:
 
 
 def played(ablation: Ablation, out: Path, **options: Any) -> int:
-    """Return the number of episodes that a run has played."""
     told: list[int] = []
     run_ablation(ablation, out, 1, told.append, **options)
     return sum(told[1:])
@@ -271,9 +268,7 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
 
 
 def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Path) -> None:
-    """Settings are read at each look at a folder and tokens counted for each episode; neither may
-    repeat the thousands of calls that check cells or build a vocabulary.
-    """
+    """Settings are read often and tokens counted per episode, so neither may repeat costly setup."""
     ablation = Ablation(
         worlds=("ListWorld",), arms=("",), horizons=(3,), seeds=1, policy=PolicyConfig("oracle")
     )

@@ -1,4 +1,4 @@
-"""Tables of an ablation: p-values of the whole table, cells of arms and contexts, warnings."""
+"""Tables of an ablation: p-values, cells of arms and contexts, warnings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Exports: each reply and each sampled id is trained on exactly once, after the policy's
-observation.
-"""
+"""Exports train each reply and sampled id exactly once, after the policy's observation."""
 
 from __future__ import annotations
 
@@ -74,9 +72,6 @@ class Tokens:
         return Reply(reply.text, tuple(map(ord, said)), ids, tuple(-k / 1_000 for k in ids))
 
 
-# Chat rows.
-
-
 @pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
@@ -135,9 +130,7 @@ def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
 
 
 def check_tokens(trajectory: Trajectory) -> None:
-    """Check that every sampled id is in one mask, after the ids it was conditioned on, with its
-    log-probability.
-    """
+    """Check that every sampled id is trained once, in its context, with its log-probability."""
     rows = to_training_dict(trajectory)["rows"]
     assert [k for row in rows for k in row["steps"]] == [
         k for k, step in enumerate(trajectory.steps) if step.reply.ids
@@ -199,7 +192,6 @@ def test_examples_are_not_trained() -> None:
 
 
 def drawn() -> Trajectory:
-    """Return two replies, with an image in the result of the first."""
     chat = Chat((Message("system", "s", id="0:0"), Message("user", "t", id="0:1")))
     reply = Message("assistant", "a", calls=(ToolCall("f", {}, "c"),), id="1:0", raw="A")
     after = chat.add(reply, Message("tool", "seen", call_id="c", images=(Image(b"x"),), id="1:1"))
@@ -292,9 +284,6 @@ def test_episodes_that_failed_are_left_out_unless_asked_for(tmp_path: Path) -> N
         "the worker died",
         "",
     ]
-
-
-# Tokens.
 
 
 def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
@@ -412,9 +401,6 @@ def test_every_sampled_id_is_trainable_exactly_once(seed: int) -> None:
         check_tokens(tokens(*replies, broken=[k for k in range(8) if rng.random() < 0.2]))
 
 
-# Files.
-
-
 @pytest.fixture(scope="module")
 def played() -> list[Trajectory]:
     return [
@@ -429,7 +415,6 @@ def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
 
 
 def plain(row: Any) -> Any:
-    """Return a row without the nulls that Arrow adds."""
     return {
         **row,
         "messages": [

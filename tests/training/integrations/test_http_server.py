@@ -27,16 +27,12 @@ LARGE = "x" * 1_000_000
 
 
 class Answer(NamedTuple):
-    """The response to a request."""
-
     status: int
     session: str
     body: str
 
 
 class Site:
-    """A running server, and requests to it."""
-
     def __init__(self, server: Any, port: int) -> None:
         self.server = server
         self.port = port
@@ -64,7 +60,6 @@ class Site:
         return self.post(INITIALIZE, episode, **headers)
 
     def call(self, name: str, arguments: Mapping[str, Any], episode: int = 0) -> Answer:
-        """Call a tool in a new session."""
         session = self.open(episode).session
         assert session
         answer = self.post(_call(name, arguments), episode, mcp_session_id=session)
@@ -116,7 +111,6 @@ def listing(site: Site, episode: int = 0) -> None:
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """Return everything that the server sends until it closes the connection."""
     received = b""
     with suppress(ConnectionError):
         while data := connection.recv(65_536):
@@ -131,7 +125,7 @@ def test_a_token_is_asked_for() -> None:
             assert answer.status == 401
             assert json.loads(answer.body)["error"]["message"] == "the token is missing or wrong"
         assert server.open(authorization=f"Bearer {TOKEN}").status == 200
-        with server.connect() as connection:  # refused before anything is read
+        with server.connect() as connection:  # rejected before anything is read
             connection.sendall(
                 b"POST /episodes/0/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999999\r\n\r\n"
             )
@@ -353,7 +347,7 @@ def test_a_request_id_in_flight_is_refused(twin: object) -> None:
 
 
 def test_a_client_that_leaves_starves_no_other() -> None:
-    """Its requests end with it, although its episode is busy."""
+    """The client's requests end with it, although its episode is busy."""
     reader = Reader()
     episodes = [reader, serving.open_episode("filesystem", 0)]
     with site(episodes) as server, closing(reader), ThreadPoolExecutor(16) as pool:

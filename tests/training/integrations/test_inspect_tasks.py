@@ -1,4 +1,4 @@
-"""Stacks as Inspect tasks, played by Inspect's own evaluation with its mock model."""
+"""Stacks as Inspect tasks, evaluated by Inspect with its mock model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def run(task: Any, answer: Answer, folder: Path, **options: Any) -> Any:
 
 
 def to_chat(messages: list[Any]) -> Chat:
-    """Return Inspect's messages as an observation."""
     read = []
     for number, message in enumerate(messages):
         calls = getattr(message, "tool_calls", None) or ()
@@ -111,7 +110,7 @@ def test_a_limit_of_inspect_truncates_the_episode(tmp_path: Path) -> None:
 def test_images_reach_the_model(tmp_path: Path) -> None:
     seen: list[str] = []
     policy = OraclePolicy("MultimodalWorld")
-    local = make("MultimodalWorld")  # shows the policy what a model with eyes would see
+    local = make("MultimodalWorld")  # shows the policy what a model with vision would see
     local.chat, _ = local.reset(seed=0)
 
     def answer(messages: list[Any]) -> ModelOutput:
@@ -171,7 +170,6 @@ def test_wrong_arguments_are_refused_before_anything_is_played() -> None:
 
 
 def test_logs_are_compared_with_runs(tmp_path: Path) -> None:
-    """Inspect's arms and a run's are compared on the same instances, and the run becomes a log."""
     for arm in ("none", "P"):
         task = world(
             "ListWorld", seeds=3, horizon=4, tools="native", oracles=arm.replace("none", "")

@@ -41,8 +41,6 @@ def optimal_call(episode: Any) -> ToolCall:
 
 
 def play(episode: Any, calls: int = 1_000) -> None:
-    """Let a client of the episode's server play optimally."""
-
     async def run() -> None:
         async with mcp.Client(serving.build_server(episode)) as client:
             for _ in range(calls):

@@ -1,4 +1,4 @@
-"""Stacks on an OpenEnv server: played through OpenEnv's own client, isolated, and without leaks."""
+"""Stacks on an OpenEnv server, played through OpenEnv's own client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ OPTIONS = {"agentgym/MultimodalWorld-v0": {"render": "scene"}}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The address of a server of a small ListWorld."""
     with serving(create_app([Stack("ListWorld", {**SMALL, "oracles": "SP"})])) as url:
         yield url
 
@@ -121,7 +120,7 @@ def test_the_server_passes_openenvs_validation(address: str) -> None:
 
 
 def test_sessions_are_isolated(address: str) -> None:
-    """64 sessions play at once, each another instance, and none sees another's chat."""
+    """64 concurrent sessions play different instances and do not see each other's chats."""
     outcomes: dict[int, Any] = {}
     ready = threading.Barrier(64)
 
@@ -171,7 +170,7 @@ def test_tasks_are_the_instances_of_a_split(address: str) -> None:
 
 
 def test_state_and_metadata_do_not_depend_on_the_instance(address: str) -> None:
-    """Nothing besides the chat distinguishes two instances, before the last step."""
+    """Only the chat distinguishes two instances before the last step."""
     shown = []
     for seed in (1, 2):
         with GenericEnvClient(base_url=address).sync() as client:

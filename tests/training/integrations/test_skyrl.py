@@ -50,7 +50,7 @@ def names_are_given_back() -> Iterator[None]:
 
 
 def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[str, str]]]:
-    """Return an episode started like SkyRL's generator does, from a dataset row."""
+    """Start an episode from a dataset row, as SkyRL's generator does."""
     register("world", env_id, **options)
     row = prompts("world", [seed])[0]
     prompt, name = row.pop("prompt"), row.pop("env_class")
@@ -61,9 +61,7 @@ def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[
 
 
 def as_shown(chat: Chat) -> list[tuple[str, str]]:
-    """Return the texts of a chat in order; results count as the user's, and consecutive texts of
-    one side are joined.
-    """
+    """Return a chat's texts with results as user texts; adjacent texts of one side are joined."""
     said = [
         (
             "user" if m.role == "tool" else m.role,
@@ -202,7 +200,7 @@ def test_an_env_is_played_by_whichever_thread_is_free() -> None:
 
 
 class Rewriter(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
-    """Shows another first message each time."""
+    """Wrapper that changes the first message each time."""
 
     def observation(self, observation: Chat) -> Chat:
         first, *others = observation.messages

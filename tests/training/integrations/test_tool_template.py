@@ -1,4 +1,4 @@
-"""A template with tools for models without one: under TRL's own checks, and in real training."""
+"""A template with tools for models without one: TRL's own checks, and real training."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ CHAT = [
 
 
 def tokenizer_of(name: str, end: str = "") -> Any:
-    """Return a tokenizer with the published template of a family without tools."""
     torch.set_num_threads(1)
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=0)
     made = make_tokenizer([chat.to_text()], 400)

@@ -1,4 +1,4 @@
-"""The worlds in TRL: the trainer's view of an environment, and real training steps in both ways."""
+"""The worlds in TRL: the trainer's view of an environment, and real training steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Config:
 
 
 class Typed(World[Config]):
-    """Tools with every kind of argument."""
+    """World with every kind of tool argument."""
 
     Config = Config
 
@@ -108,7 +108,7 @@ class Typed(World[Config]):
 
 
 class Named(Typed):
-    """A tool with a reserved name."""
+    """World whose tool has a reserved name."""
 
     @tool(name="get_reward")
     def take(self) -> str:
@@ -118,7 +118,6 @@ class Named(Typed):
 
 @pytest.fixture
 def typed() -> Iterator[None]:
-    """Register the worlds above with Gymnasium during a test."""
     names = {
         f"{world.__name__}-v0": f"{world.__module__}:{world.__qualname__}"
         for world in (Typed, Named)
@@ -136,9 +135,7 @@ def typed() -> Iterator[None]:
 
 
 def plain(schema: Any) -> Any:
-    """Return a schema in transformers' form: nothing about additional properties, and `nullable`
-    for a choice with null.
-    """
+    """Return a schema in transformers' form: `nullable` choices, no additional properties."""
     if isinstance(schema, list):
         return [plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -167,7 +164,6 @@ WORLDS = [
 
 
 def objects_in(schema: Any, top: bool = False) -> Iterator[list[str]]:
-    """Return the fields of each object in a schema."""
     if isinstance(schema, dict) and "properties" in schema and not top:
         yield list(schema["properties"])
     for each in schema.values() if isinstance(schema, dict) else schema:
@@ -345,12 +341,8 @@ def test_prompts_hold_all_but_the_task(options: dict[str, Any]) -> None:
         assert ("# Memory" in system["content"]) == ("context" in options)
 
 
-# Training.
-
-
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer trained here, with the chat template of Qwen 2.5."""
     chat, _ = agentgym.make("ListWorld").reset(seed=0)
     made = make_tokenizer([chat.to_text()], 800)
     made.add_special_tokens({"eos_token": "<|im_end|>"})
@@ -420,9 +412,7 @@ def test_a_random_model_is_trained_in_the_environment(
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every second episode is played optimally through TRL's own tool loop; the others give up at
-    once.
-    """
+    """Every second episode is played optimally in TRL's tool loop; the others give up at once."""
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),
         prompts("ListWorld", range(4), **SMALL),
@@ -455,9 +445,7 @@ def test_what_earns_a_reward_is_learnt_from(
 def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One episode of the group is solved, and the scorer of the other fails; counted as a reward of
-    0, it would put the solved one above the mean.
-    """
+    """One episode is solved; scoring the failed other as 0 would put the solved one above the mean."""
     factory, dataset = (
         environment_factory("ListWorld", **SMALL),
         prompts("ListWorld", range(4), **SMALL),
@@ -519,8 +507,6 @@ def check(output: dict[str, Any]) -> None:
 
 
 class Engine:
-    """A trainer that samples the optimal calls, with log-probabilities."""
-
     def __init__(self, tokenizer: PreTrainedTokenizerFast, policy: Callable[[Any], str]) -> None:
         self.processing_class, self.policy = tokenizer, policy
         self.sampled: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Whole episodes in TRL: the rows in the trainer's loss, against those of our own trainers."""
+"""Whole episodes in TRL: the rows in the trainer's loss, against our own trainers' rows."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the trajectories of all played episodes, from which our own rows are made."""
     played: list[Any] = []
     record = Episode.trajectory
 
     def spied(episode: Episode) -> Any:
-        """Every other episode counts as solved, so that there is something to learn."""
+        """Count every other episode as solved to provide a learning signal."""
         trajectory = record(episode)
         last = replace(trajectory.steps[-1], reward=float(len(played) % 2))
         played.append(replace(trajectory, steps=(*trajectory.steps[:-1], last)))
@@ -58,8 +57,6 @@ def trajectories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class Trainer(trl.GRPOTrainer):
-    """TRL's trainer, recording the rows of its loss with their trained tokens and advantages."""
-
     trained: list[tuple[tuple[int, ...], tuple[int, ...], float]]
 
     def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:

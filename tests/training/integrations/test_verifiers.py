@@ -52,7 +52,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Twin:
-    """Plays an env in parallel to verifiers' with a policy, and answers with the policy's replies."""
+    """Server that plays an env in parallel with a policy, and answers with its replies."""
 
     def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(env_id, **options)
@@ -68,8 +68,8 @@ class Twin:
         return self.answer(reply.text)
 
     def asked(self) -> list[dict[str, Any]]:
-        """Return the chat as texts and images; results count as the user's, and consecutive user
-        texts are joined.
+        """Return the chat as texts and images, with results as user texts; adjacent ones are
+        joined.
         """
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
@@ -99,8 +99,6 @@ class Twin:
 
 
 class Native(Twin):
-    """Answers with structured calls and reasoning."""
-
     def answer(self, text: str) -> Answer:
         reply = next(m for m in reversed(self.chat.messages) if m.role == "assistant")
         calls = [
@@ -115,7 +113,6 @@ class Native(Twin):
 def play(
     env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
 ) -> list[vf.Trace]:
-    """Return the traces of the first tasks' episodes, played sequentially."""
     client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
 
     async def run() -> list[vf.Trace]:
@@ -130,7 +127,6 @@ def play(
 
 
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
-    """Return the trace of an episode of the first task, and its requests."""
     with serving(script) as server:
         (trace,) = play(env, server.url)
         return trace, server.requests
@@ -190,8 +186,6 @@ EDITS: list[dict[str, Any]] = [
 
 
 class Thinker:
-    """Writes thoughts, then another policy's reply."""
-
     def __init__(self, policy: Any) -> None:
         self.policy = policy
 
@@ -231,9 +225,6 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
         traces = play(env, server.url, rollouts=2, tasks=2)
     assert [trace.task.key for trace in traces] == [known[0], known[0], known[1], known[1]]
     assert len({trace.id for trace in traces}) == 4
-
-
-# Structured calls.
 
 
 def test_structured_replies_go_on_standing_as_they_came() -> None:
@@ -302,7 +293,7 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     assert trace.num_branches == 1
 
 
-# Ends caused by something other than the world.
+# Ends that the world does not cause.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:
@@ -436,7 +427,6 @@ def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def solve(messages: list[dict[str, Any]]) -> str:
-    """Return the next optimal call of any instance."""
     for seed in range(3, 5):
         env = agentgym.make("ListWorld", **SMALL)
         chat, _ = env.reset(seed=seed)
@@ -451,7 +441,7 @@ def solve(messages: list[dict[str, Any]]) -> str:
 
 
 class Engine(ThreadingHTTPServer):
-    """vLLM's part that samples tokens after tokens; here they spell a script."""
+    """Stand-in for vLLM's token endpoint, whose samples spell a script."""
 
     daemon_threads = True
 

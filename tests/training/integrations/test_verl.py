@@ -1,6 +1,4 @@
-"""The worlds in verl: its own workers run the agent loop, with an engine that samples a policy's
-replies.
-"""
+"""The worlds in verl: its own workers run the agent loop, with a scripted engine."""
 
 from __future__ import annotations
 
@@ -67,7 +65,6 @@ def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(folder: Path, **limits: Any) -> Any:
-    """Return verl's own configuration, with the model and agent loops of a folder."""
     rollout_options = {
         "name": "vllm",
         "agent.agent_loop_config_path": folder / "loops.yaml",
@@ -86,7 +83,7 @@ def configured(folder: Path, **limits: Any) -> Any:
 
 
 class Engine:
-    """Samples the replies of a policy that plays a parallel env, one per episode."""
+    """Engine that samples from a policy that plays a parallel env, one per episode."""
 
     def __init__(self, tokenizer: Any, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.tokenizer, self.policy, self.made = tokenizer, policy, (env_id, seed, options)
@@ -128,7 +125,6 @@ def idle(chats: Sequence[Chat]) -> list[Reply]:
 
 
 def rows(agent_name: str, world: str, seed: int, count: int = 1, **options: Any) -> Any:
-    """Return a batch from verl's data loader with the same row `count` times."""
     row = {**prompts(agent_name, world, [seed], **options)[0], "index": 0, "global_steps": 1}
     row["raw_prompt"] = row.pop("prompt")
     columns = {
@@ -179,7 +175,6 @@ def test_a_batch_is_played_by_verls_worker(
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return what workers put into verl's queue, by key."""
     queue: dict[str, Any] = {}
 
     async def put(key: str, partition_id: str, tag: Any) -> None:
@@ -195,7 +190,6 @@ def published(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
-    """Play a row's group like a worker of verl's trainer."""
     worker = v1.AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, engine)
     row = {**{name: column[0] for name, column in batch.non_tensor_batch.items()}, "uid": "u"}
     trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}

@@ -1,6 +1,4 @@
-"""Parsing and scoring of AgentLongBench answers, the files of a run, and LongContextQA, which asks
-the same questions.
-"""
+"""Parsing and scoring of AgentLongBench answers, run files, and LongContextQA."""
 
 from __future__ import annotations
 
@@ -116,7 +114,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replies(data: Path, out: Path, change: Any = lambda row: row["answer"]) -> Path:
-    """Return predictions with the right answers, or changed ones."""
     for path in data.glob("*/*/*/*.jsonl"):
         target = out / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -398,9 +395,7 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
 
 
 def test_the_evidence_of_the_paper_has_its_length() -> None:
-    """At 128K tokens, table 2 has 3,041 tokens for tool questions and 2,044 for environment
-    questions in concise logs; our logs, generated with other habits, are of the same order.
-    """
+    """Table 2 has 3,041 and 2,044 tokens at 128K in concise logs; ours are of the same order."""
     log = make_log("ki-c", 131_072, 0, 0, counter("cl100k_base"))
     mean = sum(each.tokens for each in log.rounds[1:]) / (len(log.rounds) - 1)
     assert 1_000 < mean < 5_000

@@ -1,4 +1,4 @@
-"""The figures of GSM-Agent: hand-computed episodes, and the paper's case study."""
+"""GSM-Agent's figures: hand-computed episodes, and the paper's case study."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ CASE = (
 
 
 def test_the_case_study_is_relabelled() -> None:
-    """34 of 36 steps agree: step 12 was labelled exploration although its node was known; step 27
-    is next_page, so it exploits.
-    """
+    """34 of 36 steps agree; 12 was labelled exploration at a known node, and 27 is next_page."""
     path = Path.of([node for node, _ in CASE])
     told = ["exploration" if label == "-" else label for _, label in CASE]
     differ = [
@@ -136,9 +134,7 @@ def look(turn: int, *ids: str) -> dict[str, Any]:
 
 
 def test_outcomes_by_hand() -> None:
-    """Two searches in turn 1 (the second completes), one in turn 3; turn 2 stops without a number;
-    turn 4 answers.
-    """
+    """Turn 1 searches twice, turn 3 once; turn 2 stops without a number; turn 4 answers."""
     log = [look(1, "a", "x"), look(1, "b"), look(3, "a")]
     steps = (
         step(1, ids=(1, 2, 3)),

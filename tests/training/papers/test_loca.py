@@ -1,4 +1,4 @@
-"""The tables and the figure of LOCA-bench, against hand-computed values."""
+"""LOCA-bench's tables and figure, against hand-computed values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def grid(seeds: int, **more: Any) -> list[Result]:
 
 
 def cells(table: Any) -> dict[str, list[float]]:
-    """Return the values of a table by row."""
     return {line[0]: [float(cell.split(" [")[0]) for cell in line[1:-3]] for line in table[2]}
 
 

@@ -1,6 +1,4 @@
-"""LORE's benchmark: presets of the ablation, and tables, files and figures against hand-computed
-values.
-"""
+"""LORE's presets, tables, files and figures, against hand-computed values."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ BOTH = ("lore-standard", "lore-hard")
 
 
 def row(solved: int, operations: int, height: int, seed: int = 0, **changes: Any) -> Result:
-    """Return an episode with the report of a LORE world; further names belong to the report or the
-    result.
-    """
+    """Return an episode with a LORE report; `changes` apply to the report or the result."""
     report = {
         "operations": operations,
         "height": height,
@@ -83,9 +79,7 @@ ROWS = [
 
 
 def test_the_tables_are_those_computed_by_hand() -> None:
-    """Wilson's limits by hand: 1/2 is 50 ± 40.5; n/n starts at n / (n + z²), and 0/n ends at z² /
-    (n + z²), z² = 3.8415.
-    """
+    """Wilson by hand: 1/2 gives 50 ± 40.5; n/n starts at n / (n + z²), 0/n ends at z² / (n + z²)."""
     operations, height, failures = lore_tables(
         [*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]
     )

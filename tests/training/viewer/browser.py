@@ -18,15 +18,13 @@ import pytest
 
 from tests.helpers import PATIENCE
 
-# Keys in WebDriver's notation.
+# keys in WebDriver's notation
 ENTER, ESCAPE, DOWN = "\ue007", "\ue00c", "\ue015"
-# The protocol's key of an element reference.
+# the protocol's key of an element reference
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 class Browser:
-    """A browser session."""
-
     def __init__(self, port: int, profile: Path) -> None:
         self._port, self._path = port, ""
         arguments = [
@@ -40,15 +38,12 @@ class Browser:
         self._path = f"/session/{session['sessionId']}"
 
     def open(self, url: str) -> None:
-        """Open an address."""
         self._send("POST", "/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """Return the result of a JavaScript function body."""
         return self._send("POST", "/execute/sync", {"script": script, "args": []})
 
     def wait(self, condition: str) -> Any:
-        """Return the value of an expression once it is true."""
         end = time.monotonic() + PATIENCE
         while not (value := self.run(f"return {condition}")):
             if time.monotonic() > end:
@@ -57,29 +52,24 @@ class Browser:
         return value
 
     def keys(self, *keys: str) -> None:
-        """Press keys in the focused element."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         source = {"type": "key", "id": "keyboard", "actions": actions}
         self._send("POST", "/actions", {"actions": [source]})
 
     def click(self, selector: str) -> None:
-        """Click the first element of a selector."""
         element = self._send("POST", "/element", {"using": "css selector", "value": selector})
         self._send("POST", f"/element/{element[_ELEMENT]}/click", {})
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Set the window size and colour scheme."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._devtools("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def screenshot(self, path: Path) -> None:
-        """Save a screenshot of the viewport."""
         path.write_bytes(base64.b64decode(self._send("GET", "/screenshot", None)))
 
     def errors(self) -> list[str]:
-        """Return the page errors in the console."""
         return [
             entry["message"]
             for entry in self._send("POST", "/se/log", {"type": "browser"})
@@ -87,7 +77,6 @@ class Browser:
         ]
 
     def close(self) -> None:
-        """Close the session."""
         with suppress(OSError):
             self._send("DELETE", "", None)
 
@@ -118,7 +107,6 @@ needs_browser = pytest.mark.skipif(
 
 @contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
-    """Start a browser with its profile in a folder."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     assert DRIVER is not None

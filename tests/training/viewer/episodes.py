@@ -10,7 +10,7 @@ from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy, TeamPolicy
 from agentgym.training.rollout import Trajectory, TrajectoryLog, rollout
 
-# A text that escapes from a page that treats it as markup.
+# a text that escapes from a page that treats it as markup
 HOSTILE = (
     "</script><script>document.title = 'taken'</script><!-- <script> \u2028\u2029 & &lt; "
     "<img src=x onerror=\"document.title='taken'\"> \ud800 ]]> \x00 'x' `${1}`"
@@ -30,7 +30,6 @@ def hostile_policy(chats: Sequence[Chat]) -> list[Reply]:
 def played(
     policy: Any = None, seed: int = 0, env_id: str = "ListWorld", **options: Any
 ) -> Trajectory:
-    """Play an episode; by default the optimal one of a short list."""
     if env_id == "ListWorld":
         options = {"items": 8, "removals": 5, **options}
     env = make(env_id, labels=True, **options)
@@ -38,7 +37,6 @@ def played(
 
 
 def write_run(folder: Path) -> Path:
-    """Write a run with an episode for every view of the page."""
     log = TrajectoryLog(folder / "trajectories.jsonl")
     episodes = [
         played(),

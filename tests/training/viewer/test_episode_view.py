@@ -44,7 +44,7 @@ def squeeze(text: str) -> str:
 
 
 def chats(view: dict[str, Any], agent: str) -> list[list[tuple[int, str]]]:
-    """Return the entries of each chat of an agent, as assembled by the page's script."""
+    """Return each of an agent's chats as the page's script assembles it."""
     entries: list[tuple[int, str]] = []
     every = []
     for step in (*view["turns"], view["end"]):

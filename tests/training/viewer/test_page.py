@@ -1,6 +1,4 @@
-"""The page is a single document without external references, in which model-written text is never
-markup.
-"""
+"""The page is one document without external references, and model text is never markup."""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ from tests.training.viewer.episodes import HOSTILE, write_run
 
 
 class Document(HTMLParser):
-    """The elements of a document, with the texts of its scripts by id."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []

@@ -149,7 +149,7 @@ SLOW = (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost:
 
 
 def test_slow_connections_end(server: ViewerServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if their bytes come drop by drop, or they stay open after a request."""
+    """Slow bytes and connections left open after a request do not prolong them."""
     monkeypatch.setattr(page, "REQUEST_SECONDS", 0.5)
     threads = threading.active_count()
     with ExitStack() as stack:
