@@ -142,7 +142,7 @@ def test_a_program_cannot_exhaust_the_host(run: Any, code: str, reason: str) -> 
 
 
 def free_memory() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     return next(1_024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
 
 

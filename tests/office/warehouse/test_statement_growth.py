@@ -110,7 +110,7 @@ def child_seconds(account: Account) -> float:
     live = account.server.engine._live
     if live is None or not live.usable:
         return 0.0
-    fields = Path(f"/proc/{live.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{live.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 

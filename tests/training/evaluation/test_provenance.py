@@ -220,13 +220,13 @@ def run(tmp_path: Path) -> Path:
 
 
 def edit(path: Path, change: Callable[[Any], None], lines: Sequence[int] = ()) -> None:
-    texts = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    texts = path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text(encoding="utf-8")]
     for number, text in enumerate(texts):
         if not lines or number in lines:
             data = json.loads(text)
             change(data)
             texts[number] = json.dumps(data)
-    path.write_text("\n".join(texts) + "\n")
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
 
 
 def other_code(data: Any) -> None:
