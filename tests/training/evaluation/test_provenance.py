@@ -220,7 +220,11 @@ def run(tmp_path: Path) -> Path:
 
 
 def edit(path: Path, change: Callable[[Any], None], lines: Sequence[int] = ()) -> None:
-    texts = path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text(encoding="utf-8")]
+    texts = (
+        path.read_text(encoding="utf-8").splitlines()
+        if path.suffix == ".jsonl"
+        else [path.read_text(encoding="utf-8")]
+    )
     for number, text in enumerate(texts):
         if not lines or number in lines:
             data = json.loads(text)

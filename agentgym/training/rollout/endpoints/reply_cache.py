@@ -36,7 +36,9 @@ class ReplyCache:
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
         # A unique name, because another process may be writing the same key.
-        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, suffix=".new", delete=False) as part:
+        with NamedTemporaryFile(
+            "w", encoding="utf-8", dir=file.parent, suffix=".new", delete=False
+        ) as part:
             part.write(entry)
         Path(part.name).replace(file)
 
