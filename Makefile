@@ -96,7 +96,7 @@ $(BRIDGES)/.done: FREE := mcp|pillow
 	$(PYTHON) -m venv $(@D)
 ifdef LOCKED
 	$(@D)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
-	$(@D)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/$*-$(PLATFORM).txt
+	$(@D)/bin/python $(LOCKED_PIP) --require-hashes --no-deps --requirement .ci/locks/$*-$(PLATFORM).txt
 	$(@D)/bin/python $(LOCKED_PIP) --no-deps --editable .
 else
 	grep -vE '^($(FREE))==' constraints.txt > $(@D)/constraints.txt
