@@ -1,4 +1,4 @@
-"""Agents' SQL statements: canonical form, and inserted rows.
+"""Canonical form of agents' SQL statements.
 
 Import this module on demand: sqlglot is an extra and takes 0.3 s to load.
 """
@@ -6,7 +6,6 @@ Import this module on demand: sqlglot is an extra and takes 0.3 s to load.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -30,22 +29,6 @@ def canonical_query(query: str, dialect: str) -> str:
         return ";".join(each.sql(dialect) for each in statements) or query
     except (SqlglotError, RecursionError):  # too deep, or not expressible in the dialect
         return query
-
-
-def inserted_rows(query: str, dialect: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield (table, columns with values) per literal row; positions name unlisted columns."""
-    for statement in _parse(query, dialect):
-        if not isinstance(statement, exp.Insert) or not isinstance(
-            statement.expression, exp.Values
-        ):
-            continue
-        target = statement.this
-        table = target.this if isinstance(target, exp.Schema) else target
-        columns = [column.name.lower() for column in target.expressions]
-        for row in statement.expression.expressions:
-            values = [value.sql(dialect) for value in row.expressions]
-            names = columns or [str(k) for k in range(len(values))]
-            yield ".".join(part.name for part in table.parts), list(zip(names, values, strict=True))
 
 
 def _parse(query: str, dialect: str) -> list[exp.Expr]:

@@ -92,7 +92,7 @@ class WorldObservation(Observation):
 
 
 class WorldState(State):
-    """The session; nothing in it depends on the instance."""
+    """What a client may read of its session; the task and its answer are not in it."""
 
     world: str = ""
     split: str = ALL
