@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import functools
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
-from agentgym.text.tools import ToolError, tool
+from agentgym.text.tools import Tool, ToolError, tool_with_schema
 
 
-def disabled_tool(feature: str) -> Callable[[Callable[..., None]], Callable[..., NoReturn]]:
-    """Return a decorator for a tool that is listed as published and always refused.
+def with_disabled_tools(path: Path) -> Callable[[type], type]:
+    """Return a class decorator that adds the tools of a JSON file, all of which refuse their calls.
 
-    The method's signature and docstring form the schema; `feature` appears in the error message.
+    The file maps a feature, as the error message names it, to the published schemas of its tools.
     """
 
-    def mark(method: Callable[..., None]) -> Callable[..., NoReturn]:
-        @tool
-        @functools.wraps(method)
-        def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-            raise ToolError(
-                f"permission denied: {feature} not enabled for this account; use another tool"
-            )
+    def add(cls: type) -> type:
+        for feature, schemas in json.loads(path.read_text(encoding="utf-8")).items():
+            for schema in schemas:
+                setattr(cls, schema["name"], _refusal(Tool(**schema), feature))
+        return cls
 
-        return refuse
+    return add
 
-    return mark
+
+def _refusal(schema: Tool, feature: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, /, **arguments: Any) -> NoReturn:
+        raise ToolError(
+            f"permission denied: {feature} not enabled for this account; use another tool"
+        )
+
+    return tool_with_schema(schema, refuse)

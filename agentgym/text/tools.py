@@ -90,6 +90,13 @@ def tool(
     return mark if method is None else mark(method)
 
 
+def tool_with_schema(schema: Tool, method: MethodT) -> MethodT:
+    """Offer a method under a ready schema; a call passes its arguments unchecked."""
+    method.__agentgym_tool__ = (schema.name, schema.final)  # type: ignore[attr-defined]
+    method.__agentgym_schema__ = schema  # type: ignore[attr-defined]
+    return method
+
+
 class Toolset:
     """Tools mounted on an env besides its world's.
 
@@ -195,6 +202,14 @@ class _ArgumentCheck:
             return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
+
+
+class _NoCheck(_ArgumentCheck):
+    """Acceptance of any arguments."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.validate = dict
 
 
 def _with_underscores(
@@ -336,6 +351,8 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     from agentgym.text.schemas import read_docstring  # noqa: PLC0415 - see its docstring
 
     name, final = method.__agentgym_tool__  # type: ignore[attr-defined]
+    if ready := getattr(method, "__agentgym_schema__", None):
+        return ready, _NoCheck(name)
     document = read_docstring(inspect.getdoc(method) or "")
     description = "\n".join(filter(None, [document.short_description, document.long_description]))
     if not description:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentgym.office.context import iso
-from agentgym.office.disabled import disabled_tool
 from agentgym.office.gcloud.cloud import PROJECT, details, listing
 from agentgym.office.gcloud.storage import Storage
 from agentgym.office.warehouse.database import sql_hint
@@ -104,25 +103,6 @@ class BigQuery:
             ("Modified", created),
             ("Labels", ""),
         )
-
-    @disabled_tool("loading files into BigQuery is")
-    def bigquery_load_csv_data(
-        self,
-        dataset_id: str,
-        table_id: str,
-        csv_file_path: str,
-        skip_header: bool = True,
-        write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
-    ) -> None:
-        """Load a CSV file into a table; a missing table is created, with types inferred from the data.
-
-        Args:
-            dataset_id: The dataset.
-            table_id: The table.
-            csv_file_path: The path of a file in the workspace, or `gs://bucket/object`.
-            skip_header: Skip the first row; it names the columns of a new table.
-            write_mode: Replace the rows of the table, add to them, or refuse if it has any.
-        """
 
     @tool
     def bigquery_export_table(

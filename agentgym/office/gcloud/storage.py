@@ -7,7 +7,6 @@ import re
 from datetime import datetime, timedelta
 
 from agentgym.office.context import iso
-from agentgym.office.disabled import disabled_tool
 from agentgym.office.gcloud.cloud import (
     REGIONS,
     check_name,
@@ -184,19 +183,6 @@ class Storage:
             ("Lifecycle Rules", str(len(row["lifecycle"]))),
         )
         return "\n".join([text, *(f"- {_rule(rule)}" for rule in row["lifecycle"])])
-
-    @disabled_tool("URL signing is")
-    def storage_generate_signed_url(
-        self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
-    ) -> None:
-        """Generate a URL that lets anyone use an object for a limited time.
-
-        Args:
-            bucket_name: The bucket.
-            blob_name: The object; for PUT and POST it need not be there.
-            expiration_minutes: Minutes until it expires, up to 10080.
-            method: GET, HEAD, PUT, POST or DELETE.
-        """
 
     @tool
     def storage_copy_object(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from agentgym.office.context import OfficeContext
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories, Reviews
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
-from agentgym.office.woocommerce.disabled_tools import DisabledShopTools
 from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
@@ -18,6 +19,11 @@ from agentgym.office.woocommerce.reports import Reports
 from agentgym.office.woocommerce.settings import Settings
 from agentgym.office.woocommerce.stock import Stock
 from agentgym.office.woocommerce.tables import PRESETS, TABLES
+
+
+@with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
+class DisabledShopTools:
+    """Tools of features that the shop lacks."""
 
 
 class WooCommerce(Server):
