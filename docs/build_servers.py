@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentgym.office.office import SERVERS
-from tests.office.published import Difference, differences, facts
+from tests.office.published import DISABLED, Difference, differences, facts
 
 HEAD = """# The office and the published servers
 
@@ -38,12 +38,16 @@ def section(server: str) -> str:
     text = f"## {server}\n"
     if same:
         text += f"\nAs published: {', '.join(same)}.\n"
+    refused = [f"`{tool}`" for tool, difference in meant.items() if difference == DISABLED]
+    if refused:
+        text += f"\nRefused, because the account lacks the feature: {', '.join(refused)}.\n"
     if meant:
         text += "\n| tool | differs because | how |\n|---|---|---|\n"
         text += "".join(
             f"| `{tool}` | {difference.because.replace('|', chr(92) + '|')} "
             f"| {'; '.join(parts(difference))} |\n"
             for tool, difference in meant.items()
+            if difference != DISABLED
         )
     return text
 

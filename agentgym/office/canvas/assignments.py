@@ -15,11 +15,9 @@ from agentgym.office.canvas.fields import (
     grade_text,
     line,
     moment,
-    parse_grade,
     percent,
     points,
     prose,
-    updates,
 )
 from agentgym.office.canvas.records import (
     SITE,
@@ -42,12 +40,6 @@ LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
 LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
 WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
   AND {} GROUP BY e.id ORDER BY e.id
-"""
-
-# Comments on a submission.
-_COMMENTS = """
-SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c
-JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
 """
 
 # Types in Canvas's API that need no external tools.
@@ -149,73 +141,6 @@ class Assignments(CanvasPart):
         return self._show(self._records.of_course("assignments", course_id, assignment_id))
 
     @tool
-    def canvas_create_assignment(
-        self,
-        course_id: int,
-        name: str,
-        description: Text = None,
-        points_possible: float | None = None,
-        due_at: Text = None,
-        submission_types: list[str] | None = None,
-        published: bool = False,
-    ) -> Row:
-        """Create an assignment in a course that you teach.
-
-        Args:
-            course_id: Course.
-            name: Name.
-            description: Description, HTML allowed.
-            points_possible: Maximum points.
-            due_at: Due date, ISO 8601.
-            submission_types: Such as online_text_entry, online_url, online_upload, on_paper; none by default.
-            published: Visible to students.
-        """
-        self._records.course(course_id, "edit")
-        assignment_id = self.add_assignment(
-            course_id,
-            name,
-            description=description,
-            points_possible=points_possible,
-            due_at=due_at,
-            submission_types=["none"] if submission_types is None else submission_types,
-            published=published,
-        )
-        return self._show(self._records.stamp("assignments", assignment_id))
-
-    @tool
-    def canvas_update_assignment(
-        self,
-        course_id: int,
-        assignment_id: int,
-        name: Text = None,
-        description: Text = None,
-        points_possible: float | None = None,
-        due_at: Text = None,
-        published: bool | None = None,
-    ) -> Row:
-        """Change an assignment of a course that you teach.
-
-        Args:
-            course_id: Course.
-            assignment_id: Assignment.
-            name: Name.
-            description: Description, HTML allowed.
-            points_possible: Maximum points.
-            due_at: Due date, ISO 8601; "" removes it.
-            published: Visible to students.
-        """
-        self._records.of_course("assignments", course_id, assignment_id, "edit")
-        changes = updates(
-            name=line("name", name),
-            description=prose("description", description),
-            due_at=moment("due_at", due_at),
-            published=published,
-            points_possible=points("points_possible", points_possible),
-        )
-        self._store.update("assignments", assignment_id, **changes, updated_at=self._records.tick())
-        return self.canvas_get_assignment(course_id, assignment_id)
-
-    @tool
     def canvas_get_submission(
         self, course_id: int, assignment_id: int, user_id: int | None = None
     ) -> Row:
@@ -274,37 +199,6 @@ class Assignments(CanvasPart):
             submitted_at=self._records.tick(),
         )
         return self._show_submission(assignment, me)
-
-    @tool
-    def canvas_submit_grade(
-        self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None
-    ) -> Row:
-        """Grade a student for an assignment.
-
-        Args:
-            course_id: Course.
-            assignment_id: Assignment.
-            user_id: Student.
-            grade: Points, a percentage such as "85%", "complete", "incomplete", or "" to remove the grade.
-            comment: Comment for the student.
-        """
-        assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
-        self._check_student(course_id, user_id)
-        me = self._records.me()["id"]
-        score = parse_grade(grade, assignment["points_possible"] or 0.0)
-        text = line("comment", comment, MAX_TEXT)
-        submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
-        grading = _grading(score, me, now, submission["attempt"])
-        self._store.update("submissions", submission["id"], **grading)
-        if text is not None:
-            self._records.add(
-                "submission_comments",
-                submission_id=submission["id"],
-                author_id=me,
-                comment=text,
-                created_at=now,
-            )
-        return self._show_submission(assignment, user_id)
 
     @tool
     def canvas_get_course_grades(self, course_id: int) -> list[Row]:
@@ -374,17 +268,7 @@ class Assignments(CanvasPart):
             "late": bool(submitted and due and submission["submitted_at"] > due),
             "missing": not submitted and due is not None and self._records.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
-            **self._comments(submission),
         }
-
-    def _comments(self, submission: Row) -> Row:
-        comments = self._store.rows(_COMMENTS, submission["id"])
-        shown: Row = {}
-        if comments:
-            shown["comment"] = comments[-1]["comment"]
-        if len(comments) > 1:
-            shown["submission_comments"] = comments
-        return shown
 
 
 def _content(submission_type: str, body: Text, url: Text) -> Row:

@@ -12,22 +12,17 @@ from agentgym.office.canvas.fields import (
     line,
     moment,
     prose,
-    updates,
 )
 from agentgym.office.canvas.records import CanvasPart, show_courses
 from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.office.store import Row
-from agentgym.text.tools import ToolError, tool
+from agentgym.text.tools import tool
 
 # A user's courses by enrollment state.
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
-
-
-# Canvas numbers the course roles in this order, after the account roles.
-_ROLE_IDS = {role: number for number, role in enumerate(ROLES, start=3)}
 
 
 class Courses(CanvasPart):
@@ -119,84 +114,6 @@ class Courses(CanvasPart):
         return shown
 
     @tool
-    def canvas_create_course(
-        self,
-        account_id: int,
-        name: str,
-        course_code: Text = None,
-        start_at: Text = None,
-        end_at: Text = None,
-        syllabus_body: Text = None,
-        is_public: bool = False,
-        time_zone: Text = None,
-    ) -> Row:
-        """Create an unpublished course, as an administrator or a teacher, who then teaches it.
-
-        Args:
-            account_id: Account.
-            name: Name.
-            course_code: Short code; the name by default.
-            start_at: Start, ISO 8601.
-            end_at: End, ISO 8601.
-            syllabus_body: Syllabus, HTML allowed.
-            is_public: Open to everybody.
-            time_zone: Time zone; UTC by default.
-        """
-        me = self._records.me()
-        if not me["admin"] and not self._store.find(
-            "enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active"
-        ):
-            raise ToolError(
-                "permission denied: only administrators and teachers may create courses"
-            )
-        self._records.get("accounts", account_id)
-        course_id = self.add_course(
-            name,
-            name if course_code is None else course_code,
-            None if me["admin"] else me["id"],
-            published=False,
-            start_at=start_at,
-            end_at=end_at,
-            syllabus_body=syllabus_body,
-            is_public=is_public,
-            time_zone=time_zone or "UTC",
-            account_id=account_id,
-        )
-        self._records.stamp("courses", course_id)
-        return self.canvas_get_course(course_id)
-
-    @tool
-    def canvas_update_course(
-        self,
-        course_id: int,
-        name: Text = None,
-        course_code: Text = None,
-        start_at: Text = None,
-        end_at: Text = None,
-        syllabus_body: Text = None,
-    ) -> Row:
-        """Change a course that you teach.
-
-        Args:
-            course_id: Course.
-            name: Name.
-            course_code: Short code.
-            start_at: Start, ISO 8601; "" removes it.
-            end_at: End, ISO 8601; "" removes it.
-            syllabus_body: Syllabus, HTML allowed.
-        """
-        self._records.course(course_id, "edit")
-        changes = updates(
-            name=line("name", name),
-            course_code=line("course_code", course_code),
-            start_at=moment("start_at", start_at),
-            end_at=moment("end_at", end_at),
-            syllabus_body=prose("syllabus_body", syllabus_body),
-        )
-        self._store.update("courses", course_id, **changes)
-        return self.canvas_get_course(course_id)
-
-    @tool
     def canvas_get_syllabus(self, course_id: int) -> Row:
         """Get the syllabus of a course.
 
@@ -204,23 +121,3 @@ class Courses(CanvasPart):
             course_id: Course.
         """
         return {"syllabus_body": self._records.course(course_id)["syllabus_body"] or ""}
-
-    @tool
-    def canvas_enroll_user(
-        self, course_id: int, user_id: int, role: str = STUDENT, enrollment_state: str = "active"
-    ) -> Row:
-        """Enroll a user in a course that you teach, or change the state of an enrollment.
-
-        Args:
-            course_id: Course.
-            user_id: User.
-            role: StudentEnrollment, TeacherEnrollment, TaEnrollment, DesignerEnrollment or ObserverEnrollment.
-            enrollment_state: active, invited, inactive or completed.
-        """
-        self._records.course(course_id, "teach")
-        self._records.get("users", user_id)
-        self._records.context.clock.tick()
-        row = self._store.get(
-            "enrollments", self.enroll(course_id, user_id, role, enrollment_state)
-        )
-        return row | {"role": row["type"], "role_id": _ROLE_IDS[row["type"]]}

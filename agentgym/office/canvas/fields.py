@@ -1,8 +1,7 @@
-"""Canvas: field validation and grade conversion. Validators raise `ToolError`; None stays None."""
+"""Canvas: field validation. Validators raise `ToolError`; None stays None."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -22,9 +21,6 @@ _MAX_LINE = 255  # Canvas's column width for names and titles
 _MAX_POINTS = 1e9  # larger scores would show an exponent in ten digits
 
 _FIRST_YEAR = 1900  # earlier dates are probably typing errors
-
-# Twelve digits exceed the maximum score; no exponents.
-_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 
 
 def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
@@ -112,24 +108,3 @@ def percent(score: float | None, possible: float | None) -> float | None:
     if score is None or not possible:
         return None
     return round(100 * score / possible, 2)
-
-
-def parse_grade(grade: Any, possible: float) -> float | None:
-    """Convert a grade to points; an empty grade gives None."""
-    if grade is None or grade == "":
-        return None
-    if isinstance(grade, str):
-        word = grade.strip().lower()
-        if word in ("complete", "pass"):
-            return possible
-        if word in ("incomplete", "fail"):
-            return 0.0
-        if number := _NUMBER.fullmatch(word):
-            value = float(number[1])
-            return points("grade", value * possible / 100 if number[2] else value)
-    if isinstance(grade, bool) or not isinstance(grade, (int, float)):
-        raise ToolError(
-            f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}'
-        )
-    points("grade", grade)
-    return float(grade)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from agentgym.office.canvas.records import fields_of, whole
 from agentgym.office.store import Row
-from agentgym.text.tools import ToolError, echo
 
 QUESTION_TYPES = (
     "calculated_question", "essay_question", "file_upload_question",
@@ -15,28 +11,12 @@ QUESTION_TYPES = (
     "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
     "short_answer_question", "text_only_question", "true_false_question",
 )  # fmt: skip
-# Canvas's answer fields without their prefixes.
-_ANSWER_FIELDS = (
-    "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
-)  # fmt: skip
 
 # Only these types show their answers to students; elsewhere answers are the key.
 _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
 )  # fmt: skip
-
-
-def parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Check and copy a question's answers; `answer_text` and `text` are synonyms."""
-    for answer in answers:
-        is_known = {_field_of(key) for key in answer} <= set(_ANSWER_FIELDS)
-        is_plain = all(isinstance(value, (str, int, float)) for value in answer.values())
-        if not answer or not is_known or not is_plain:
-            raise ToolError(
-                f"invalid argument: an answer may have text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"
-            )
-    return [dict(answer) for answer in answers]
 
 
 def _field_of(key: str) -> str:

@@ -116,11 +116,6 @@ class CanvasRecords(ServerState):
         except sqlite3.IntegrityError as error:
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
-    def stamp(self, table: str, id: int) -> Row:
-        """Set a record's creation time to now and return it."""
-        self.store.update(table, id, created_at=self.tick())
-        return self.store.get(table, id)
-
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
         """Return a record regardless of rights, or raise `ToolError`."""
         # SQLite raises OverflowError for larger integers.
@@ -212,14 +207,6 @@ class CanvasRecords(ServerState):
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
         if work["lock_at"] and now > work["lock_at"]:
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
-
-    def delete_at_position(self, table: str, id: int, **owner: int) -> None:
-        """Delete a record and move up those after it."""
-        position = self.store.get(table, id)["position"]
-        self.store.delete(table, id=id)
-        for row in self.store.find(table, "position", **owner):
-            if row["position"] > position:
-                self.store.update(table, row["id"], position=row["position"] - 1)
 
 
 class CanvasPart:

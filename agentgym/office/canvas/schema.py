@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 SCHEMA = """
-CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
-  parent_account_id INTEGER REFERENCES accounts(id), default_time_zone TEXT NOT NULL DEFAULT 'UTC',
-  workflow_state TEXT NOT NULL DEFAULT 'active');
-INSERT INTO accounts (id, name) VALUES (1, 'University');
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, sortable_name TEXT NOT NULL,
   short_name TEXT NOT NULL, login_id TEXT NOT NULL UNIQUE COLLATE NOCASE, password TEXT NOT NULL,
   email TEXT, title TEXT, bio TEXT, time_zone TEXT, admin BOOL NOT NULL,
-  account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL,
+  account_id INTEGER NOT NULL, created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL, last_login TEXT);
-CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id),
+CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL,
   name TEXT NOT NULL, course_code TEXT NOT NULL, sis_course_id TEXT, workflow_state TEXT NOT NULL,
   start_at TEXT, end_at TEXT, is_public BOOL NOT NULL, time_zone TEXT, syllabus_body TEXT,
   created_at TEXT NOT NULL, extra JSON NOT NULL);
@@ -33,9 +29,6 @@ CREATE TABLE submissions (id INTEGER PRIMARY KEY,
   grader_id INTEGER REFERENCES users(id), graded_at TEXT, graded_attempt INTEGER,
   UNIQUE (assignment_id, user_id));
 CREATE INDEX submissions_user ON submissions(user_id);
-CREATE TABLE submission_comments (id INTEGER PRIMARY KEY,
-  submission_id INTEGER NOT NULL REFERENCES submissions(id),
-  author_id INTEGER NOT NULL REFERENCES users(id), comment TEXT NOT NULL, created_at TEXT NOT NULL);
 CREATE TABLE events (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id),
   user_id INTEGER REFERENCES users(id), title TEXT NOT NULL, description TEXT, location_name TEXT,
   start_at TEXT NOT NULL, end_at TEXT NOT NULL, created_at TEXT NOT NULL);
@@ -50,7 +43,7 @@ CREATE INDEX entries_topic ON entries(topic_id);
 CREATE TABLE quizzes (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, description TEXT, quiz_type TEXT NOT NULL, time_limit INTEGER,
   shuffle_answers BOOL NOT NULL, allowed_attempts INTEGER NOT NULL, scoring_policy TEXT NOT NULL,
-  access_code TEXT, points_possible REAL, question_count INTEGER NOT NULL, due_at TEXT,
+  points_possible REAL, question_count INTEGER NOT NULL, due_at TEXT,
   unlock_at TEXT, lock_at TEXT, published BOOL NOT NULL, created_at TEXT NOT NULL,
   extra JSON NOT NULL);
 CREATE INDEX quizzes_course ON quizzes(course_id);
@@ -59,10 +52,6 @@ CREATE TABLE quiz_questions (id INTEGER PRIMARY KEY,
   question_name TEXT NOT NULL, question_type TEXT NOT NULL, question_text TEXT NOT NULL,
   points_possible REAL, answers JSON NOT NULL);
 CREATE INDEX questions_quiz ON quiz_questions(quiz_id);
-CREATE TABLE quiz_submissions (id INTEGER PRIMARY KEY,
-  quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
-  user_id INTEGER NOT NULL REFERENCES users(id), attempt INTEGER NOT NULL, started_at TEXT NOT NULL,
-  end_at TEXT, UNIQUE (quiz_id, user_id, attempt));
 CREATE TABLE conversations (id INTEGER PRIMARY KEY, subject TEXT NOT NULL,
   created_at TEXT NOT NULL);
 CREATE TABLE participants (conversation_id INTEGER NOT NULL REFERENCES conversations(id),

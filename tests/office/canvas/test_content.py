@@ -1,12 +1,22 @@
-"""Canvas: calendar, discussions and quizzes, with hand-computed facts."""
+"""Canvas: calendar, discussions, quizzes, conversations and privacy."""
 
 from __future__ import annotations
 
 import json
+import re
+
+import numpy as np
+import pytest
 
 from agentgym.office.canvas.server import Canvas
+from agentgym.text.tools import tools_of
+from tests.helpers import calls_of
 from tests.office.canvas.test_server import (
+    ADMIN,
     ALGEBRA,
+    BIOLOGY,
+    DRAFT,
+    LOGINS,
     OSCAR,
     SAM,
     SUE,
@@ -17,6 +27,7 @@ from tests.office.canvas.test_server import (
     ids,
     refused,
 )
+from tests.office.test_laws import run
 
 __all__ = ["canvas"]  # a fixture
 
@@ -111,128 +122,19 @@ def test_quizzes(canvas: Canvas) -> None:
         credits=4,
     )
     canvas.quizzes.add_quiz(ALGEBRA, "Secret", published=False)
-    canvas.quizzes.add_quiz(ALGEBRA, "Locked", access_code="sesame", due_at="2025-01-22T23:59:00Z")
     as_user(canvas, SAM)
     assert [
         (row["id"], row["question_count"], row["points_possible"])
         for row in canvas.quizzes.canvas_list_quizzes(ALGEBRA)
     ] == [
         (1, 3, 80),
-        (3, 0, 0),
     ]
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 1)["credits"] == 4
-    assert "sesame" not in json.dumps(canvas.quizzes.canvas_get_quiz(ALGEBRA, 3))
     refused(
         lambda: canvas.quizzes.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2"
     )
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 3)["has_access_code"]
     assert canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, 1) == []
-    refused(
-        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 3),
-        "^permission denied: quiz 3 asks for an access code",
-    )
-    attempt = canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)
-    assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (
-        1,
-        "2025-01-15T09:00:01Z",
-        "2025-01-15T09:45:01Z",
-    )
-    refused(
-        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
-        "^conflict: attempt 1 is in progress until 2025-01-15T09:45:01Z",
-    )
-    for _ in range(45 * 60):
-        canvas.context.clock.tick()
-    assert canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)["attempt"] == 2
-    for _ in range(45 * 60):
-        canvas.context.clock.tick()
-    refused(
-        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
-        "^limit exceeded: quiz 1 allows 2 attempts",
-    )
-    as_user(canvas, TARA)
-    refused(
-        lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
-        "^permission denied: this user may not learn",
-    )
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 3)["access_code"] == "sesame"
-    assert canvas.quizzes.canvas_publish_quiz(ALGEBRA, 2)["published"]
-    made = canvas.quizzes.canvas_create_quiz(ALGEBRA, "Pop", time_limit=5)
-    assert (made["id"], made["published"], made["allowed_attempts"], made["scoring_policy"]) == (
-        4,
-        False,
-        1,
-        "keep_highest",
-    )
-    changed = canvas.quizzes.canvas_update_quiz(
-        ALGEBRA,
-        4,
-        allowed_attempts=-1,
-        scoring_policy="keep_latest",
-        shuffle_answers=True,
-        due_at="2025-02-01",
-    )
-    assert (changed["allowed_attempts"], changed["scoring_policy"], changed["shuffle_answers"], changed["due_at"]) == (
-        -1, "keep_latest", True, "2025-02-01T00:00:00Z",
-    )  # fmt: skip
-    for field in (
-        {"allowed_attempts": 0},
-        {"time_limit": 0},
-        {"quiz_type": "x"},
-        {"scoring_policy": "x"},
-        {"title": ""},
-    ):
-        refused(
-            lambda f=field: canvas.quizzes.canvas_update_quiz(ALGEBRA, 4, **f),
-            f"^invalid argument: {next(iter(field))}",
-        )
-
-
-def test_quiz_points_follow_its_questions(canvas: Canvas) -> None:
-    quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz", question_count=9, points_possible=9)
-    as_user(canvas, TARA)
-    answers = [{"answer_text": "4", "answer_weight": 100}, {"text": "5", "weight": 0}]
-    one = canvas.quizzes.canvas_add_quiz_question(
-        ALGEBRA, quiz, question_text="2 + 2?", points_possible=2.5, answers=answers
-    )
-    assert one["answers"] == answers
-    assert one["question_type"] == "multiple_choice_question"
-    two = canvas.quizzes.canvas_add_quiz_question(
-        ALGEBRA, quiz, question_text="Why?", question_name="Deep"
-    )
-    assert (two["question_type"], two["points_possible"]) == ("essay_question", 1)
-    shown = canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)
-    assert (shown["question_count"], shown["points_possible"]) == (2, 3.5)
-    canvas.quizzes.canvas_update_quiz_question(
-        ALGEBRA, quiz, two["id"], points_possible=4.0, answers=[]
-    )
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 6.5
-    deleted = canvas.quizzes.canvas_delete_quiz_question(ALGEBRA, quiz, one["id"])
-    assert deleted == f"Question {one['id']} deleted"
-    assert ids(canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)) == [two["id"]]
-    for wrong in ([{}], [{"": None}], [{"text": [1]}], [{"text": "a", "colour": "b"}]):
-        refused(
-            lambda w=wrong: canvas.quizzes.canvas_update_quiz_question(
-                ALGEBRA, quiz, two["id"], answers=w
-            ),
-            "^invalid argument: an answer may have",
-        )
-    refused(
-        lambda: canvas.quizzes.canvas_add_quiz_question(
-            ALGEBRA, quiz, question_text="x", question_type="x"
-        ),
-        "^invalid argument: question_type",
-    )
-    as_user(canvas, SAM).quizzes.canvas_start_quiz_attempt(ALGEBRA, quiz)
-    refused(lambda: canvas.quizzes.canvas_delete_quiz(ALGEBRA, quiz), "^permission denied")
-    deleted = as_user(canvas, TARA).quizzes.canvas_delete_quiz(ALGEBRA, quiz)
-    assert deleted == f"Quiz {quiz} deleted"
-    assert (
-        canvas.quizzes.canvas_list_quizzes(ALGEBRA)
-        == canvas.store.find("quiz_questions")
-        == canvas.store.find("quiz_submissions")
-        == []
-    )
+    assert as_user(canvas, TARA).quizzes.canvas_get_quiz(ALGEBRA, 2)["title"] == "Secret"
 
 
 def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
@@ -248,6 +150,7 @@ def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
             number, "Half of 9?", question_type="numerical_question", answers=[{"exact": 4.5}]
         )
     as_user(canvas, SAM)
+    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 2
     shown = canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)
     assert [each["answers"] for each in shown] == [[{"answer_text": "4"}, {"text": "5"}], []]
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["questions"] == shown
@@ -255,3 +158,136 @@ def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
     assert [each.get("questions") for each in listed] == [shown, None]
     as_user(canvas, TARA)
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, later)["questions"][0]["answers"] == choices
+
+
+def test_conversations(canvas: Canvas) -> None:
+    as_user(canvas, SAM)
+    made = canvas.conversations.canvas_create_conversation(
+        [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
+    )
+    assert ids(made["participants"]) == [TARA, TIM, SAM, SUE]
+    assert (made["workflow_state"], made["private"]) == ("read", False)
+    refused(
+        lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
+        "^permission denied: you share no course with user 6",
+    )
+    refused(
+        lambda: canvas.conversations.canvas_create_conversation([f"course_{BIOLOGY}"], "x"),
+        "^permission denied",
+    )
+    for wrong in ("", "sue", "-1", "course_", "course_x", "٣", "1" * 30):
+        refused(
+            lambda w=wrong: canvas.conversations.canvas_create_conversation([w], "x"),
+            "^invalid argument: a recipient must look like",
+        )
+    for nobody in ([], [str(SAM)]):
+        refused(
+            lambda n=nobody: canvas.conversations.canvas_create_conversation(n, "x"),
+            "^invalid argument: recipients must name a user",
+        )
+    as_user(canvas, SUE)
+    listed = canvas.conversations.canvas_list_conversations()[0]
+    assert [
+        listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")
+    ] == ["Hi", "unread", "hello", 1]
+    refused(
+        lambda: canvas.conversations.canvas_get_conversation(2),
+        "^not found: you have no conversation with id 2",
+    )
+    assert canvas.conversations.canvas_get_conversation(1)["messages"][0]["body"] == "hello"
+    assert canvas.conversations.canvas_list_conversations()[0]["workflow_state"] == "read"
+    refused(lambda: as_user(canvas, ADMIN).conversations.canvas_get_conversation(1), "^not found")
+
+
+def test_notifications_show_the_ten_newest(canvas: Canvas) -> None:
+    for day in range(1, 13):
+        canvas.discussions.add_announcement(
+            ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}"
+        )
+    canvas.discussions.add_announcement(BIOLOGY, "Frogs", "x")
+    as_user(canvas, TARA).conversations.canvas_create_conversation([str(SAM)], "see me")
+    graded = canvas.assignments.add_submission(1, SAM, score=40)
+    canvas.store.update("submissions", graded, graded_at="2025-01-15T10:00:00Z")
+    shown = as_user(canvas, SAM).dashboard.canvas_list_notifications()
+    assert [(row["type"], row["title"]) for row in shown[:3]] == [
+        ("Submission", "Homework"), ("Conversation", "(No Subject)"), ("Announcement", "Day 12"),
+    ]  # fmt: skip
+    assert ids(shown) == list(range(1, 11))
+    assert "Frogs" in json.dumps(as_user(canvas, SUE).dashboard.canvas_list_notifications())
+
+
+def busy(canvas: Canvas) -> Canvas:
+    """Fill the school; private records contain `private-` and the owner."""
+    quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
+    canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
+    canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
+    canvas.discussions.add_topic(ALGEBRA, "Topic", "x")
+    canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
+    for user in LOGINS:
+        canvas.dashboard.add_event(f"private-{user}", "2025-01-20", user_id=user)
+    canvas.assignments.add_submission(2, SAM, body="private-4")
+    canvas.store.update("submissions", 1, body="private-5")
+    as_user(canvas, OSCAR).conversations.canvas_create_conversation([str(SUE)], "private-5 letter")
+    return canvas
+
+
+@pytest.mark.parametrize("user", [SAM, SUE, OSCAR])
+def test_users_cannot_read_private_data_of_others(canvas: Canvas, user: int) -> None:
+    rng = np.random.default_rng(user)
+    as_user(busy(canvas), user)
+    reads = [name for name in tools_of(canvas) if re.match("canvas_(get|list)", name)]
+    seen = ""
+    for name in reads:
+        parameters = tools_of(canvas)[name].schema.parameters
+        for _ in range(25):
+            keys = [
+                key
+                for key in parameters["properties"]
+                if key in parameters.get("required", ()) or rng.random() < 0.5
+            ]
+            values = {
+                key: int(rng.integers(1, 8)) if key.endswith("_id") else "page" for key in keys
+            }
+            seen += run(
+                canvas,
+                name,
+                {
+                    key: value
+                    for key, value in values.items()
+                    if key.endswith("_id") or key == "page_url"
+                },
+            )
+    owners = {int(owner) for owner in re.findall(r"private-(\d)", seen)}
+    assert owners == ({user, SUE} if user == OSCAR else {user})
+    assert not re.search("-pw|sesame", seen)
+
+
+def test_filling_and_reading_scale_linearly() -> None:
+    def fill(canvas: Canvas, courses: int) -> None:
+        people = [canvas.people.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
+        for k in range(courses):
+            course = canvas.courses.add_course(
+                f"C {k}", f"C-{k}", people[k % 7], students=people[20:30]
+            )
+            for week in range(5):
+                canvas.discussions.add_announcement(course, f"A {week}", "text")
+                canvas.assignments.add_assignment(course, f"W {week}", due_at="2025-02-01")
+            canvas.quizzes.add_quiz(course, "Q", due_at="2025-02-01")
+
+    def read(canvas: Canvas, courses: int) -> None:
+        canvas.people.login_as("u25@u.edu")
+        assert len(canvas.courses.canvas_list_courses()) == courses
+        assert len(canvas.discussions.canvas_list_announcements(7)) == 5
+        assert len(canvas.dashboard.canvas_get_upcoming_assignments(100)) == 100
+
+    small, large = Canvas(), Canvas()
+    filled = [
+        calls_of(fill, small, 50, database=small.store),
+        calls_of(fill, large, 200, database=large.store),
+    ]
+    assert filled[1] < 4 * 1.25 * filled[0], filled
+    seen = [
+        calls_of(read, small, 50, database=small.store),
+        calls_of(read, large, 200, database=large.store),
+    ]
+    assert seen[1] < 4 * 1.25 * seen[0], seen

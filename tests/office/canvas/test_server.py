@@ -154,62 +154,7 @@ def test_courses(canvas: Canvas) -> None:
     refused(
         lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id"
     )
-    refused(lambda: canvas.courses.canvas_update_course(ALGEBRA, name="x"), "^permission denied")
-    refused(lambda: canvas.courses.canvas_create_course(1, "x"), "^permission denied")
-    as_user(canvas, TARA)
-    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
-    assert (
-        canvas.courses.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")[
-            "end_at"
-        ]
-        == "2025-06-01T00:00:00Z"
-    )
-    assert canvas.courses.canvas_update_course(ALGEBRA, end_at="")["end_at"] is None
-    refused(
-        lambda: canvas.courses.canvas_update_course(ALGEBRA, end_at="soon"),
-        "^invalid argument: end_at must be like",
-    )
-    refused(
-        lambda: canvas.courses.canvas_create_course(9, "x"),
-        "^not found: there is no account with id 9",
-    )
-    made = canvas.courses.canvas_create_course(1, "Topology", is_public=True)
-    assert (made["id"], made["course_code"], made["workflow_state"], made["teacher_name"]) == (
-        4,
-        "Topology",
-        "unpublished",
-        "Tara Doe",
-    )
-    assert canvas.courses.canvas_get_syllabus(4) == {"syllabus_body": ""}
-
-
-def test_enrolling(canvas: Canvas) -> None:
-    as_user(canvas, TIM)
-    refused(
-        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR),
-        "^permission denied: this user may not teach",
-    )
-    as_user(canvas, TARA)
-    assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR)["role"] == "StudentEnrollment"
-    assert (
-        canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")[
-            "enrollment_state"
-        ]
-        == "inactive"
-    )
-    assert len(canvas.store.find("enrollments", user_id=OSCAR, course_id=ALGEBRA)) == 1
-    refused(
-        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, 99),
-        "^not found: there is no user with id 99",
-    )
-    refused(
-        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, SAM, "King"),
-        "^invalid argument: role must be one of",
-    )
-    refused(
-        lambda: as_user(canvas, OSCAR).assignments.canvas_list_assignments(ALGEBRA),
-        "^permission denied",
-    )
+    assert ids(as_user(canvas, TARA).courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
 
 
 def test_assignments(canvas: Canvas) -> None:
@@ -220,7 +165,6 @@ def test_assignments(canvas: Canvas) -> None:
         lambda: canvas.assignments.canvas_get_assignment(ALGEBRA, 3),
         "^not found: there is no assignment with id 3",
     )
-    refused(lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x"), "^permission denied")
     upcoming = canvas.dashboard.canvas_get_upcoming_assignments()
     assert [(row["assignment"]["name"], row["course"]["id"]) for row in upcoming] == [
         ("Homework", ALGEBRA)
@@ -233,36 +177,6 @@ def test_assignments(canvas: Canvas) -> None:
     assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
     assert canvas.dashboard.canvas_get_upcoming_assignments() == []
     refused(lambda: canvas.assignments.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
-    made = canvas.assignments.canvas_create_assignment(
-        ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"]
-    )
-    assert (made["id"], made["published"], made["position"], made["created_at"]) == (
-        4,
-        False,
-        4,
-        "2025-01-15T09:00:01Z",
-    )
-    assert (
-        canvas.assignments.canvas_update_assignment(
-            ALGEBRA, 4, published=True, due_at="2025-02-01"
-        )["published"]
-        is True
-    )
-    refused(
-        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", points_possible=-1.0),
-        "^invalid argument: points_possible",
-    )
-    refused(
-        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", submission_types=["fax"]),
-        "^invalid argument: submission_types",
-    )
-    assert [
-        row["assignment"]["due_at"][:10]
-        for row in as_user(canvas, SAM).dashboard.canvas_get_upcoming_assignments()
-    ] == [
-        "2025-01-20",
-        "2025-02-01",
-    ]
 
 
 def test_submissions_and_grading(canvas: Canvas) -> None:
@@ -305,50 +219,22 @@ def test_submissions_and_grading(canvas: Canvas) -> None:
         ALGEBRA, 2, "online_url", url="https://a.b/a"
     )
     assert (done["attempt"], done["late"], done["workflow_state"]) == (1, True, "submitted")
-    refused(
-        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied"
-    )
-    as_user(canvas, TIM)
-    for grade, score in (
-        (120, 120),
-        ("90%", 135),
-        ("7.5", 7.5),
-        ("complete", 150),
-        (" FAIL ", 0),
-        (0.1 + 0.2, 0.1 + 0.2),
-        ("", None),
-    ):
-        assert canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, grade)["score"] == score
-    for grade in ("A-", "-1", "1e5", "nan", True, [], {}, -1, 1e300, "9" * 400):
-        refused(
-            lambda g=grade: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, g),
-            "^invalid argument: grade must be",
-        )
-    graded = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "well")
-    assert (graded["grade"], graded["grader_id"], graded["workflow_state"]) == (
-        "100",
-        TIM,
-        "graded",
-    )
-    refused(
-        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, TARA, 1),
-        "^not found: course 1 has no student with id 2",
-    )
-    again = as_user(canvas, SAM).assignments.canvas_submit_assignment(
+    row = canvas.store.find("submissions", assignment_id=2)[0]["id"]
+    canvas.store.update("submissions", row, score=100, grade="100", graded_attempt=1)
+    assert canvas.assignments.canvas_get_submission(ALGEBRA, 2)["workflow_state"] == "graded"
+    again = canvas.assignments.canvas_submit_assignment(
         ALGEBRA, 2, "online_url", url="https://a.b/c"
     )
     assert (again["attempt"], again["grade_matches_current_submission"]) == (2, False)
-    assert again["comment"] == "well"
     work = as_user(canvas, TIM).assignments.canvas_get_assignment(ALGEBRA, 2)
     assert (work["needs_grading_count"], work["has_submitted_submissions"]) == (1, True)
-    twice = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "better")
-    assert (twice["comment"], twice["entered_score"]) == ("better", 100)
-    assert [(each["author_name"], each["comment"]) for each in twice["submission_comments"]] == [
-        ("Tim Doe", "well"),
-        ("Tim Doe", "better"),
-    ]
+    canvas.store.update("submissions", row, graded_attempt=2)
     work = canvas.assignments.canvas_get_assignment(ALGEBRA, 2)
     assert (work["needs_grading_count"], work["unpublishable"]) == (0, False)
+    refused(
+        lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 2, TARA),
+        "^not found: course 1 has no student with id 2",
+    )
     refused(
         lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(
             ALGEBRA, 1, "online_text_entry", "x"
@@ -372,9 +258,9 @@ def test_locked_assignments_reject_submissions(canvas: Canvas) -> None:
 
 
 def test_grades(canvas: Canvas) -> None:
+    canvas.store.update("submissions", 1, score=45)
+    canvas.assignments.add_submission(3, SUE, score=100)
     as_user(canvas, TARA)
-    canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SUE, 45)
-    canvas.assignments.canvas_submit_grade(ALGEBRA, 3, SUE, 100)
     grades = {
         row["user_id"]: row["grades"]
         for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)

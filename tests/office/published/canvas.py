@@ -46,8 +46,6 @@ def inside(tool: str, text: str | None = None, **arguments: Any) -> Call:
     return Call(f"canvas_{tool}", {"course_id": 1, **arguments}, text)
 
 
-QUESTION = {"question_text": "1 + 1?", "answers": [{"text": "2", "weight": 100}]}
-
 CALLS = [
     Call("canvas_get_current_user", {}),
     login("tom", "reed"),
@@ -59,24 +57,13 @@ CALLS = [
     inside("get_course"),
     inside("list_assignments"),
     inside("get_assignment", assignment_id=1),
-    inside("create_assignment", name="Essay"),
-    inside("update_assignment", assignment_id=1, description="Page 4."),
     inside("list_announcements"),
     inside("list_discussion_topics"),
     inside("get_discussion_topic", r"\{.*\}", topic_id=2),
     inside("post_to_discussion", topic_id=2, message="Hello."),
     inside("list_quizzes"),
     inside("get_quiz", quiz_id=1),
-    inside("create_quiz", title="Test", time_limit=30, due_at="2025-02-01"),
-    inside("update_quiz", quiz_id=2, title="Final test"),
-    inside("publish_quiz", quiz_id=2),
     inside("get_quiz_questions", quiz_id=1),
-    inside("add_quiz_question", quiz_id=1, **QUESTION),
-    inside("update_quiz_question", quiz_id=1, question_id=2, **QUESTION),
-    inside("delete_quiz_question", "Question 2 deleted", quiz_id=1, question_id=2),
-    inside("delete_quiz", "Quiz 2 deleted", quiz_id=2),
-    inside("enroll_user", user_id=3),
-    inside("update_course", syllabus_body="Sums."),
     inside("get_syllabus"),
     Call(
         "canvas_create_conversation", {"recipients": ["3"], "body": "Well done.", "subject": "Quiz"}
@@ -85,7 +72,6 @@ CALLS = [
     Call("canvas_get_conversation", {"conversation_id": 1}),
     login("sue", "lane"),
     inside("submit_assignment", assignment_id=1, submission_type="online_text_entry", body="Done."),
-    inside("start_quiz_attempt", quiz_id=1),
     Call("canvas_get_upcoming_assignments", {}),
     Call("canvas_get_dashboard_cards", {}),
     Call("canvas_list_calendar_events", {}),
@@ -94,43 +80,22 @@ CALLS = [
     Call("canvas_get_dashboard", {}),
     Call("canvas_update_user_profile", {"bio": "I like sums.", "title": "Ms"}),
     login("tom", "reed"),
-    inside("submit_grade", assignment_id=1, user_id=3, grade="9", comment="Good."),
     inside("get_submission", assignment_id=1, user_id=3),
     inside("get_course_grades"),
     Call("canvas_logout", {}),
-    login("ada", "root"),
-    Call("canvas_create_course", {"account_id": 1, "name": "Logic"}),
 ]
 
 _PASSWORD = "No service shows a password."
-_TEACHER = "A course names its teachers wherever it is shown."
 _NOT_SEEN = "The published data has none; ours answers a record like those of Canvas's API."
 
-_RIGHTS = "Users need the rights that Canvas asks for; the published server checks none."
-
 DIFFERENCES = {
-    **dict.fromkeys(
-        (
-            "canvas_create_course",
-            "canvas_create_assignment",
-            "canvas_update_assignment",
-            "canvas_create_quiz",
-            "canvas_update_quiz",
-            "canvas_publish_quiz",
-            "canvas_delete_quiz",
-            "canvas_add_quiz_question",
-            "canvas_update_quiz_question",
-            "canvas_get_conversation",
-        ),
-        Difference(_RIGHTS),
+    "canvas_get_conversation": Difference(
+        "Users need the rights that Canvas asks for; the published server checks none."
     ),
     "canvas_login": Difference("Wrong credentials are an error."),
     "canvas_list_courses": Difference("Without a login it is an error, not an empty list."),
     "canvas_list_users": Difference(
         "Users see whom they share a course with, and addresses only between teachers and students."
-    ),
-    "canvas_enroll_user": Difference(
-        "It needs a teacher of the course, and the course and the user must be there."
     ),
     "canvas_get_submission": Difference(
         "Before anything is handed in it is an unsubmitted record, as in Canvas's API, and only "
@@ -138,12 +103,6 @@ DIFFERENCES = {
     ),
     "canvas_submit_assignment": Difference(
         "Type, dates and files are checked, and attempts are counted."
-    ),
-    "canvas_submit_grade": Difference(
-        "It needs a teacher; percentages and complete or incomplete count as in Canvas."
-    ),
-    "canvas_delete_quiz_question": Difference(
-        "An unknown question is an error, and deleting needs a teacher."
     ),
     "canvas_post_to_discussion": Difference(
         "The topic must be there and open, and keeps the entry."
@@ -157,7 +116,6 @@ DIFFERENCES = {
     "canvas_health_check": Difference(_PASSWORD, lacking={"user.password"}),
     "canvas_get_user_profile": Difference(_PASSWORD, lacking={"password"}),
     "canvas_update_user_profile": Difference(_PASSWORD, lacking={"password"}),
-    "canvas_update_course": Difference(_TEACHER, added={"teacher_name"}),
     "canvas_get_upcoming_assignments": Difference(
         "Only the user's own courses count, by the clock of the task, and they name their teachers.",
         added={"[].course.teacher_name"},
@@ -179,9 +137,6 @@ DIFFERENCES = {
     ),
     "canvas_list_announcements": Difference(
         "Authors are users, who have an id.", types={"[].author.id"}
-    ),
-    "canvas_start_quiz_attempt": Difference(
-        "Attempts are counted and end with the time limit.", added={"attempt", "end_at"}
     ),
     "canvas_get_discussion_topic": Difference(_NOT_SEEN),
     "canvas_create_conversation": Difference(
@@ -205,6 +160,21 @@ DIFFERENCES = {
             *("list_rubrics", "get_rubric", "create_rubric"),
             *("get_account", "list_account_courses", "list_account_users", "create_user"),
             *("list_sub_accounts", "get_account_reports", "create_account_report"),
+            *(
+                "create_course",
+                "update_course",
+                "create_assignment",
+                "update_assignment",
+                "submit_grade",
+                "enroll_user",
+            ),
+            *("create_quiz", "update_quiz", "publish_quiz", "delete_quiz"),
+            *(
+                "add_quiz_question",
+                "update_quiz_question",
+                "delete_quiz_question",
+                "start_quiz_attempt",
+            ),
         )
     },
 }
