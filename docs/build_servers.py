@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentgym.office.office import SERVERS
-from tests.office.published import DISABLED, Difference, differences, facts
+from tests.office.published import Difference, differences, facts
 
 HEAD = """# The office and the published servers
 
@@ -38,7 +38,7 @@ def section(server: str) -> str:
     text = f"## {server}\n"
     if same:
         text += f"\nAs published: {', '.join(same)}.\n"
-    refused = [f"`{tool}`" for tool, difference in meant.items() if difference == DISABLED]
+    refused = [f"`{tool}`" for tool, difference in meant.items() if difference.disabled]
     if refused:
         text += f"\nRefused, because the account lacks the feature: {', '.join(refused)}.\n"
     if meant:
@@ -47,7 +47,7 @@ def section(server: str) -> str:
             f"| `{tool}` | {difference.because.replace('|', chr(92) + '|')} "
             f"| {'; '.join(parts(difference))} |\n"
             for tool, difference in meant.items()
-            if difference != DISABLED
+            if not difference.disabled
         )
     return text
 
@@ -58,6 +58,7 @@ def parts(difference: Difference) -> Iterator[str]:
         ("without", difference.lacking),
         ("other types", difference.types),
         ("parameters", difference.params),
+        ("always empty", difference.empty),
     ):
         if paths:
             yield f"{title}: {', '.join(f'`{path}`' for path in sorted(paths))}"

@@ -10,10 +10,10 @@ import pytest
 from agentgym.office import server_class
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
-from tests.office.published import DISABLED, differences
+from tests.office.published import differences
 
 DISABLED_TOOLS = {
-    name: [tool for tool, difference in differences(name).items() if difference == DISABLED]
+    name: [tool for tool, difference in differences(name).items() if difference.disabled]
     for name in ("canvas", "google_cloud", "woocommerce")
 }
 

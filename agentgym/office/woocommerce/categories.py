@@ -1,8 +1,6 @@
-"""Categories, tags and reviews of products."""
+"""Categories and tags of products."""
 
 from __future__ import annotations
-
-from typing import Any, Literal
 
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart, slug_of, words, words_in
@@ -55,10 +53,10 @@ class Categories(ShopPart):
             ids[term] = self._store.insert(table, **new | {"name": term, "slug": slug})
         return ids[term]
 
-    def assign(self, product_id: int, data: Row, kind: str) -> None:
-        """Assign a product's `categories` and `tags`, if `data` has them; variations have none."""
+    def assign(self, product_id: int, data: Row) -> None:
+        """Assign a product's `categories` and `tags`, if `data` has them."""
         for table, name in TERMS.items():
-            if table in data and kind != "variation":
+            if table in data:
                 terms = list(dict.fromkeys(term["id"] for term in data[table]))
                 for term in terms:
                     self._store.get(table, term, name)
@@ -147,56 +145,3 @@ class Categories(ShopPart):
             term |= {name: row[name] for name in ("menu_order", "image") if row.get(name)}
             terms.append({**term, "count": counts[row["id"]]})
         return terms
-
-
-class Reviews(ShopPart):
-    """Reviews of products."""
-
-    def add(self, product_id: int, reviewer: str, review: str, rating: int, **fields: Any) -> int:
-        """Add a review with 1 to 5 stars and return its id."""
-        record = {
-            "status": "approved",
-            "reviewer_email": "",
-            "verified": False,
-            **fields,
-            "date_created": self._shop.date_of(fields),
-        }
-        with self._store.change():
-            self._store.get("products", product_id)
-            new_id = self._store.insert(
-                "reviews",
-                product_id=product_id,
-                reviewer=reviewer,
-                review=review,
-                rating=rating,
-                **record,
-            )
-            approved = self._store.find("reviews", product_id=product_id, status="approved")
-            mean = sum(row["rating"] for row in approved) / max(1, len(approved))
-            self._store.update(
-                "products", product_id, average_rating=f"{mean:.2f}", rating_count=len(approved)
-            )
-        return new_id
-
-    @tool
-    def woo_products_reviews_list(
-        self,
-        productId: int | None = None,
-        perPage: int = 10,
-        page: int = 1,
-        status: Literal["all", "hold", "approved", "spam", "trash"] = "approved",
-    ) -> list[Row]:
-        """List product reviews, latest first.
-
-        Args:
-            productId: Only of this product.
-            perPage: Items per page, at most 100.
-            page: Page, from 1.
-            status: Status.
-        """
-        where = {"product_id = ?": productId, "status = ?": None if status == "all" else status}
-        rows = self._shop.select_page("reviews", where, "date_created DESC, id DESC", page, perPage)
-        for row in rows:
-            row["date_created"] = self._shop.site_time(row["date_created"])
-            del row["verified"]
-        return rows

@@ -114,12 +114,6 @@ class ShopContext(ServerState):
             sql += f" LIMIT {size} OFFSET {min((page - 1) * size, _MAX_OFFSET)}"
         return [row["id"] for row in self.store.rows(sql, *conditions.values())]
 
-    def select_page(
-        self, table: str, where: Mapping[str, Any], order: str, page: int, size: int
-    ) -> list[Row]:
-        """Return a page of records; see `select_ids`."""
-        return self.rows_by_id(table, self.select_ids(table, where, order, page, size))
-
     def rows_by_id(self, table: str, ids: Iterable[int]) -> list[Row]:
         """Return existing records in the order of `ids`."""
         keys = list(ids)

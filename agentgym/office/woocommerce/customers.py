@@ -17,8 +17,6 @@ from agentgym.office.woocommerce.context import (
 )
 from agentgym.office.woocommerce.shapes import (
     CustomerData,
-    NewCustomer,
-    validate,
     validate_record,
 )
 from agentgym.text.tools import ToolError, echo, tool
@@ -109,39 +107,6 @@ class Customers(ShopPart):
         """
         self._store.get("customers", customerId)
         return self._show_all([customerId])[0]
-
-    @tool
-    def woo_customers_create(self, customerData: NewCustomer) -> Row:
-        """Create a customer.
-
-        Args:
-            customerData: The customer, with an email.
-        """
-        data = validate(CustomerData, customerData, "customerData")
-        [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
-        return self.woo_customers_get(new_id)
-
-    @tool
-    def woo_customers_update(self, customerId: int, customerData: dict[str, Any]) -> Row:
-        """Change fields of a customer; the user name cannot be changed.
-
-        Args:
-            customerId: Customer.
-            customerData: Fields to change, as for creating.
-        """
-        data = validate(CustomerData, customerData, "customerData")
-        row = self._store.get("customers", customerId)
-        # WordPress never changes user names.
-        if data.get("username", row["username"]) != row["username"]:
-            raise ToolError("invalid argument: username: a user name cannot be changed")
-        sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
-        owner = self._store.value(sql, data.get("email"), customerId)
-        if owner:
-            raise ToolError(
-                f"conflict: customer {owner} has the email address {echo(data['email'])}"
-            )
-        self._store.update("customers", **_merge(row, data, self._shop.tick()))
-        return self.woo_customers_get(customerId)
 
     # Helpers.
 

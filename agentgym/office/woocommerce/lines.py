@@ -19,7 +19,6 @@ _NEW: Row = {
     "order_id": None,
     "name": "",
     "product_id": None,
-    "variation_id": None,
     "quantity": 1,
     "subtotal": 0,
     "total": 0,
@@ -37,8 +36,8 @@ class PriceLookup:
     products_by_sku: dict[str, Row]
 
     def product_of(self, line: Row) -> Row:
-        """Return a new line's product by variation, product or SKU."""
-        key, sku = line.get("variation_id") or line.get("product_id"), line.get("sku") or ""
+        """Return a new line's product by id or SKU."""
+        key, sku = line.get("product_id"), line.get("sku") or ""
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
         if row is None:
             name = f"id {key}" if key else f"SKU {echo(sku)}"
@@ -54,10 +53,7 @@ class OrderLines(ShopPart):
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
         """Read the products that orders name."""
         lines = [line for data in records for line in data.get("line_items", [])]
-        names = ("product_id", "variation_id")
-        ids: set[int] = set()
-        for line in lines:
-            ids.update(line[name] for name in names if line.get(name))
+        ids = {line["product_id"] for line in lines if line.get("product_id")}
         skus = sorted({line["sku"] for line in lines if line.get("sku")})
         products = {row["id"]: row for row in self._shop.rows_by_id("products", ids)}
         sql = "SELECT * FROM products WHERE sku IN (SELECT value FROM json_each(?))"
@@ -145,10 +141,8 @@ def _scale(amount: int, quantity: int, before: int) -> int:
 
 def _price(product: Row, quantity: int) -> Row:
     amount = cents(product["price"]) * quantity
-    parent = product["parent_id"]
     return {
-        "product_id": parent or product["id"],
-        "variation_id": product["id"] if parent else None,
+        "product_id": product["id"],
         "name": product["name"],
         "subtotal": amount,
         "total": amount,

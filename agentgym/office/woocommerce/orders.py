@@ -12,12 +12,10 @@ from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
 from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.money import money, totals
-from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
+from agentgym.office.woocommerce.notes import OrderNotes
 from agentgym.office.woocommerce.shapes import (
     MAX_AMOUNT,
     STATUSES,
-    ChangedRecord,
-    NewOrder,
     OrderData,
     validate,
     validate_record,
@@ -59,8 +57,8 @@ _DETAILS = tuple(_NEW["details"])  # stored in the column `details`
 _DATES = ("date_created", "date_paid", "date_completed")  # settable by an author
 _PRICING = {"line_items", "shipping_lines", "fee_lines"}  # fields that change the total
 
-# SQL: the order contains a product or its variation.
-_WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, variation_id))"
+# SQL: the order contains a product.
+_WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
@@ -68,7 +66,7 @@ class Orders(ShopPart):
 
     An order takes its products from the stock once, on becoming processing, completed or on-hold,
     even below zero, and counts them as sold. It returns them on becoming pending or cancelled.
-    Refunds return the quantities that they name. Deletion and other statuses keep the stock.
+    Deletion and other statuses keep the stock.
     """
 
     def __init__(
@@ -77,13 +75,11 @@ class Orders(ShopPart):
         lines: OrderLines,
         stock: Stock,
         notes: OrderNotes,
-        refunds: Refunds,
     ) -> None:
         super().__init__(shop)
         self._lines = lines
         self._stock = stock
         self._notes = notes
-        self._refunds = refunds
 
     # For task authors.
 
@@ -182,21 +178,6 @@ class Orders(ShopPart):
         return show_orders(self._shop, [orderId])[0]
 
     @tool
-    def woo_orders_create(self, orderData: NewOrder) -> Row:
-        """Create an order; other fields of the REST API (status, customer_id, fee_lines …) are accepted too.
-        Prices come from the products unless a line gives its total.
-
-        Args:
-            orderData: The order.
-        """
-        data = validate(OrderData, orderData, "orderData")
-        with self._store.change():
-            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
-            if data.get("status") == "refunded":
-                self._refunds.refund_rest(new_id)
-        return self.woo_orders_get(new_id)
-
-    @tool
     def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
         """Change an order; totals are recomputed.
 
@@ -219,11 +200,8 @@ class Orders(ShopPart):
                 item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
             self._store.insert_all("items", items)
             self._store.update("orders", **new | _checked_totals(items))
-            self._refunds.check_total(orderId)  # undoes the change if it raises
             if new["status"] != old["status"]:
                 self._notes.add_status_change(orderId, old["status"], new["status"])
-                if new["status"] == "refunded":
-                    self._refunds.refund_rest(orderId)
         return self.woo_orders_get(orderId)
 
     @tool
@@ -235,26 +213,6 @@ class Orders(ShopPart):
             force: Delete permanently; otherwise move to the trash.
         """
         return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
-
-    @tool
-    def woo_orders_batch_update(
-        self,
-        create: list[dict[str, Any]] | None = None,
-        update: list[ChangedRecord] | None = None,
-        delete: list[int] | None = None,
-    ) -> dict[str, list[Row]]:
-        """Create, update and delete up to 100 orders; failed items return their error.
-
-        Args:
-            create: Records to create.
-            update: Records to change, each with its id.
-            delete: Ids to delete permanently.
-        """
-        return self._shop.run_batch(
-            create=(create, self.woo_orders_create),
-            update=(update, self.woo_orders_update),
-            delete=(delete, self.woo_orders_delete),
-        )
 
     # Helpers.
 
@@ -273,7 +231,7 @@ class Orders(ShopPart):
             for item in items:
                 item |= {"id": next(item_ids), "order_id": key}
                 if not take_stock and order["booked"] and item["type"] == "line_item":
-                    product = prices.products.get(item["variation_id"] or item["product_id"])
+                    product = prices.products.get(item["product_id"])
                     if product and product["manage_stock"]:
                         item["reduced"] = item["quantity"]
             rows.append({**order, **_checked_totals(items)})

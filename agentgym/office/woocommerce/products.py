@@ -1,4 +1,4 @@
-"""Products and their variations."""
+"""Products."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from agentgym.text.tools import ToolError, echo, tool
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
 # Only task authors may set these.
-_AUTHOR_FIELDS = ("date_created", "total_sales", "parent_id")
+_AUTHOR_FIELDS = ("date_created", "total_sales")
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
 # Prices and ratings are text, which would sort 10 before 9.
@@ -65,7 +65,7 @@ _IN_TAG = (
 
 
 class Products(ShopPart):
-    """Products and their variations."""
+    """Products."""
 
     def __init__(self, shop: ShopContext, categories: Categories) -> None:
         super().__init__(shop)
@@ -83,8 +83,7 @@ class Products(ShopPart):
         Args:
             records: REST API fields with extensions: `date_created` is a datetime (by default now),
                 `total_sales` may be set, `categories` and `tags` are names or ids (new names are
-                added), `stock_quantity` enables stock management, `meta_data` may be a mapping, and
-                `parent_id` makes a variation.
+                added), `stock_quantity` enables stock management, and `meta_data` may be a mapping.
 
         Raises:
             ValueError: A field name is unknown.
@@ -110,8 +109,8 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products except variations, including trash, in API form."""
-        return select_products(self._shop, {"type <> ?": "variation"}, "id")
+        """Return all products, including trash, in API form."""
+        return select_products(self._shop, {}, "id")
 
     # Tools.
 
@@ -152,7 +151,6 @@ class Products(ShopPart):
             order: Direction.
         """
         where = {
-            "type <> ?": "variation",
             "status <> ?": "trash",
             "status = ?": status,
             _IN_TEXTS: words(search),
@@ -202,7 +200,7 @@ class Products(ShopPart):
         data = validate(ProductData, productData, "productData")
         with self._store.change():
             row = self._store.get("products", productId)
-            sku, slug, kind = data.get("sku"), data.get("slug"), data.get("type", row["type"])
+            sku, slug = data.get("sku"), data.get("slug")
             sql = "SELECT 1 FROM products WHERE sku = ? AND id <> ?"
             if sku and self._store.value(sql, sku, productId):
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
@@ -210,14 +208,8 @@ class Products(ShopPart):
             if slug:
                 others = self._shop.column_values("products", "slug") - {row["slug"]}
                 data["slug"] = slug_of(slug, others)
-            if kind != row["type"] and "variation" in (kind, row["type"]):
-                raise ToolError(
-                    "invalid argument: type: products and variations cannot be converted"
-                )
-            product = self._merge(row, data, self._shop.tick())
-            self._store.update("products", **product)
-            self._categories.assign(productId, data, product["type"])
-            self._sync_parent(product["parent_id"] or productId)
+            self._store.update("products", **self._merge(row, data, self._shop.tick()))
+            self._categories.assign(productId, data)
         return self.woo_products_get(productId)
 
     @tool
@@ -228,12 +220,9 @@ class Products(ShopPart):
             productId: Product.
             force: Delete permanently; otherwise move to the trash, which lists leave out.
         """
-        product = self._shop.delete_or_trash(
+        return self._shop.delete_or_trash(
             "products", "product", productId, force, self.woo_products_get
         )
-        if force:
-            self._sync_parent(product.get("parent_id"))
-        return product
 
     @tool
     def woo_products_batch_update(
@@ -255,20 +244,6 @@ class Products(ShopPart):
             delete=(delete, self.woo_products_delete),
         )
 
-    @tool
-    def woo_products_variations_list(
-        self, productId: int, perPage: int = 10, page: int = 1
-    ) -> list[Row]:
-        """List the variations of a variable product.
-
-        Args:
-            productId: Product.
-            perPage: Items per page, at most 100.
-            page: Page, from 1.
-        """
-        self._store.get("products", productId)
-        return select_products(self._shop, {"parent_id = ?": productId}, "id", page, perPage)
-
     # Helpers.
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
@@ -280,29 +255,18 @@ class Products(ShopPart):
             if sku and sku in skus:
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
             skus.add(sku)
-            name, kind = data.get("name") or "Product", data.get("type", "simple")
+            name = data.get("name") or "Product"
             slug = slug_of(data.get("slug") or name, slugs)
-            if data.get("parent_id"):
-                self._store.get("products", data["parent_id"], type="variable")
-                kind = "variation"
-            elif kind == "variation":
-                raise ToolError(
-                    "invalid argument: type: a variation needs a product and cannot be created by "
-                    "itself"
-                )
             new = {
                 **PRODUCT,
                 "id": key,
                 **{field: data[field] for field in _AUTHOR_FIELDS if field in data},
             }
-            named = {**data, "name": name, "slug": slug, "type": kind}
+            named = {**data, "name": name, "slug": slug}
             rows.append(self._merge(new, named, data["date_created"]))
         self._store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
-            self._categories.assign(row["id"], {"categories": [], **data}, row["type"])
-        # Once per parent, after storing all variations.
-        for parent in dict.fromkeys(row["parent_id"] for row in rows):
-            self._sync_parent(parent)
+            self._categories.assign(row["id"], {"categories": [], **data})
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
@@ -326,18 +290,6 @@ class Products(ShopPart):
         new["on_sale"] = _is_on_sale(new, details, self._shop.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
-
-    def _sync_parent(self, id: int | None) -> None:
-        if id and self._store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
-            sql = """SELECT price, on_sale FROM products
-                WHERE parent_id = ? AND status = 'publish' AND price <> ''"""
-            rows = self._store.rows(sql, id)
-            self._store.update(
-                "products",
-                id,
-                price=min((row["price"] for row in rows), key=Decimal, default=""),
-                on_sale=any(row["on_sale"] for row in rows),
-            )
 
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:

@@ -8,13 +8,13 @@ from typing import ClassVar
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
-from agentgym.office.woocommerce.categories import Categories, Reviews
+from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
 from agentgym.office.woocommerce.lines import OrderLines
+from agentgym.office.woocommerce.notes import OrderNotes
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
-from agentgym.office.woocommerce.refunds import OrderNotes, Refunds
 from agentgym.office.woocommerce.reports import Reports
 from agentgym.office.woocommerce.settings import Settings
 from agentgym.office.woocommerce.stock import Stock
@@ -37,8 +37,8 @@ class WooCommerce(Server):
     * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
-    Tasks fill the shop through its parts (`products`, `categories`, `reviews`, `orders`, `notes`,
-    `refunds`, `customers`, `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
+    Tasks fill the shop through its parts (`products`, `categories`, `orders`, `notes`, `customers`,
+    `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
     `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
     customer 1 the administrator.
     """
@@ -74,21 +74,17 @@ class WooCommerce(Server):
         stock = Stock(shop)
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
-        self.reviews = Reviews(shop)
         self.notes = OrderNotes(shop)
-        self.refunds = Refunds(shop, stock, self.notes)
         lines = OrderLines(shop)
-        self.orders = Orders(shop, lines, stock, self.notes, self.refunds)
+        self.orders = Orders(shop, lines, stock, self.notes)
         self.customers = Customers(shop)
         self.reports = Reports(shop)
         self.settings = Settings(shop)
         self.parts = (
             self.products,
             self.categories,
-            self.reviews,
             self.orders,
             self.notes,
-            self.refunds,
             self.customers,
             self.reports,
             self.settings,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -56,7 +56,6 @@ def _amount(value: object) -> str:
 
 
 Amount = Annotated[str, BeforeValidator(_amount)]
-Refunded = Annotated[Amount, WithJsonSchema({"type": "number"})]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # SQLite's integers
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders make it negative
 Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount, it fits into 64 bits
@@ -117,11 +116,7 @@ class ProductData(TypedDict, total=False):
 
     name: Annotated[str, Field(description="Name")]
     slug: str
-    type: Annotated[
-        ProductType | Literal["variation"],
-        Field(description="Kind of product"),
-        WithJsonSchema({"type": "string", "enum": list(get_args(ProductType))}),
-    ]  # variations may be sent back, but not created
+    type: Annotated[ProductType, Field(description="Kind of product")]
     status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
     featured: Annotated[bool, Field(description="Show among the featured products")]
     catalog_visibility: Annotated[
@@ -197,11 +192,10 @@ class LineItem(TypedDict, total=False):
     """A product line; an `id` selects an existing line, and quantity 0 removes it."""
 
     id: Id
-    product_id: Annotated[Id | None, Field(description="Product")]
-    variation_id: Id | None
+    product_id: Id | None
     sku: str | None
     name: str
-    quantity: Annotated[Quantity, Field(description="Quantity")]
+    quantity: Quantity
     subtotal: Amount
     total: Amount
     meta_data: list[Meta]
@@ -234,50 +228,31 @@ class OrderData(TypedDict, total=False):
     currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
     customer_id: Id
     customer_note: str
-    billing: Annotated[Address, Field(description="Billing address: first_name, email, city ...")]
-    shipping: Annotated[Address, Field(description="Shipping address")]
-    payment_method: Annotated[str, Field(description="Id of the payment gateway")]
-    payment_method_title: Annotated[str, Field(description="Name of the payment method")]
+    billing: Address
+    shipping: Address
+    payment_method: str
+    payment_method_title: str
     transaction_id: str
-    set_paid: Annotated[bool, Field(description="Already paid: the order becomes processing")]
-    line_items: Annotated[list[LineItem], Field(description="Products ordered")]
-    shipping_lines: Annotated[
-        list[ShippingLine], Field(description="Shipping: method_id, method_title, total")
-    ]
+    set_paid: bool
+    line_items: list[LineItem]
+    shipping_lines: list[ShippingLine]
     fee_lines: list[FeeLine]
     coupon_lines: Annotated[list[Any], Field(max_length=0)]  # coupons are disabled
     meta_data: list[Meta]
 
 
 @with_config(_CONFIG)
-class RefundLine(TypedDict, total=False):
-    """A fully or partly refunded order line."""
-
-    id: Annotated[Id, Field(description="Id of the line")]
-    quantity: Annotated[Quantity, Field(description="Quantity that returns to the stock")]
-    refund_total: Annotated[Refunded, Field(description="Amount without tax")]
-    refund_tax: Annotated[list[RefundTax], Field(description="Tax by rate")]
-
-
-class RefundTax(TypedDict):
-    """Refunded tax of a line, by rate."""
-
-    id: Annotated[Id, Field(description="Id of the tax rate")]
-    refund_total: Annotated[Refunded, Field(description="Amount")]
-
-
-@with_config(_CONFIG)
 class CustomerData(TypedDict, total=False):
     """A customer."""
 
-    email: Annotated[Email, Field(description="Email address, unique")]
-    first_name: Annotated[str, Field(description="First name")]
-    last_name: Annotated[str, Field(description="Last name")]
+    email: Email
+    first_name: str
+    last_name: str
     username: Annotated[str, Field(min_length=1, max_length=60, description="User name")]
-    password: Annotated[str, Field(description="Password")]
-    billing: Annotated[Address, Field(description="Billing address")]
-    shipping: Annotated[Address, Field(description="Shipping address")]
-    meta_data: Annotated[list[Meta], Field(description="Custom fields")]
+    password: str
+    billing: Address
+    shipping: Address
+    meta_data: list[Meta]
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
@@ -348,9 +323,6 @@ def _described(schema: Row, definitions: Row) -> Row:
 
 NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]
 NewCategory = Annotated[dict[str, Any], schema_of(TermData, ["name"])]
-NewOrder = Annotated[dict[str, Any], schema_of(OrderData)]
-NewCustomer = Annotated[dict[str, Any], schema_of(CustomerData)]
-RefundedLine = Annotated[dict[str, Any], schema_of(RefundLine)]
 ChangedRecord = Annotated[
     dict[str, Any],
     WithJsonSchema(

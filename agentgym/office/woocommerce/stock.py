@@ -21,7 +21,7 @@ class Stock(ShopPart):
         for item in new:
             previous = before.pop(item["id"], _NOTHING)
             taken = previous if was_booked else _NOTHING
-            # After a refund, an item that took less than its quantity keeps the difference.
+            # An item that took less than its quantity keeps the difference.
             target = taken["reduced"] + item["quantity"] - taken["quantity"]
             self.take(item, previous["reduced"], max(0, target) if booked else 0)
             self._count_sales(item, item["quantity"] * booked - taken["quantity"])
@@ -30,20 +30,12 @@ class Stock(ShopPart):
             self._count_sales(removed, -removed["quantity"] * was_booked)
 
     def take(self, item: Row, reduced: int, target: int) -> None:
-        """Change what an item took from `reduced` to `target` in its variation or product stock."""
+        """Change what an item took from `reduced` to `target` in its product's stock."""
         item["reduced"] = min(reduced, target)
         if item["type"] != "line_item" or reduced == target:
             return
-        for product_id in (item["variation_id"], item["product_id"]):
-            if product_id and self._add(product_id, reduced - target):
-                item["reduced"] = target
-                return
-
-    def put_back(self, item_id: int, count: int) -> None:
-        """Return part of an item's quantity to the stock."""
-        item = self._store.get("items", item_id)
-        self.take(item, item["reduced"], max(0, item["reduced"] - count))
-        self._store.update("items", item_id, reduced=item["reduced"])
+        if item["product_id"] and self._add(item["product_id"], reduced - target):
+            item["reduced"] = target
 
     def _add(self, product_id: int, count: int) -> bool:
         """Add to a product's managed stock; return whether it is managed."""

@@ -1,6 +1,6 @@
 """Tables of the shop, and a new shop's settings and first records.
 
-Order, item and refund totals are whole cents, which add up exactly. Product prices stay text,
+Order and item totals are whole cents, which add up exactly. Product prices stay text,
 because the API shows them as written. Fields that no query uses are in the JSON column `details`.
 """
 
@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping
 TABLES = """
 CREATE TABLE products (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
-  parent_id INTEGER REFERENCES products(id) ON DELETE CASCADE, name TEXT, slug TEXT UNIQUE,
-  type TEXT, status TEXT, sku TEXT, regular_price TEXT, sale_price TEXT, price TEXT, on_sale BOOL,
+  name TEXT, slug TEXT UNIQUE, type TEXT, status TEXT, sku TEXT, regular_price TEXT, sale_price TEXT, price TEXT, on_sale BOOL,
   featured BOOL, manage_stock BOOL, stock_quantity INTEGER, stock_status TEXT, backorders TEXT,
   low_stock_amount INTEGER, total_sales INTEGER, average_rating TEXT, rating_count INTEGER,
   date_created TEXT, date_modified TEXT, details JSON, meta_data JSON);
 CREATE UNIQUE INDEX product_skus ON products(sku) WHERE sku <> '';
 CREATE INDEX products_by_date ON products(date_created, type, status);
-CREATE INDEX product_parents ON products(parent_id);
 CREATE TABLE categories (
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, parent INTEGER,
   description TEXT, display TEXT, menu_order INTEGER, image JSON);
@@ -33,10 +31,6 @@ CREATE TABLE product_tags (
   product_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
   term_id INTEGER REFERENCES tags(id), PRIMARY KEY (product_id, term_id));
 CREATE INDEX products_of_category ON product_categories(term_id);
-CREATE TABLE reviews (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  product_id INTEGER REFERENCES products(id) ON DELETE CASCADE, status TEXT, reviewer TEXT,
-  reviewer_email TEXT, review TEXT, rating INTEGER, verified BOOL, date_created TEXT);
 CREATE TABLE customers (
   id INTEGER PRIMARY KEY AUTOINCREMENT, email TEXT COLLATE NOCASE UNIQUE,
   username TEXT COLLATE NOCASE UNIQUE, first_name TEXT, last_name TEXT, role TEXT,
@@ -51,14 +45,10 @@ CREATE INDEX orders_of_customer ON orders(customer_id);
 CREATE TABLE items (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
   type TEXT, name TEXT, product_id INTEGER REFERENCES products(id) ON DELETE SET NULL,
-  variation_id INTEGER REFERENCES products(id) ON DELETE SET NULL, quantity INTEGER,
+  quantity INTEGER,
   subtotal INTEGER, total INTEGER, reduced INTEGER, code TEXT, meta_data JSON);
 CREATE INDEX items_of_order ON items(order_id);
 CREATE INDEX items_of_product ON items(product_id);
-CREATE INDEX items_of_variation ON items(variation_id);
-CREATE TABLE refunds (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
-  amount INTEGER, reason TEXT, date_created TEXT, lines JSON);
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
   author TEXT, note TEXT, customer_note BOOL, date_created TEXT);

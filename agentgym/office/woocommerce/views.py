@@ -40,7 +40,6 @@ PRODUCT_DETAILS: Row = {
 
 # A new product's defaults.
 PRODUCT: Row = {
-    "parent_id": None,
     "name": "",
     "slug": "",
     "type": "simple",
@@ -95,16 +94,9 @@ def select_products(
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return required fields and those that differ from a new product's."""
     terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
-    variations = shop.rows_by_owner(
-        "parent_id",
-        """SELECT id, parent_id FROM products
-        WHERE parent_id IN (SELECT value FROM json_each(?)) ORDER BY id""",
-        ids,
-    )
     products = []
     for row in shop.rows_by_id("products", ids):
         links: Row = {table: by_product[row["id"]] for table, by_product in terms.items()}
-        links["variations"] = [variation["id"] for variation in variations[row["id"]]]
         products.append(_show_product(shop, row, links))
     return products
 
@@ -129,22 +121,21 @@ def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
 
 _ADDRESSES = ("billing", "shipping")
 _NO_TAX = money(0)  # orders are untaxed: tax rates are disabled
-# SQL: a table's records that belong to orders.
-_OF_ORDERS = "SELECT * FROM {} WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
+# SQL: the items of orders.
+_ITEMS = "SELECT * FROM items WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 
 
 def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return orders in API form."""
-    items = shop.rows_by_owner("order_id", _OF_ORDERS.format("items"), ids)
-    refunds = shop.rows_by_owner("order_id", _OF_ORDERS.format("refunds"), ids)
+    items = shop.rows_by_owner("order_id", _ITEMS, ids)
     orders = []
     for row in shop.rows_by_id("orders", ids):
         row |= {name: shop.site_time(row[name]) for name in row if name.startswith("date_")}
-        orders.append(_show_order(row, items[row["id"]], refunds[row["id"]]))
+        orders.append(_show_order(row, items[row["id"]]))
     return orders
 
 
-def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
+def _show_order(row: Row, items: list[Row]) -> Row:
     details = row["details"]
     by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": []}
     for item in items:
@@ -179,16 +170,12 @@ def _show_order(row: Row, items: list[Row], refunds: list[Row]) -> Row:
         "shipping_lines": [_show_shipping(item) for item in by_type["shipping"]],
         "fee_lines": [_show_fee(item) for item in by_type["fee"]],
         "coupon_lines": [],
-        "refunds": [{"id": refund["id"], "total": money(-refund["amount"])} for refund in refunds],
+        "refunds": [],
     }
 
 
 def _show_extras(item: Row) -> Row:
-    extras = {
-        "variation_id": item["variation_id"],
-        "meta_data": item["meta_data"] and show_meta(item["meta_data"]),
-    }
-    return {name: value for name, value in extras.items() if value}
+    return {"meta_data": show_meta(item["meta_data"])} if item["meta_data"] else {}
 
 
 def _show_line(item: Row) -> Row:

@@ -42,6 +42,7 @@ class Difference:
         lacking: Keys that only the published results have.
         types: Values of another type.
         params: Parameters that differ or that only ours has.
+        empty: Lists that are always empty here.
     """
 
     because: str
@@ -49,6 +50,11 @@ class Difference:
     lacking: frozenset[str] | set[str] = frozenset()
     types: frozenset[str] | set[str] = frozenset()
     params: frozenset[str] | set[str] = frozenset()
+    empty: frozenset[str] | set[str] = frozenset()
+
+    @property
+    def disabled(self) -> bool:
+        return self.because == DISABLED.because
 
 
 DISABLED = Difference("The account has no access to this feature: every call is refused.")

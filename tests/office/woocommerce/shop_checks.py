@@ -30,7 +30,8 @@ def make_shop() -> WooCommerce:
 
 def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
     items = [{"product_id": product, "quantity": quantity} for product, quantity in lines]
-    return shop.orders.woo_orders_create({"line_items": items, **more})
+    [new] = shop.orders.add_all([{"line_items": items, **more}], take_stock=True)
+    return shop.orders.woo_orders_get(new)
 
 
 def stock(shop: WooCommerce) -> list[Any]:
@@ -55,4 +56,3 @@ def check_laws(shop: WooCommerce) -> None:
             for line in row["line_items"]
         ]
         assert Decimal(row["discount_total"]) == Decimal(row["subtotal"]) - sum(map(Decimal, shown))
-        assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])

@@ -86,7 +86,6 @@ Your shop
 PROTECTED = (
     "tags",
     "product_tags",
-    "reviews",
     "orders",
     "customers",
     "settings",

@@ -66,7 +66,7 @@ GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
 PROTECTED = (
-    "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
+    "products", "product_categories", "categories", "product_tags", "tags", "orders", "items", "notes",
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product

@@ -99,7 +99,6 @@ PROTECTED = (
     "customers",
     "products",
     "categories",
-    "refunds",
     "notes",
     "settings",
 )
