@@ -364,8 +364,8 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
     """Return bucket settings and object hashes, by `gs://` name."""
-    buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
-    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
+    buckets = cloud.store.rows("SELECT name, location FROM buckets")
+    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects")
     return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
         f"gs://{o['bucket']}/{o['name']}": o["md5"] for o in objects
     }

@@ -48,5 +48,5 @@ class GoogleCloud(EngineServer):
         super().__init__(context)
         self.storage = Storage(self)
         self.bigquery = BigQuery(self, self.storage)
-        self.logging = Logging(self, self.storage)
+        self.logging = Logging(self)
         self.parts = (self.bigquery, self.storage, self.logging, DisabledCloudTools())

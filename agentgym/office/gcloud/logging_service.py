@@ -1,4 +1,4 @@
-"""Cloud Logging: entries, and sinks that route them to log buckets and Cloud Storage."""
+"""Cloud Logging: entries, which two built-in sinks route to log buckets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from urllib.parse import unquote
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import (
     PROJECT,
-    REGIONS,
     check_name,
     check_one_of,
     check_range,
@@ -22,52 +21,37 @@ from agentgym.office.gcloud.cloud import (
     read_token,
 )
 from agentgym.office.gcloud.log_filter import SEVERITIES, log_path, read_filter
-from agentgym.office.gcloud.storage import Storage
 from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
 Payload: TypeAlias = str | dict[str, Any]
 
+# Retention in days by log bucket, each with a sink of its name, as in every project.
+_RETENTION = {"_Default": 30, "_Required": 400}
 # The `_Required` sink's filter, as in Cloud Logging.
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
-_STORAGE = "storage.googleapis.com"
-_WRITER = f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com"
-_BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
+_FILTERS = {"_Default": f"NOT ({_AUDIT})", "_Required": _AUDIT}
+_BUCKET = f"projects/{PROJECT}/locations/global/buckets/"
 
-LOGGING_SCHEMA = f"""
+LOGGING_SCHEMA = """
 CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, received TEXT, severity TEXT,
-    payload JSON);
-CREATE TABLE log_buckets (id INTEGER PRIMARY KEY, name TEXT, location TEXT, retention_days INTEGER,
-    UNIQUE (name, location));
-CREATE TABLE log_routes (entry INTEGER REFERENCES log_entries(id) ON DELETE CASCADE, log_bucket INTEGER REFERENCES log_buckets(id),
-    UNIQUE (log_bucket, entry));
-CREATE INDEX log_route_entries ON log_routes(entry);
+    payload JSON, bucket TEXT);
 CREATE INDEX log_names ON log_entries(log);
 CREATE INDEX log_times ON log_entries(timestamp, id);
-CREATE TABLE log_sinks (id INTEGER PRIMARY KEY, name TEXT UNIQUE, destination TEXT, filter TEXT);
-INSERT INTO log_buckets VALUES (1, '_Required', 'global', 400), (2, '_Default', 'global', 30);
-INSERT INTO log_sinks VALUES
-    (1, '_Required', '{_BUCKET.format(PROJECT, "global", "_Required")}', '{_AUDIT}'),
-    (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})');
 """
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
-MAX_SINKS = 200  # as in Cloud Logging
-MAX_BUCKETS = 100  # as in Cloud Logging
 MAX_SHOWN = 200  # where the published server cuts messages in lists
 _MAX_NESTING = 50  # filters recurse
 _CHUNK = 2_000  # entries read at a time for a selective filter, to bound memory
 
 
 class Logging:
-    """Logs. Text becomes a textPayload, an object a jsonPayload; entries without a sink are
-    dropped.
-    """
+    """Logs. Text becomes a textPayload, an object a jsonPayload."""
 
-    def __init__(self, server: Server, storage: Storage) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._storage = storage
 
     @tool
     def logging_write_log(
@@ -107,10 +91,7 @@ class Logging:
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        buckets = [self._server.store.get("log_buckets", k) for k in (1, 2)]
-        if log_bucket:
-            buckets = [self._log_bucket(log_bucket)]
-        where, values = self._kept_in(buckets)
+        where, values = self._kept_in([_log_bucket(log_bucket)] if log_bucket else _RETENTION)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
         size = max_entries + 1  # one more reveals whether there is a next page
@@ -134,7 +115,7 @@ class Logging:
     @tool
     def logging_list_logs(self) -> str:
         """List the logs that have entries."""
-        where, values = self._kept_in(self._server.store.find("log_buckets"))
+        where, values = self._kept_in(_RETENTION)
         logs = self._server.store.rows(
             f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values
         )
@@ -148,123 +129,39 @@ class Logging:
             log_name: The log.
         """
         log = _log(log_name)
-        sql = """SELECT entry FROM log_routes
-            WHERE entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"""
-        entries = [entry for (entry,) in self._server.store.tuples(sql, log)]
-        if not entries:
+        if not self._server.store.delete("log_entries", log=log, bucket="_Default"):
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
-        with self._server.store.change():
-            for entry in entries:
-                self._server.store.delete("log_routes", entry=entry, log_bucket=2)
-                if not self._server.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
-                    self._server.store.delete("log_entries", id=entry)
         self._server.context.clock.tick()
         return f"Deleted log {_short(log)}"
-
-    @tool
-    def logging_create_log_bucket(
-        self, bucket_id: str, location: str = "global", retention_days: int = 30
-    ) -> str:
-        """Create a log bucket, to which sinks can route entries.
-
-        Args:
-            bucket_id: Its name: letters, digits, _, - and dots.
-            location: global or a region.
-            retention_days: Days to keep entries, 1 to 3650.
-        """
-        check_name(
-            "log bucket",
-            bucket_id,
-            r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
-            "1 to 100 letters, digits, _, - and dots",
-        )
-        place = check_one_of("location", location, ("global", *REGIONS))
-        check_range("retention_days", retention_days, 1, 3650)
-        if self._server.store.find("log_buckets", name=bucket_id, location=place):
-            raise ToolError(f"conflict: log bucket {echo(bucket_id)} already exists in {place}")
-        if self._server.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
-            raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
-        self._server.context.clock.tick()
-        self._server.store.insert(
-            "log_buckets", name=bucket_id, location=place, retention_days=retention_days
-        )
-        return f"Created log bucket {bucket_id} with a retention of {retention_days} days"
 
     @tool
     def logging_list_log_buckets(self) -> str:
         """List the log buckets with their retention."""
         buckets = []
-        for row in self._server.store.find("log_buckets", order="location, name"):
+        for name, days in _RETENTION.items():
             text = details(
-                row["name"],
-                ("  Location", row["location"]),
-                ("  Retention (days)", str(row["retention_days"])),
+                name,
+                ("  Location", "global"),
+                ("  Retention (days)", str(days)),
                 ("  State", "ACTIVE"),
-                ("  Locked", str(row["name"] == "_Required")),
+                ("  Locked", str(name == "_Required")),
             )
             buckets.append(text)
         return listing("Log buckets", buckets)
 
     @tool
-    def logging_create_log_sink(
-        self, sink_name: str, destination: str, log_filter: str = ""
-    ) -> str:
-        """Create a sink, which routes entries written from now on.
-
-        Args:
-            sink_name: Its name.
-            destination: logging.googleapis.com/projects/…/locations/…/buckets/… or storage.googleapis.com/….
-            log_filter: Filter of the entries to route, in the Logging query language; all by default.
-        """
-        check_name(
-            "sink",
-            sink_name,
-            r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
-            "1 to 100 letters, digits, _, - and dots",
-        )
-        read_filter(log_filter)
-        target = self._sink_destination(destination)
-        if self._server.store.find("log_sinks", name=sink_name):
-            raise ToolError(f"conflict: sink {echo(sink_name)} already exists")
-        if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
-            raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
-        self._server.context.clock.tick()
-        self._server.store.insert(
-            "log_sinks", name=sink_name, destination=target, filter=log_filter
-        )
-        fields = [("Destination", target), ("Writer Identity", _WRITER)]
-        if log_filter:
-            fields.insert(1, ("Filter", log_filter))
-        text = details(f"Created log sink {sink_name}", *fields)
-        return f"{text}\n\nThe writer identity already has access to the destination."
-
-    @tool
     def logging_list_log_sinks(self) -> str:
         """List the sinks with destination and filter."""
         sinks = []
-        for row in self._server.store.find("log_sinks", order="name"):
+        for name, log_filter in _FILTERS.items():
             text = details(
-                row["name"],
-                ("  Destination", row["destination"]),
-                ("  Filter", row["filter"]),
+                name,
+                ("  Destination", f"logging.googleapis.com/{_BUCKET}{name}"),
+                ("  Filter", log_filter),
                 ("  Disabled", "False"),
             )
             sinks.append(text)
         return listing("Log sinks", sinks)
-
-    @tool
-    def logging_delete_log_sink(self, sink_name: str) -> str:
-        """Delete a sink; entries that it has routed stay.
-
-        Args:
-            sink_name: The sink.
-        """
-        if sink_name in ("_Required", "_Default"):
-            raise ToolError(f"permission denied: the sink {sink_name} cannot be deleted")
-        if not self._server.store.delete("log_sinks", name=sink_name):
-            raise ToolError(f"not found: there is no sink {echo(sink_name)}")
-        self._server.context.clock.tick()
-        return f"Deleted log sink {sink_name}"
 
     # For tasks.
 
@@ -275,7 +172,7 @@ class Logging:
         self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
-        """Write (time, severity, payload) entries, routed by the current sinks."""
+        """Write (time, severity, payload) entries."""
         records = []
         for when, severity, payload in entries:
             level = check_one_of("severity", severity, tuple(SEVERITIES))
@@ -285,14 +182,10 @@ class Logging:
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
         """Return a log's entries in API form, oldest first."""
-        sql = (
-            "SELECT * FROM log_entries WHERE log = ? AND id IN "
-            "(SELECT entry FROM log_routes WHERE log_bucket = ?) ORDER BY timestamp, id"
+        rows = self._server.store.find(
+            "log_entries", "timestamp, id", log=log_path(name), bucket=_log_bucket(bucket)
         )
-        return [
-            _show(row)
-            for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])
-        ]
+        return [_show(row) for row in rows]
 
     # Shared by the tools.
 
@@ -300,72 +193,27 @@ class Logging:
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
-        self._server.store.insert_all(
-            "log_entries", [{"id": start + k, **record} for k, record in enumerate(records)]
-        )
-        entries = [_show(record) for record in records]
-        routes: dict[tuple[int, int], None] = {}
-        for sink in self._server.store.find("log_sinks"):
-            places = [k for k, passed in enumerate(read_filter(sink["filter"])(entries)) if passed]
-            service, _, place = sink["destination"].partition("/")
-            if service == _STORAGE:
-                self._write_lines(place, [entries[k] for k in places])
-            else:
-                bucket = self._log_bucket(place)["id"]
-                routes |= dict.fromkeys((start + k, bucket) for k in places)
-        self._server.store.insert_all(
-            "log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes]
-        )
-        routed = {entry for entry, _ in routes}
-        for entry in range(start, start + len(records)):
-            if entry not in routed:  # no log bucket took it
-                self._server.store.delete("log_entries", id=entry)
+        required = read_filter(_AUDIT)([_show(record) for record in records])
+        for k, record in enumerate(records):
+            record |= {"id": start + k, "bucket": "_Required" if required[k] else "_Default"}
+        self._server.store.insert_all("log_entries", records)
 
-    def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
-        """Append entries, one per line, to hourly objects, dropping those above the quota."""
-        lines: dict[str, str] = {}
-        for entry in entries:
-            day, hour = entry["timestamp"][:10].replace("-", "/"), entry["timestamp"][11:13]
-            name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
-            lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
-        for name, text in lines.items():
-            data = text.encode()
-            if name in self._storage.objects(bucket, name):
-                data = self._storage.read_object(bucket, name) + data
-            if self._storage.room() >= len(data):
-                self._storage.put_object(bucket, name, data)
-
-    def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
+    def _kept_in(self, buckets: Iterable[str]) -> tuple[str, list[Any]]:
+        """Return an SQL condition for entries in log buckets, and its values."""
         now = self._server.context.clock.now()
-        values: list[Any] = []
+        conditions, values = [], []
         for bucket in buckets:
-            values += (iso(now - timedelta(days=bucket["retention_days"])), bucket["id"])
-        one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
-        return f"({' OR '.join([one] * len(buckets))})", values
+            conditions.append("timestamp >= ? AND bucket = ?")
+            values += [iso(now - timedelta(days=_RETENTION[bucket])), bucket]
+        return f"({' OR '.join(conditions)})", values
 
-    def _log_bucket(self, name: str) -> Row:
-        """Find a log bucket by name (if global), location/name or full name."""
-        short = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/")
-        location, slash, bucket = short.replace("/buckets/", "/").rpartition("/")
-        rows = self._server.store.find(
-            "log_buckets", name=bucket, location=location if slash else "global"
-        )
-        if not rows:
-            raise ToolError(f"not found: there is no log bucket {echo(name)}")
-        return rows[0]
 
-    def _sink_destination(self, text: str) -> str:
-        service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
-        if service == _STORAGE:
-            if place not in self._storage.buckets():
-                raise ToolError(f"not found: there is no bucket {echo(place)}")
-            return f"{_STORAGE}/{place}"
-        if service == "logging.googleapis.com":
-            bucket = self._log_bucket(place)
-            return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
-        raise ToolError(
-            f"invalid argument: destination must start with logging.googleapis.com/ or {_STORAGE}/, got {echo(text)}"
-        )
+def _log_bucket(name: str) -> str:
+    """Return a log bucket's short name, or raise `ToolError`."""
+    short = name.removeprefix(_BUCKET).removeprefix("global/")
+    if short not in _RETENTION:
+        raise ToolError(f"not found: there is no log bucket {echo(name)}")
+    return short
 
 
 def _log(name: str) -> str:

@@ -1,10 +1,10 @@
-"""Cloud Storage: buckets and objects with versions, checksums and lifecycle rules."""
+"""Cloud Storage: buckets and objects with checksums."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import (
@@ -22,16 +22,14 @@ from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
 STORAGE_SCHEMA = """
-CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT, versioning BOOL, lifecycle JSON);
+CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT);
 CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(name), name TEXT, generation INTEGER, created TEXT,
-    deleted TEXT, storage_class TEXT, size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name, generation));
-CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
+    size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name));
 """
 
 PAGE = 20  # as in the published server
-MAX_BYTES = 256 * 2**20  # total, including noncurrent versions
+MAX_BYTES = 256 * 2**20  # of all objects together
 
-CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")  # from warmest to coldest
 # Three multi-regions, six dual-regions, and all regions.
 LOCATIONS = (
     "US",
@@ -46,7 +44,7 @@ LOCATIONS = (
     *(region.upper() for region in REGIONS),
 )
 # Omits the data, which is large.
-_PLAIN = "id, bucket, name, generation, created, deleted, storage_class, size, md5"
+_PLAIN = "id, bucket, name, generation, created, size, md5"
 # Cloud Storage reserves names that resemble Google's.
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
@@ -96,8 +94,7 @@ class Storage:
         check_range("max_results", max_results, 1, 1000)
         after = read_token(page_token) if page_token else ("", 0)
         self._bucket(bucket_name)
-        live = "" if versions else " AND deleted IS NULL"
-        where = f"bucket = ? AND substr(name, 1, length(?)) = ?{live}"
+        where = "bucket = ? AND substr(name, 1, length(?)) = ?"
         key = (bucket_name, prefix, prefix)
         # A page starts after a record, so later writes do not shift it.
         count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
@@ -159,11 +156,9 @@ class Storage:
             generation: The version to delete permanently.
         """
         row = self._object(bucket_name, blob_name, generation)
-        is_kept = self._delete_object(
-            row, self._server.context.clock.tick(), for_good=generation is not None
-        )
-        kept = f"; its generation {row['generation']} is noncurrent" if is_kept else ""
-        return f"Deleted {blob_name} from bucket {bucket_name}{kept}"
+        self._server.store.delete("objects", id=row["id"])
+        self._server.context.clock.tick()
+        return f"Deleted {blob_name} from bucket {bucket_name}"
 
     @tool
     def storage_get_bucket_info(self, bucket_name: str) -> str:
@@ -173,16 +168,15 @@ class Storage:
             bucket_name: The bucket.
         """
         row = self._bucket(bucket_name)
-        text = details(
+        return details(
             f"Bucket {bucket_name}",
             ("Location", row["location"]),
-            ("Storage Class", CLASSES[0]),
+            ("Storage Class", "STANDARD"),
             ("Created", row["created"]),
-            ("Versioning", "Enabled" if row["versioning"] else "Disabled"),
+            ("Versioning", "Disabled"),
             ("Labels", ""),
-            ("Lifecycle Rules", str(len(row["lifecycle"]))),
+            ("Lifecycle Rules", "0"),
         )
-        return "\n".join([text, *(f"- {_rule(rule)}" for rule in row["lifecycle"])])
 
     @tool
     def storage_copy_object(
@@ -217,20 +211,8 @@ class Storage:
             raise ToolError("invalid argument: source and destination are the same object")
         with self._server.store.change():
             self._write_object(dest_bucket, dest_blob, self._object_data(row))
-            self._delete_object(row, self._server.context.clock.now())
+            self._server.store.delete("objects", id=row["id"])
         return f"Moved {source_bucket}/{source_blob} to {dest_bucket}/{dest_blob}"
-
-    @tool
-    def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> str:
-        """Enable or disable versioning of a bucket, which keeps replaced and deleted objects as noncurrent versions.
-
-        Args:
-            bucket_name: The bucket.
-            enabled: False to disable it; existing versions stay.
-        """
-        self._set_bucket(bucket_name, versioning=enabled)
-        state = "enabled" if enabled else "disabled"
-        return f"Versioning {state} for bucket {bucket_name}"
 
     @tool
     def storage_get_bucket_size(self, bucket_name: str) -> str:
@@ -240,53 +222,20 @@ class Storage:
             bucket_name: The bucket.
         """
         self._bucket(bucket_name)
-        sql = "SELECT count(*) AS objects, coalesce(sum(size), 0) AS bytes FROM objects WHERE bucket = ? AND deleted IS {} NULL"
-        [live] = self._server.store.rows(sql.format(""), bucket_name)
-        [old] = self._server.store.rows(sql.format("NOT"), bucket_name)
-        text = details(
+        sql = "SELECT count(*), coalesce(sum(size), 0) FROM objects WHERE bucket = ?"
+        [(count, size)] = self._server.store.tuples(sql, bucket_name)
+        return details(
             f"Size of bucket {bucket_name}",
-            ("Objects", str(live["objects"])),
-            ("Bytes", str(live["bytes"])),
-            ("MB", f"{live['bytes'] / 2**20:.2f}"),
-            ("GB", f"{live['bytes'] / 2**30:.2f}"),
+            ("Objects", str(count)),
+            ("Bytes", str(size)),
+            ("MB", f"{size / 2**20:.2f}"),
+            ("GB", f"{size / 2**30:.2f}"),
         )
-        if not old["objects"]:
-            return text
-        return f"{text}\nNoncurrent: {old['objects']} objects, {old['bytes']} bytes"
-
-    @tool
-    def storage_set_bucket_lifecycle(
-        self,
-        bucket_name: str,
-        age_days: int = 30,
-        action: str = "Delete",
-        storage_class: str = "NEARLINE",
-    ) -> str:
-        """Set the lifecycle rule of a bucket, replacing the current one.
-
-        Args:
-            bucket_name: The bucket.
-            age_days: Age of an object, in days, at which the action is taken.
-            action: Delete or SetStorageClass.
-            storage_class: New class for SetStorageClass: NEARLINE, COLDLINE or ARCHIVE; objects only get colder.
-        """
-        check_range("age_days", age_days, 0, 36_500)
-        does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}
-        if does["type"] == "SetStorageClass":
-            does["storageClass"] = check_one_of("storage_class", storage_class, CLASSES[1:])
-        rule = {"action": does, "condition": {"age": age_days}}
-        self._set_bucket(bucket_name, lifecycle=[rule])
-        return f"Lifecycle rule set for bucket {bucket_name}: {_rule(rule)}"
 
     # For tasks.
 
     def add_bucket(
-        self,
-        name: str,
-        location: str = "US",
-        *,
-        versioning: bool = False,
-        created: datetime | None = None,
+        self, name: str, location: str = "US", *, created: datetime | None = None
     ) -> None:
         """Add a bucket; the creation time defaults to now."""
         check_name("bucket", name, _NAME, _NAME_RULE)
@@ -298,8 +247,6 @@ class Storage:
             name=name,
             location=place,
             created=iso(created or self._server.context.clock.now()),
-            versioning=versioning,
-            lifecycle=[],
         )
 
     def buckets(self) -> list[str]:
@@ -322,16 +269,16 @@ class Storage:
         )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the sorted names of a bucket's live objects."""
+        """Return the sorted names of a bucket's objects."""
         self._bucket(bucket)
         rows = self._server.store.rows(
-            "SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket
+            "SELECT name FROM objects WHERE bucket = ? ORDER BY name", bucket
         )
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
-    def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """Return the data of an object or one of its versions."""
-        return self._object_data(self._object(bucket, name, generation))
+    def read_object(self, bucket: str, name: str) -> bytes:
+        """Return the data of an object."""
+        return self._object_data(self._object(bucket, name))
 
     # Shared by the tools and other services.
 
@@ -339,54 +286,17 @@ class Storage:
         """Write the object gs://bucket/name at the current time."""
         self._write_object(*_parts(uri), data)
 
-    def room(self) -> int:
-        """Return the bytes left for objects."""
-        return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
-
     def _bucket(self, name: str) -> Row:
-        """Return a bucket after applying its lifecycle rules."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
-        for rule in bucket["lifecycle"]:
-            self._apply_rule(bucket, rule)
         return bucket
-
-    def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Rules run daily, so a version retired by one run is deleted by the next."""
-        now = self._server.context.clock.now()
-        old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
-        if rule["action"]["type"] == "SetStorageClass":
-            colder = CLASSES.index(rule["action"]["storageClass"])
-            for warmer in CLASSES[:colder]:
-                for row in self._server.store.rows(
-                    "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?",
-                    *old,
-                    warmer,
-                ):
-                    self._server.store.update("objects", row["id"], storage_class=CLASSES[colder])
-            return
-        sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND created <= ? AND (deleted IS NULL OR deleted <= ?)"
-        for row in self._server.store.rows(sql, *old, iso(now - timedelta(days=1))):
-            self._delete_object(row, now)
-
-    def _set_bucket(self, name: str, **changes: object) -> None:
-        self._server.store.update("buckets", self._bucket(name)["id"], **changes)
-        self._server.context.clock.tick()
-        self._bucket(name)
 
     def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
         self._bucket(bucket)
-        text = None if generation is None else str(generation)
-        which = "CASE WHEN ? IS NULL THEN deleted IS NULL ELSE CAST(generation AS TEXT) = ? END"
-        row = self._server.store.row(
-            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}",
-            bucket,
-            name,
-            text,
-            text,
-        )
-        if row is None:
+        sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ?"
+        row = self._server.store.row(sql, bucket, name)
+        if row is None or generation not in (None, row["generation"]):
             version = "" if generation is None else f" with generation {generation}"
             raise ToolError(
                 f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}"
@@ -399,41 +309,24 @@ class Storage:
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
         into = self._bucket(bucket)
         _check_object_name(name)
-        if len(data) > self.room():
+        used = self._server.store.value("SELECT sum(size) FROM objects") or 0
+        if used + len(data) > MAX_BYTES:
             raise ToolError(
                 f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together"
             )
         self._put_object(into, name, data, self._server.context.clock.tick())
-        self._bucket(bucket)
 
     def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:
         store, key = self._server.store, (bucket["name"], name)
-        last = store.value(
-            "SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key
-        )
-        live = store.row(
-            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key
-        )
+        last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
         with store.change():
-            if live is not None:
-                self._delete_object(live, when)
+            store.delete("objects", bucket=bucket["name"], name=name)
             # Generations are microseconds, as in Cloud Storage, and also grow within a second.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
-                created=iso(when), deleted=None, storage_class=CLASSES[0], size=len(data), md5=hashlib.md5(data).hexdigest(),
+                created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),
                 data=data,
             )  # fmt: skip
-
-    def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
-        """Delete an object and return whether it stays as a noncurrent version."""
-        keep = not for_good and row["deleted"] is None
-        if keep and self._server.store.value(
-            "SELECT versioning FROM buckets WHERE name = ?", row["bucket"]
-        ):
-            self._server.store.update("objects", row["id"], deleted=iso(when))
-            return True
-        self._server.store.delete("objects", id=row["id"])
-        return False
 
 
 def _parts(uri: str) -> tuple[str, str]:
@@ -449,18 +342,6 @@ def _check_object_name(name: str) -> str:
     return name
 
 
-def _rule(rule: Row) -> str:
-    kind = " ".join(filter(None, [rule["action"]["type"], rule["action"].get("storageClass")]))
-    return f"{kind} after {rule['condition']['age']} days"
-
-
 def _show(row: Row, with_generation: bool) -> str:
-    notes = []
-    if row["storage_class"] != CLASSES[0]:
-        notes.append(row["storage_class"])
-    if with_generation:
-        notes.append(f"generation {row['generation']}")
-    if row["deleted"]:
-        notes.append(f"noncurrent since {row['deleted']}")
-    note = f" ({', '.join(notes)})" if notes else ""
+    note = f" (generation {row['generation']})" if with_generation else ""
     return f"{row['name']}: {row['size']} bytes{note}"

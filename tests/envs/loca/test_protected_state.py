@@ -38,7 +38,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("bigquery_run_query", {"query": "CREATE TABLE {dataset}.scratch AS SELECT 1 AS one"}),
         ("storage_create_bucket", {"bucket_name": "scratch-of-mine"}),
         ("logging_write_log", {"log_name": "scratch", "message": "x"}),
-        ("logging_create_log_bucket", {"bucket_id": "scratch"}),
     ],
     "google_sheet": [
         ("create_spreadsheet", {"title": "Scratch"}),

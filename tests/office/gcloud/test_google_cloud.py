@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from agentgym.envs.loca.plan import listed_items
 from agentgym.office import START
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.tools import ToolError
-
-DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -65,9 +62,8 @@ def test_buckets() -> None:
         "a1b: US",
         "iot_anomaly_reports: EUROPE-WEST1",
     ]
-    cloud.storage.storage_enable_versioning("a1b")
     assert fields(cloud.storage.storage_get_bucket_info("a1b")) == {
-        "Location": "US", "Storage Class": "STANDARD", "Created": "2025-01-15T09:00:02Z", "Versioning": "Enabled",
+        "Location": "US", "Storage Class": "STANDARD", "Created": "2025-01-15T09:00:02Z", "Versioning": "Disabled",
         "Labels": "None", "Lifecycle Rules": "0",
     }  # fmt: skip
     with pytest.raises(ToolError, match="not found: there is no bucket"):
@@ -149,140 +145,59 @@ def test_listings_have_prefixes_and_pages(cloud: GoogleCloud) -> None:
             names(cloud, **arguments)
 
 
-Place = tuple[str, str]
+Objects = dict[tuple[str, str], bytes]
 
 
-class Model:
-    def __init__(self) -> None:
-        self.versioned = {"box": False, "other": True}
-        self.live: dict[Place, bytes] = {}
-        self.old: list[tuple[str, str, bytes]] = []
-
-    def retire(self, place: Place) -> None:
-        if place in self.live and self.versioned[place[0]]:
-            self.old.append((*place, self.live[place]))
-        self.live.pop(place, None)
-
-    def put(self, place: Place, data: bytes) -> None:
-        self.retire(place)
-        self.live[place] = data
-
-
-def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
+def step(cloud: GoogleCloud, model: Objects, rng: np.random.Generator) -> None:
     place, target = [(("box", "other")[rng.integers(2)], "abc"[rng.integers(3)]) for _ in range(2)]
-    act = ("version", "upload", "delete", "copy", "move")[rng.integers(5)]
-    if act == "version":
-        model.versioned[place[0]] = bool(rng.integers(2))
-        cloud.storage.storage_enable_versioning(place[0], model.versioned[place[0]])
-    elif act == "upload":
-        data = bytes(rng.integers(0, 256, int(rng.integers(200))).astype(np.uint8))
-        cloud.context.files.write("up", data)
+    act = ("upload", "delete", "copy", "move")[rng.integers(4)]
+    if act == "upload":
+        model[place] = bytes(rng.integers(0, 256, int(rng.integers(200))).astype(np.uint8))
+        cloud.context.files.write("up", model[place])
         cloud.storage.storage_upload_file(place[0], "up", place[1])
-        model.put(place, data)
-    elif place not in model.live or (act == "move" and place == target):
-        with pytest.raises(ToolError):
-            cloud.storage.storage_delete_object(
-                *place
-            ) if act == "delete" else cloud.storage.storage_move_object(*place, *target)
-    elif act == "delete":
-        text = cloud.storage.storage_delete_object(*place)
-        assert text.endswith("is noncurrent") == model.versioned[place[0]]
-        model.retire(place)
+    elif act == "copy" and place in model:
+        cloud.storage.storage_copy_object(*place, *target)
+        model[target] = model[place]
+    elif act == "delete" and place in model:
+        cloud.storage.storage_delete_object(*place)
+        del model[place]
+    elif act == "move" and place in model and place != target:
+        cloud.storage.storage_move_object(*place, *target)
+        model[target] = model.pop(place)
     else:
-        (cloud.storage.storage_move_object if act == "move" else cloud.storage.storage_copy_object)(
-            *place, *target
-        )
-        model.put(target, model.live[place])
-        if act == "move":
-            model.retire(place)
+        with pytest.raises(ToolError):
+            cloud.storage.storage_move_object(*place, *(place if place in model else target))
 
 
 def test_random_calls_match_a_model(cloud: GoogleCloud) -> None:
     rng = np.random.default_rng(1)
-    cloud.storage.add_bucket("other", versioning=True)
-    model = Model()
-    for count in range(400):
+    cloud.storage.add_bucket("other")
+    model: Objects = {}
+    for _ in range(400):
         step(cloud, model, rng)
-        if count % 20 == 0:
-            assert {
-                (box, name): cloud.storage.read_object(box, name)
-                for box in model.versioned
-                for name in cloud.storage.objects(box)
-            } == model.live
-    held, old = model.live, model.old
     rows = cloud.store.find("objects")
-    assert sorted(
-        (row["bucket"], row["name"], row["data"]) for row in rows if row["deleted"]
-    ) == sorted(old)
-    assert len({(row["bucket"], row["name"], row["generation"]) for row in rows}) == len(rows)
+    assert {(row["bucket"], row["name"]): row["data"] for row in rows} == model
     for row in rows:
         assert row["md5"] == hashlib.md5(row["data"]).hexdigest()
         assert row["size"] == len(row["data"])
     sizes = [fields(cloud.storage.storage_get_bucket_size(bucket)) for bucket in ("box", "other")]
-    assert sum(int(size["Objects"]) for size in sizes) == len(held)
-    assert sum(int(size["Bytes"]) for size in sizes) == sum(map(len, held.values()))
-    assert sum(int(size.get("Noncurrent", "0").split()[0]) for size in sizes) == len(old)
-    assert cloud.store.rows("PRAGMA foreign_key_check") == []
+    assert sum(int(size["Objects"]) for size in sizes) == len(model)
+    assert sum(int(size["Bytes"]) for size in sizes) == sum(map(len, model.values()))
 
 
-def test_versions(cloud: GoogleCloud) -> None:
-    cloud.storage.storage_enable_versioning("box")
+def test_a_generation_selects_one_version(cloud: GoogleCloud) -> None:
+    generations = []
     for text in ("one", "two"):
         cloud.storage.put_object("box", "a", text)
-    generations = [row["generation"] for row in cloud.store.find("objects", order="generation")]
+        generations.append(cloud.store.find("objects")[0]["generation"])
     first, second = generations
+    assert first < second
     assert cloud.storage.storage_list_objects("box", versions=True) == (
-        f"Objects in bucket box (2):\n- a: 3 bytes (generation {first}, noncurrent since 2025-01-15T09:00:01Z)\n"
-        f"- a: 3 bytes (generation {second})"
+        f"Objects in bucket box (1):\n- a: 3 bytes (generation {second})"
     )
-    assert [cloud.storage.read_object("box", "a", each) for each in (first, second, None)] == [
-        b"one",
-        b"two",
-        b"two",
-    ]
-    assert (
-        cloud.storage.storage_delete_object("box", "a")
-        == f"Deleted a from bucket box; its generation {second} is noncurrent"
-    )
-    assert cloud.storage.storage_delete_object("box", "a", second) == "Deleted a from bucket box"
-    assert [row["generation"] for row in cloud.store.find("objects")] == [first]
     with pytest.raises(
-        ToolError, match=f'not found: there is no object "a" with generation {second} in bucket'
+        ToolError, match=f'not found: there is no object "a" with generation {first} in bucket'
     ):
-        cloud.storage.storage_delete_object("box", "a", second)
-
-
-def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
-    now = cloud.context.clock.now()
-    for name, age in (
-        ("old", 31 * DAY),
-        ("edge", 30 * DAY),
-        ("soon", 30 * DAY - timedelta(seconds=5)),
-        ("new", DAY),
-    ):
-        cloud.storage.put_object("box", name, "x", created=now - age)
-    shown = cloud.storage.storage_set_bucket_lifecycle("box", 30)
-    assert shown == "Lifecycle rule set for bucket box: Delete after 30 days"
-    assert cloud.storage.storage_get_bucket_info("box").endswith(
-        "\nLifecycle Rules: 1\n- Delete after 30 days"
-    )
-    assert names(cloud) == ["new", "soon"]
-    for _ in range(4):
-        cloud.context.clock.tick()
-    assert names(cloud) == ["new"]
-    cloud.storage.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
-    assert cloud.storage.storage_list_objects("box").endswith("\n- new: 1 bytes (COLDLINE)")
-    cloud.storage.storage_set_bucket_lifecycle("box", 1, "SetStorageClass", "NEARLINE")
-    assert cloud.storage.storage_list_objects("box").endswith("\n- new: 1 bytes (COLDLINE)")
-    for arguments in ((-1,), (10**30,), (1, "Burn"), (1, "SetStorageClass", "STANDARD")):
-        with pytest.raises(ToolError, match="invalid argument"):
-            cloud.storage.storage_set_bucket_lifecycle("box", *arguments)
-
-
-def test_lifecycle_rules_make_versions_noncurrent_first(cloud: GoogleCloud) -> None:
-    cloud.storage.storage_enable_versioning("box")
-    cloud.storage.put_object("box", "a", "x", created=cloud.context.clock.now() - 9 * DAY)
-    cloud.storage.storage_set_bucket_lifecycle("box", 9)
-    assert (names(cloud), names(cloud, versions=True)) == ([], ["a"])
-    cloud.context.clock._now += DAY
-    assert names(cloud, versions=True) == []
+        cloud.storage.storage_delete_object("box", "a", first)
+    assert cloud.storage.storage_delete_object("box", "a", second) == "Deleted a from bucket box"
+    assert names(cloud) == []

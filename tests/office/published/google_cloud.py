@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from tests.office.published import DISABLED, Call, Difference
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-SINK = "logging.googleapis.com/projects/local-project/locations/global/buckets/lb"
 
 
 def prepared() -> GoogleCloud:
@@ -133,12 +133,6 @@ STORAGE = [
         {"bucket_name": "other", "blob_name": "c.txt"},
         r"Deleted c\.txt from bucket other",
     ),
-    Call("storage_enable_versioning", {"bucket_name": "box"}, "Versioning enabled for bucket box"),
-    Call(
-        "storage_set_bucket_lifecycle",
-        {"bucket_name": "box"},
-        "Lifecycle rule set for bucket box: Delete after 30 days",
-    ),
     Call(
         "storage_get_bucket_info",
         {"bucket_name": "box"},
@@ -147,10 +141,9 @@ STORAGE = [
             "Location: US",
             "Storage Class: STANDARD",
             f"Created: {TIME}",
-            "Versioning: Enabled",
+            "Versioning: Disabled",
             "Labels: None",
-            "Lifecycle Rules: 1",
-            "- Delete after 30 days",
+            "Lifecycle Rules: 0",
         ),
     ),
 ]
@@ -170,34 +163,16 @@ LOGGING = [
     Call("logging_delete_log", {"log_name": "app"}, "Deleted log app"),
     Call("logging_list_logs", {}, r"No logs have entries\."),
     Call(
-        "logging_create_log_bucket",
-        {"bucket_id": "lb"},
-        "Created log bucket lb with a retention of 30 days",
-    ),
-    Call(
         "logging_list_log_buckets",
         {},
-        r"Log buckets \(3\):(?:\n- \w+\n  Location: global\n  Retention \(days\): \d+\n"
-        r"  State: ACTIVE\n  Locked: (?:True|False)){3}",
-    ),
-    Call(
-        "logging_create_log_sink",
-        {"sink_name": "sk", "destination": SINK, "log_filter": "severity>=ERROR"},
-        record(
-            "Created log sink sk",
-            f"Destination: {SINK}",
-            "Filter: severity>=ERROR",
-            r"Writer Identity: \S+",
-            "",
-            r"The [^\n]+",
-        ),
+        r"Log buckets \(2\):(?:\n- \w+\n  Location: global\n  Retention \(days\): \d+\n"
+        r"  State: ACTIVE\n  Locked: (?:True|False)){2}",
     ),
     Call(
         "logging_list_log_sinks",
         {},
-        r"Log sinks \(3\):(?:\n- \w+\n  Destination: \S+\n  Filter: [^\n]+\n  Disabled: False){3}",
+        r"Log sinks \(2\):(?:\n- \w+\n  Destination: \S+\n  Filter: [^\n]+\n  Disabled: False){2}",
     ),
-    Call("logging_delete_log_sink", {"sink_name": "sk"}, "Deleted log sink sk"),
 ]
 CALLS = [*BIGQUERY, *STORAGE, *LOGGING]
 
@@ -222,32 +197,21 @@ DIFFERENCES = {
         "Names and locations follow the rules of Cloud Storage, and a bucket that is there already is an error."
     ),
     "storage_list_objects": Difference(
-        "A bucket that is not there is an error; further pages and noncurrent versions can be listed.",
+        "A bucket that is not there is an error; further pages and generations can be listed.",
         params={"versions", "max_results", "page_token"},
     ),
     "storage_upload_file": Difference("The size is that of the file, whatever is in it."),
     "storage_download_file": Difference(
-        f"{BUCKET}; noncurrent versions can be downloaded.", params={"generation"}
+        f"{BUCKET}; a generation can be required.", params={"generation"}
     ),
     "storage_delete_object": Difference(
-        f"{BUCKET}; with versioning, an object stays as a noncurrent version.",
+        f"{BUCKET}; a generation can be required.",
         params={"generation"},
     ),
-    "storage_get_bucket_info": Difference(
-        "Versioning and lifecycle rules are those that were set; each rule has a line."
-    ),
+    "storage_get_bucket_info": Difference("A bucket has neither versions nor lifecycle rules."),
     "storage_copy_object": Difference(f"{BUCKET}."),
     "storage_move_object": Difference(f"{BUCKET}."),
-    "storage_enable_versioning": Difference(
-        "Versioning takes effect; a bucket that is not there is an error."
-    ),
-    "storage_get_bucket_size": Difference(
-        "A bucket that is not there is an error; noncurrent versions have a line of their own."
-    ),
-    "storage_set_bucket_lifecycle": Difference(
-        "The rule takes effect; objects can also get a colder storage class.",
-        params={"storage_class"},
-    ),
+    "storage_get_bucket_size": Difference("A bucket that is not there is an error."),
     "logging_write_log": Difference(
         "An object is written as a structured entry.", params={"message"}
     ),
@@ -257,18 +221,19 @@ DIFFERENCES = {
         params={"log_bucket", "page_token"},
     ),
     "logging_delete_log": Difference("A log without entries is an error."),
-    "logging_create_log_bucket": Difference("A log bucket that is there already is an error."),
     "logging_list_log_buckets": Difference(
         "The log buckets _Default and _Required are listed too, as in Cloud Logging."
-    ),
-    "logging_create_log_sink": Difference(
-        "The destination must be there, and entries are routed to it; a sink that is there already is an error."
     ),
     "logging_list_log_sinks": Difference(
         "The sinks _Default and _Required are listed too, as in Cloud Logging."
     ),
-    "logging_delete_log_sink": Difference("A sink that is not there is an error."),
     "storage_generate_signed_url": DISABLED,
+    "storage_enable_versioning": DISABLED,
+    "storage_set_bucket_lifecycle": replace(DISABLED, params={"storage_class"}),
+    **dict.fromkeys(
+        ("logging_create_log_bucket", "logging_create_log_sink", "logging_delete_log_sink"),
+        DISABLED,
+    ),
     **{
         f"compute_{tool}": DISABLED
         for tool in (

@@ -106,7 +106,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "google_cloud.buckets",
         "google_cloud.objects",
         "google_cloud.log_entries",
-        "google_cloud.log_routes",
     )
     harmless: ClassVar[Mapping[str, str]] = {
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"

@@ -82,7 +82,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
-    mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
+    mutable_tables = ("google_cloud.log_entries",)
     tokens_per_unit = 529.0
     text = (
         f"{LATEST} in the workspace [contains|has] the scores of the latest quiz. The BigQuery dataset {DATASET} has a table "
