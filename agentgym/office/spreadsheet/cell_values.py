@@ -4,7 +4,7 @@ A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or
 text as typed}`, with `"k": "date"` if the value counts days.
 
 A formula's value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a
-`SerialDate`, a `Grid` or a `Lambda`.
+`SerialDate` or a `Grid`.
 """
 
 from __future__ import annotations
@@ -109,15 +109,6 @@ class Grid:
 def grid_of(value: Any) -> Grid:
     """Convert a value to a grid."""
     return value if isinstance(value, Grid) else Grid.of([[value]])
-
-
-@dataclass(frozen=True, slots=True)
-class Lambda:
-    """A function defined by a formula; `scope` contains the names known at its definition."""
-
-    names: tuple[str, ...]
-    body: Any
-    scope: Any
 
 
 def match_key(value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -24,7 +24,6 @@ from agentgym.office.spreadsheet.cell_values import (
     CellError,
     FormulaError,
     Grid,
-    Lambda,
     SerialDate,
     grid_of,
 )
@@ -51,7 +50,7 @@ MAX_STEPS = 500_000
 
 # Steps per call for one cell of a range, besides visiting the cell.
 _CALL_STEPS = 5
-MAX_LEVELS = 80  # twice a formula's depth, because functions that it defines may call each other
+MAX_LEVELS = 80  # twice a formula's depth: a call takes two levels
 
 Spot: TypeAlias = tuple[str, int, int]
 """Lower-case sheet title, row and column of a cell."""
@@ -70,18 +69,16 @@ class SheetCells:
 
 @dataclass(frozen=True, slots=True)
 class FormulaScope:
-    """The position and names of a part of a formula.
+    """The position of a part of a formula.
 
     Attributes:
         array: Whether operators and functions apply to each cell of a range.
-        names: Values of names defined by LET and LAMBDA.
     """
 
     sheet: str
     row: int
     column: int
     array: bool = False
-    names: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _Missing(Exception):
@@ -285,14 +282,11 @@ class Evaluator:
             case "reference":
                 return self.area(node[1] or scope.sheet, node[2])
             case "name":
-                return scope.names.get(node[1], NAME)
+                return NAME
             case "call":
                 return self.call(node[1], node[2], scope)
             case "array":
                 return self._array(node, scope)
-            case "apply":
-                function, *arguments = [self.compute(part, scope) for part in (node[1], *node[2])]
-                return self.apply(function, arguments, scope)
         return self._operations(node, scope)
 
     def _array(self, node: Node, scope: FormulaScope) -> Grid:
@@ -353,10 +347,6 @@ class Evaluator:
         try:
             if name in FORMS:
                 return guarded(FORMS[name])(self, parts, scope)
-            if name in scope.names:
-                return self.apply(
-                    scope.names[name], [self.compute(part, scope) for part in parts], scope
-                )
             if name not in FUNCTIONS:
                 return NAME
             inner = replace(scope, array=True) if name in ARRAY_CONTEXTS else scope
@@ -381,16 +371,6 @@ class Evaluator:
                 whole = name in ARRAY_RESULTS and name not in SINGLES
                 lines = argument.height + argument.width
                 self.spend(argument.height * argument.width // 2 if whole else lines // 4)
-        if name == "QUERY" and len(arguments) > 1 and isinstance(arguments[0], Grid):
-            length = len(arguments[1]) if isinstance(arguments[1], str) else 1
-            self.spend(arguments[0].height * length // 8)
-
-    def apply(self, function: Any, arguments: Sequence[Any], scope: FormulaScope) -> Any:
-        """Return the value of a function defined by a formula."""
-        if not isinstance(function, Lambda) or len(arguments) != len(function.names):
-            return function if isinstance(function, CellError) else VALUE
-        names = {**function.scope, **dict(zip(function.names, arguments, strict=True))}
-        return self.compute(function.body, replace(scope, names=names))
 
     def lift(
         self,
@@ -456,7 +436,7 @@ class Evaluator:
 
 def _may_expand(node: Node) -> bool:
     return any(
-        part[0] in ("array", "apply") or (part[0] == "call" and part[1] in ARRAY_RESULTS)
+        part[0] == "array" or (part[0] == "call" and part[1] in ARRAY_RESULTS)
         for part in parts_of(node)
     )
 

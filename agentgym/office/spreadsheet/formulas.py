@@ -146,10 +146,7 @@ class _Parser:
     def _named(self, name: str) -> Node:
         if not self._take("("):
             return ("value", name == "TRUE") if name in ("TRUE", "FALSE") else ("name", name)
-        node: Node = ("call", name, self._arguments())
-        if name == "LAMBDA" and self._take("("):
-            node = ("apply", node, self._arguments())
-        return node
+        return ("call", name, self._arguments())
 
     def _arguments(self) -> list[Node]:
         arguments: list[Node] = []
@@ -170,8 +167,6 @@ def parts_of(node: Node) -> Iterator[Node]:
         match node[0]:
             case "call" | "array":
                 waiting += reversed(node[2])
-            case "apply":
-                waiting += [*reversed(node[2]), node[1]]
             case "unary" | "binary":
                 waiting += reversed(node[2:])
 

@@ -28,7 +28,6 @@ EXPANSIONS = [
     ('=FILTER(A2:A,B2:B="red")', [["Ada"], ["Cid"]]),
     ("=SORT(A2:C5,3,TRUE)", [["Cid", "red", 1], ["Bob", "blue", 4], ["Ada", "red", 7], ["Dee", "blue", 9]]),
     ("=SORT(A2:B5,2,TRUE,1,FALSE)", [["Dee", "blue"], ["Bob", "blue"], ["Cid", "red"], ["Ada", "red"]]),
-    ("=SORTN(A2:C5,2,0,3,FALSE)", [["Dee", "blue", 9], ["Ada", "red", 7]]),
     ("=UNIQUE(B2:B5)", [["red"], ["blue"]]),
     ("=TRANSPOSE(A1:B2)", [["Name", "Ada"], ["Team", "red"]]),
     ("=ARRAYFORMULA(C2:C5*2)", [[14], [8], [2], [18]]),
@@ -47,17 +46,6 @@ EXPANSIONS = [
     ("=OFFSET(A1,1,0,2,1)", [["Ada"], ["Bob"]]),
     ('=INDIRECT("A2:A3")', [["Ada"], ["Bob"]]),
     ('=XLOOKUP("Cid",A2:A5,B2:C5)', [["red", 1]]),
-    ("=BYROW(C2:C3,LAMBDA(r,SUM(r)+1))", [[8], [5]]),
-    ("=SCAN(0,C2:C5,LAMBDA(a,b,a+b))", [[7], [11], [12], [21]]),
-    ('=QUERY(A1:C5,"select B, sum(C) group by B")', [["Team", "sum Points"], ["blue", 13], ["red", 8]]),
-    ("=QUERY(A1:C5,\"select A, C where B = 'red' order by C\")", [["Name", "Points"], ["Cid", 1], ["Ada", 7]]),
-    ("=QUERY(A1:C5,\"select A where C > 3 and not B = 'blue' label A 'Who'\")", [["Who"], ["Ada"]]),
-    ("=QUERY(A1:D5,\"select A where D >= date '2025-01-03' order by D desc limit 1\",1)", [["Name"], ["Dee"]]),
-    ('=QUERY(A1:C5,"select count(A), max(C), avg(C)")', [["count Name", "max Points", "avg Points"], [4, 9, 5.25]]),
-    ("=QUERY(A1:C5,\"select sum(C) pivot B\")", [["blue", "red"], [13, 8]]),
-    ("=QUERY(A1:C5,\"select C*2 where A like 'A%' or A matches '.*e' label C*2 'x'\")", [["x"], [14], [18]]),
-    ("=QUERY({A2:A5,C2:C5},\"select Col1 where Col2 < 5 offset 1\")", [["Cid"]]),
-    ("=QUERY(A1:C5,\"select upper(A) limit 1\")", [["upper(Name)"], ["ADA"]]),
 ]  # fmt: skip
 
 
@@ -125,7 +113,10 @@ def test_a_range_stands_for_the_cell_beside_the_formula(server: GoogleSheet) -> 
     assert show(server, made, "B10") == [["Team"]]
 
 
-@pytest.mark.parametrize("name", ["GOOGLEFINANCE", "IMPORTRANGE", "Sparkline", "rand", "PMT"])
+@pytest.mark.parametrize(
+    "name",
+    ["GOOGLEFINANCE", "IMPORTRANGE", "QUERY", "LAMBDA", "VSTACK", "Sparkline", "rand", "PMT"],
+)
 def test_functions_that_are_not_computed_are_refused(server: GoogleSheet, name: str) -> None:
     made = book(server)
     with pytest.raises(ToolError, match=f"not supported: {name.upper()} is not computed here; "):
@@ -157,19 +148,11 @@ def test_results_are_kept_until_something_changes_and_follow_undone_changes() ->
 
 # Each would take long without a limit on work.
 HOSTILE = [
-    '=REDUCE("a",SEQUENCE(1000),LAMBDA(a,b,a&a))',
-    "=REDUCE(A1:C5,SEQUENCE(100),LAMBDA(a,b,VSTACK(a,a)))",
     "=SUM(SEQUENCE(100000))",
     "=ARRAYFORMULA(SEQUENCE(1000)*SEQUENCE(1,1000))",
-    "=LET(f,LAMBDA(g,x,g(g,x)),f(f,1))",
-    "=MAKEARRAY(1000,1000,LAMBDA(r,c,r))",
-    "=CHOOSEROWS(A:Z,SEQUENCE(100000))",
     '=REGEXREPLACE(REPT("a",50000),"(a*)*b","x")',
     '=REGEXREPLACE(REPT("a",50000),"a","' + "x" * 1000 + '")',
     '=REGEXMATCH(REPT("a",50000),"' + "(a?){1000}" * 50 + '")',
-    '=QUERY(A:Z,"select ' + "(" * 400 + "A" + ")" * 400 + '")',
-    '=QUERY(A1:C5,"select A where ' + "not " * 900 + 'C > 1")',
-    "=" + "MAP(A:Z,LAMBDA(x," * 15 + "x" + "))" * 15,
     "={" + ",".join(["A:Z"] * 200) + "}",
     "=SORT(" * 30 + "A:Z" + ")" * 30,
     '=SPLIT(REPT("a,",25000),",")',
@@ -186,7 +169,7 @@ def test_no_formula_takes_long(server: GoogleSheet, formula: str) -> None:
 
 @pytest.mark.parametrize(
     "formula", ["=ARRAYFORMULA(A1:A{n}*2)", '=FILTER(A1:A{n},A1:A{n}>5)', "=SORT(A1:A{n})",
-                "=UNIQUE(A1:A{n})", '=QUERY(A1:B{n},"select B, count(A) group by B")',
+                "=UNIQUE(A1:A{n})",
                 "=SUM(ARRAYFORMULA(IFERROR(VLOOKUP(A1:A{n},{{A1:B9}},2,FALSE),0)))"],
 )  # fmt: skip
 def test_work_grows_with_the_cells(formula: str) -> None:
@@ -233,18 +216,15 @@ def test_grouped_sums_agree_with_python(server: GoogleSheet) -> None:
     for key, value in rows:
         sums[key] = sums.get(key, 0) + value
     made = book(server, [["Key", "Value"], *rows])
-    query = "=QUERY(A:B,\"select A, sum(B) where A is not null group by A label sum(B) 'S'\")"
-    server.update_cells(made, "T", "D1", [[query]])
     server.update_cells(made, "T", "G1", [["=SORT(UNIQUE(A2:A201))"]])
     server.update_cells(made, "T", "H1", [["=ARRAYFORMULA(SUMIF(A2:A201,G1:G9,B2:B201))"]])
     expected = [[key, value] for key, value in sorted(sums.items())]
-    assert show(server, made, "D1:E20") == [["Key", "S"], *expected]
     assert show(server, made, "G1:H20") == expected
 
 
 ATOMS = [
-    "1", "-2.5", '"a"', '""', "TRUE", "A1", "A1:C5", "A:B", "{1,2;3,4}", "LAMBDA(x,x)", "x", '"2025-01-03"', "1E308",
-    '"select A, sum(B) group by A"', '"[a-z]+"', '"yyyy"', "#N/A", "", "1/0", "99999999", '"A1:B2"',
+    "1", "-2.5", '"a"', '""', "TRUE", "A1", "A1:C5", "A:B", "{1,2;3,4}", "x", '"2025-01-03"', "1E308",
+    '"[a-z]+"', '"yyyy"', "#N/A", "", "1/0", "99999999", '"A1:B2"',
 ]  # fmt: skip
 
 

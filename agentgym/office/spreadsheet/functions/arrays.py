@@ -13,8 +13,6 @@ from agentgym.office.spreadsheet.cell_values import (
     CellError,
     FormulaError,
     Grid,
-    check,
-    flat,
     grid_of,
     match_key,
     ordering,
@@ -96,22 +94,6 @@ def _sort(source: Any, *arguments: Any) -> Grid:
     return _some_rows(sort_rows(grid.rows(), _sort_keys(grid, arguments or (1.0, True))))
 
 
-def _first_rows(source: Any, count: Any = 1.0, ties: Any = 0.0, *arguments: Any) -> Grid:
-    """SORTN in tie mode 0, or 2, which drops duplicates."""
-    grid, mode = grid_of(source), to_int(ties)
-    if mode not in (0, 2) or to_int(count) < 1:
-        raise FormulaError(NUMBER)
-    keys = _sort_keys(grid, arguments or (1.0, True))
-    rows = grid.rows()
-    if mode == 2:
-        firsts: dict[Any, int] = {}
-        for k in range(len(rows)):
-            firsts.setdefault(tuple(_key(values[k]) for values, _ in keys), k)
-        kept = sorted(firsts.values())
-        rows, keys = [rows[k] for k in kept], [([v[k] for k in kept], up) for v, up in keys]
-    return _some_rows(sort_rows(rows, keys)[: to_int(count)])
-
-
 def _key(value: Any) -> Any:
     return None if value is None else match_key(value)
 
@@ -147,79 +129,11 @@ def _column(*sources: Any) -> Grid:
     )
 
 
-def _line(source: Any, ignore: Any = 0.0, by_column: Any = False) -> list[Any]:
-    """Flatten a range; `ignore` 1 drops empty values, 2 errors, 3 both."""
-    grid, mode = transpose(source) if to_truth(by_column) else grid_of(source), to_int(ignore)
-    values = [
-        value
-        for row in grid.rows()
-        for value in row
-        if not (value is None and mode in (1, 3))
-        and not (isinstance(value, CellError) and mode in (2, 3))
-    ]
-    if not values:
-        raise FormulaError(NOT_AVAILABLE)
-    return values
-
-
-def _stack(sources: Sequence[Any]) -> Grid:
-    """Stack ranges vertically, padding with `#N/A` on the right."""
-    grids = [grid_of(source) for source in sources]
-    width = max(grid.width for grid in grids)
-    return Grid.of(
-        [[*row, *[NOT_AVAILABLE] * (width - grid.width)] for grid in grids for row in grid.rows()]
-    )
-
-
-def _chosen_rows(source: Any, *places: Any) -> Grid:
-    grid = grid_of(source)
-    rows = []
-    for value in flat(places):
-        place = to_int(check(value))
-        if not 1 <= abs(place) <= grid.height:
-            raise FormulaError(VALUE)
-        rows.append(grid.line(down=False, at=place - 1 if place > 0 else grid.height + place))
-    return _some_rows(rows)
-
-
-def _taken(source: Any, rows: Any, columns: Any, *, drop: bool) -> Grid:
-    lines = _part(grid_of(source).rows(), rows, drop=drop)
-    chosen = [_part(line, columns, drop=drop) for line in lines]
-    return _some_rows([line for line in chosen if line])
-
-
-def _part(items: list[Any], count: Any, *, drop: bool) -> list[Any]:
-    if count is None:
-        return items
-    size = to_int(count)
-    if drop:
-        return items[size:] if size >= 0 else items[:size]
-    return items[:size] if size >= 0 else items[size:]
-
-
-def _constrain(source: Any, rows: Any, columns: Any) -> Grid:
-    if to_int(rows) < 1 or to_int(columns) < 1:
-        raise FormulaError(NUMBER)
-    return _taken(source, rows, columns, drop=False)
-
-
 ARRAYS: dict[str, Callable[..., Any]] = {
     "FILTER": _filter,
     "SORT": _sort,
-    "SORTN": _first_rows,
     "UNIQUE": _unique,
     "TRANSPOSE": transpose,
     "SEQUENCE": _sequence,
     "FLATTEN": _column,
-    "TOCOL": lambda a, ignore=0.0, by_column=False: Grid.of(
-        [[value] for value in _line(a, ignore, by_column)]
-    ),
-    "TOROW": lambda a, ignore=0.0, by_column=False: Grid.of([_line(a, ignore, by_column)]),
-    "VSTACK": lambda *a: _stack(a),
-    "HSTACK": lambda *a: transpose(_stack([transpose(each) for each in a])),
-    "CHOOSEROWS": _chosen_rows,
-    "CHOOSECOLS": lambda a, *places: transpose(_chosen_rows(transpose(a), *places)),
-    "TAKE": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=False),
-    "DROP": lambda a, rows=None, columns=None: _taken(a, rows, columns, drop=True),
-    "ARRAY_CONSTRAIN": _constrain,
 }

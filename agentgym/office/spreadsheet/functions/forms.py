@@ -1,4 +1,4 @@
-"""Functions that evaluate arguments lazily, take errors as values, or define names."""
+"""Functions that evaluate arguments lazily or take errors as values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from agentgym.office.spreadsheet.cell_values import (
     CellError,
     FormulaError,
     Grid,
-    Lambda,
     SerialDate,
     flat,
-    grid_of,
     is_number,
     match_key,
     serial,
@@ -137,81 +135,6 @@ def _is(
     return evaluator.lift(test, [_attempt(evaluator, parts[0], scope)], scope)
 
 
-def _let(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
-    if len(parts) % 2 == 0 or len(parts) < 3:
-        return VALUE
-    for name, part in zip(parts[:-1:2], parts[1::2], strict=True):
-        if name[0] != "name":
-            return VALUE
-        names = {**scope.names, name[1]: evaluator.compute(part, scope)}
-        scope = replace(scope, names=names)
-    return evaluator.compute(parts[-1], scope)
-
-
-def _lambda(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
-    *names, body = parts
-    if any(name[0] != "name" for name in names):
-        return VALUE
-    return Lambda(tuple(name[1] for name in names), body, dict(scope.names))
-
-
-def _operands(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> tuple[list[Grid], Any]:
-    *sources, function = [evaluator.compute(part, scope) for part in parts]
-    return [grid_of(each) for each in sources], function
-
-
-def _map(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
-    grids, function = _operands(evaluator, parts, scope)
-    if not grids or len({(grid.height, grid.width) for grid in grids}) != 1:
-        return VALUE
-    return Grid.of(
-        [
-            [_one(evaluator.apply(function, cells, scope)) for cells in zip(*lines, strict=True)]
-            for lines in zip(*(grid.rows() for grid in grids), strict=True)
-        ]
-    )
-
-
-def _one(value: Any) -> Any:
-    return value.cells.get((0, 0)) if isinstance(value, Grid) else value
-
-
-def _by_line(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, down: bool) -> Any:
-    [grid], function = _operands(evaluator, parts, scope)
-    lines = [grid.line(down=down, at=k) for k in range(grid.width if down else grid.height)]
-    grids = [Grid.of([[v] for v in line] if down else [line]) for line in lines]
-    values = [_one(evaluator.apply(function, [each], scope)) for each in grids]
-    return Grid.of([values] if down else [[value] for value in values])
-
-
-def _reduce(evaluator: Evaluator, parts: Parts, scope: FormulaScope, *, every: bool) -> Any:
-    start, source, function = [evaluator.compute(part, scope) for part in parts[:3]]
-    values: list[list[Any]] = []
-    for row in grid_of(source).rows():
-        values.append([])
-        for value in row:
-            start = evaluator.apply(function, [start, value], scope)
-            values[-1].append(_one(start))
-    return Grid.of(values) if every else start
-
-
-def _make_array(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
-    rows, columns, function = [evaluator.compute(part, scope) for part in parts]
-    height, width = to_int(rows), to_int(columns)
-    if height < 1 or width < 1:
-        return VALUE
-    evaluator.spend(height * width)
-    return Grid.of(
-        [
-            [
-                _one(evaluator.apply(function, [row + 1.0, column + 1.0], scope))
-                for column in range(width)
-            ]
-            for row in range(height)
-        ]
-    )
-
-
 def _array_formula(evaluator: Evaluator, parts: Parts, scope: FormulaScope) -> Any:
     [part] = parts
     value = evaluator.compute(part, replace(scope, array=True))
@@ -285,14 +208,6 @@ FORMS: dict[str, Callable[[Evaluator, Parts, FormulaScope], Any]] = {
     "NA": lambda evaluator, parts, scope: NOT_AVAILABLE,
     "TRUE": lambda evaluator, parts, scope: True,
     "FALSE": lambda evaluator, parts, scope: False,
-    "LET": _let,
-    "LAMBDA": _lambda,
-    "MAP": _map,
-    "BYROW": partial(_by_line, down=False),
-    "BYCOL": partial(_by_line, down=True),
-    "REDUCE": partial(_reduce, every=False),
-    "SCAN": partial(_reduce, every=True),
-    "MAKEARRAY": _make_array,
     "ARRAYFORMULA": _array_formula,
     "INDIRECT": _indirect,
     "OFFSET": _offset,

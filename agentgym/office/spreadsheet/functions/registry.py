@@ -12,7 +12,6 @@ from agentgym.office.spreadsheet.functions.dates import DATES
 from agentgym.office.spreadsheet.functions.lookups import LOOKUPS
 from agentgym.office.spreadsheet.functions.math_functions import MATH
 from agentgym.office.spreadsheet.functions.texts import TEXTS
-from agentgym.office.spreadsheet.query import query
 
 # Aliases of functions.
 _OTHER_NAMES = {
@@ -38,7 +37,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **LOOKUPS,
     **ARRAYS,
     "NOT": lambda a: not to_truth(a),
-    "QUERY": query,
 }
 FUNCTIONS |= {name: FUNCTIONS[other] for name, other in _OTHER_NAMES.items()}
 """Functions that compute all their arguments first; a name here is one that spreadsheets have."""
@@ -56,7 +54,6 @@ _SINGLES: dict[str, tuple[int, ...] | None] = {
     "INDEX": (1, 2),
     **dict.fromkeys(("COUNTIFS",), tuple(range(1, 60, 2))),
     **dict.fromkeys(("SUMIFS", "AVERAGEIFS", "MINIFS", "MAXIFS"), tuple(range(2, 60, 2))),
-    "QUERY": (1, 2),
     "SEQUENCE": None,
 }
 # Positions of scalar arguments, None for all; without an entry, ranges are allowed everywhere.
@@ -66,15 +63,12 @@ SINGLES: Mapping[str, tuple[int, ...] | None] = {
 }
 
 # Arguments are evaluated per cell even without ARRAYFORMULA.
-ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SORTN", "SUMPRODUCT", "ARRAY_CONSTRAIN", "FLATTEN"})
+ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SUMPRODUCT", "FLATTEN"})
 
 # Their work depends on a text's length rather than on their value.
 MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
 
 # Results may be arrays, which expand down and to the right.
 ARRAY_RESULTS = frozenset(
-    {
-        *ARRAYS, "ARRAYFORMULA", "BYCOL", "BYROW", "INDEX", "INDIRECT", "MAKEARRAY", "MAP", "OFFSET", "QUERY", "REGEXEXTRACT",
-        "REDUCE", "SCAN", "SPLIT", "XLOOKUP",
-    }
-)  # fmt: skip
+    {*ARRAYS, "ARRAYFORMULA", "INDEX", "INDIRECT", "OFFSET", "REGEXEXTRACT", "SPLIT", "XLOOKUP"}
+)

@@ -34,7 +34,15 @@ _REMEDIES = {
     """.split(),
         "use other functions, or enter the value itself",
     ),
-    "GETPIVOTDATA": "use QUERY or SUMIFS",
+    **dict.fromkeys(
+        "ARRAY_CONSTRAIN CHOOSECOLS CHOOSEROWS DROP HSTACK SORTN TAKE TOCOL TOROW VSTACK".split(),
+        "use FILTER, SORT, INDEX, FLATTEN or an array such as {A1:A3; C1:C3}",
+    ),
+    **dict.fromkeys(
+        "BYCOL BYROW LAMBDA LET MAKEARRAY MAP REDUCE SCAN".split(),
+        "use ARRAYFORMULA, or enter the value itself",
+    ),
+    **dict.fromkeys(("GETPIVOTDATA", "QUERY"), "use FILTER, SORT, UNIQUE or SUMIFS"),
     "GOOGLEFINANCE": "enter the value itself",
     "GOOGLETRANSLATE": "enter the text itself",
     "IMPORTDATA": "enter the values themselves",
