@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym.office.context import OfficeContext
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet import excel_sheets as sheets
-from agentgym.office.spreadsheet.cells import Area, split_sheet
 from agentgym.office.spreadsheet.excel_sheets import (
     Workbooks,
     area_of,
@@ -23,14 +24,31 @@ from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo, tool
 
 
+@with_disabled_tools(Path(__file__).with_name("disabled_excel_tools.json"))
+class DisabledExcelTools:
+    """Tools of features that the account lacks."""
+
+
 class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
     name: ClassVar[str] = "excel"
+    # The published server's order, which prompts depend on.
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        apply_formula validate_formula_syntax format_range read_data_from_excel
+        write_data_to_excel create_workbook create_worksheet create_chart create_pivot_table
+        create_table copy_worksheet delete_worksheet rename_worksheet get_workbook_metadata
+        merge_cells unmerge_cells get_merged_cells copy_range delete_range validate_excel_range
+        get_data_validation_info insert_rows insert_columns delete_sheet_rows
+        delete_sheet_columns
+        """.split()
+    )
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Workbooks(self)
+        self.parts = (DisabledExcelTools(),)
 
     @tool
     def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
@@ -194,114 +212,6 @@ class Excel(Server):
         return f"Sheet {sheet_name} created successfully"
 
     @tool
-    def create_chart(
-        self,
-        filepath: str,
-        sheet_name: str,
-        data_range: str,
-        chart_type: str,
-        target_cell: str,
-        title: str = "",
-        x_axis: str = "",
-        y_axis: str = "",
-    ) -> str:
-        """Add a chart to a sheet.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            data_range: Series names in the first row, categories in the first column; may name another sheet.
-            chart_type: line, bar, pie, scatter or area.
-            target_cell: The upper left corner of the chart.
-            title: Title of the chart.
-            x_axis: Title of the x axis.
-            y_axis: Title of the y axis.
-        """
-        kind = chart_type.lower()
-        if kind not in parts.CHARTS:
-            raise ToolError(
-                f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}"
-            )
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            named, cells = split_sheet(data_range)
-            source = sheet_of(sheet.parent, named) if named is not None else sheet
-            area = area_of(*cells.split(":", 1))
-            if area.height < 2 or area.width < 2:
-                raise ToolError(
-                    f"invalid argument: a chart needs two rows and two columns at least, got {echo(data_range)}"
-                )
-            target = parts.spot_name(*spot(target_cell))
-            sheet.add_chart(parts.chart(source, area, kind, (title, x_axis, y_axis)), target)
-        return f"{kind.capitalize()} chart created successfully"
-
-    @tool
-    def create_pivot_table(
-        self,
-        filepath: str,
-        sheet_name: str,
-        data_range: str,
-        rows: list[str],
-        values: list[str],
-        columns: list[str] | None = None,
-        agg_func: str = "mean",
-    ) -> str:
-        """Summarise a table in a new sheet, named after its sheet plus _pivot. An existing sheet of
-        that name is replaced.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            data_range: The table with its header row, such as A1:D50.
-            rows: Headers of the columns whose values become rows.
-            values: Headers of the columns to aggregate.
-            columns: Headers of the columns that split each value.
-            agg_func: sum, average, mean, count, min or max.
-        """
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            area = area_of(*data_range.split(":", 1))
-            cells = sheet.iter_rows(area.top, area.bottom, area.left, area.right, values_only=True)
-            source = [row for row in cells if any(value is not None for value in row)]
-            summary = parts.pivot(source, rows, values, columns or [], agg_func)
-            book, target = sheet.parent, f"{sheet_name[:25]}_pivot"
-            if target in book.sheetnames:
-                book.remove(book[target])
-            pivot = book.create_sheet(target)
-            for row in summary:
-                pivot.append(row)
-            for cell in pivot[1]:
-                cell.font = library().styles.Font(bold=True)
-            parts.table(
-                pivot,
-                Area(1, 1, len(summary), len(summary[0])),
-                f"PivotTable_{self.context.new_id('table', 8)}",
-                "TableStyleMedium9",
-            )
-        return f"Summary table created successfully in sheet {target}"
-
-    @tool
-    def create_table(
-        self,
-        filepath: str,
-        sheet_name: str,
-        data_range: str,
-        table_name: str | None = None,
-        table_style: str = "TableStyleMedium9",
-    ) -> str:
-        """Turn a range with a header row into a native table.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            data_range: The range, such as A1:D50.
-            table_name: Name of the table; generated by default.
-            table_style: Excel table style.
-        """
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            title = table_name or f"Table_{self.context.new_id('table', 8)}"
-            parts.table(sheet, area_of(*data_range.split(":", 1)), title, table_style)
-        return f"Successfully created table '{title}' in sheet '{sheet_name}'."
-
-    @tool
     def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
         """Copy a sheet within its workbook: values, styles and merged cells.
 
@@ -408,99 +318,6 @@ class Excel(Server):
         """
         sheet = self._books.read_sheet(filepath, sheet_name)
         return str(sorted(map(str, sheet.merged_cells.ranges)))
-
-    @tool
-    def copy_range(
-        self,
-        filepath: str,
-        sheet_name: str,
-        source_start: str,
-        source_end: str,
-        target_start: str,
-        target_sheet: str | None = None,
-    ) -> str:
-        """Copy the cells of a range with their styles.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            source_start: First cell to copy.
-            source_end: Last cell to copy.
-            target_start: Upper left cell of the copy.
-            target_sheet: Title of the target sheet; the same sheet by default.
-        """
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
-            sheets.copy_cells(sheet, area_of(source_start, source_end), target, *spot(target_start))
-        return "Range copied successfully"
-
-    @tool
-    def delete_range(
-        self,
-        filepath: str,
-        sheet_name: str,
-        start_cell: str,
-        end_cell: str,
-        shift_direction: str = "up",
-    ) -> str:
-        """Delete the cells of a range; cells below move up, or cells to the right move left.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_cell: First cell.
-            end_cell: Last cell.
-            shift_direction: up or left.
-        """
-        if shift_direction not in ("up", "left"):
-            raise ToolError(
-                f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}"
-            )
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            area = area_of(start_cell, end_cell)
-            sheets.remove_cells(sheet, area, up=shift_direction == "up")
-        return f"Range {area} deleted successfully"
-
-    @tool
-    def validate_excel_range(
-        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None
-    ) -> str:
-        """Check that a range lies within the used range of a sheet.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_cell: First cell.
-            end_cell: Last cell; the first one by default.
-        """
-        area, filled = (
-            area_of(start_cell, end_cell),
-            sheets.data_area(self._books.read_sheet(filepath, sheet_name)),
-        )
-        if (area.bottom or 0) > (filled.bottom or 0) or (area.right or 0) > (filled.right or 0):
-            raise ToolError(
-                f"invalid argument: range {area} is out of bounds; the sheet contains data in range {filled}"
-            )
-        return f"Range '{area}' is valid. Sheet contains data in range '{filled}'"
-
-    @tool
-    def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
-        """List the validation rules of a sheet with their ranges.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-        """
-        sheet = self._books.read_sheet(filepath, sheet_name)
-        rules = sheet.data_validations.dataValidation
-        if not rules:
-            return "No data validation rules found in this worksheet"
-        return {
-            "sheet_name": sheet_name,
-            "validation_rules": [
-                {"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules
-            ],
-        }
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:

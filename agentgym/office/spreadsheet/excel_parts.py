@@ -1,26 +1,17 @@
-"""A sheet's styles, rules, charts, tables and pivot summaries."""
+"""A sheet's styles, rules and cells."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from agentgym.office.spreadsheet.cells import Area, column_name
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo
 
-# The published server's charts, with their openpyxl classes.
-CHARTS = {
-    "line": "LineChart",
-    "bar": "BarChart",
-    "pie": "PieChart",
-    "scatter": "ScatterChart",
-    "area": "AreaChart",
-}
 # Effects outside the workbook; the published server refuses these, too.
 UNSAFE = frozenset(
     ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
@@ -28,9 +19,6 @@ UNSAFE = frozenset(
 MAX_FORMULA = 8_192  # characters, as in Excel
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
-_NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
-# Names that Excel would parse as cells.
-_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*(?:[Cc][0-9]*)?")
 # Conditional formats: constructors and required arguments.
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
@@ -38,13 +26,6 @@ _RULES = {
     "icon_set": ("IconSetRule", ("icon_style", "type", "values")),
     "formula": ("FormulaRule", ("formula",)),
     "cell_is": ("CellIsRule", ("operator", "formula")),
-}
-_TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
-    "sum": math.fsum,
-    "average": lambda values: math.fsum(values) / len(values),
-    "count": len,
-    "min": min,
-    "max": max,
 }
 
 
@@ -148,75 +129,6 @@ def rule(conditional_format: Mapping[str, Any]) -> Any:
     return getattr(library().formatting.rule, maker)(**parameters)
 
 
-def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
-    """Return a chart of an area with series names in its first row and categories in its first
-    column.
-
-    `kind` is one of `CHARTS`; `titles` name the chart and its axes, and empty ones are omitted.
-    """
-    charts = library().chart
-    diagram = getattr(charts, CHARTS[kind])()
-
-    def reference(left: int, right: int, top: int) -> Any:
-        return charts.Reference(
-            source, min_col=left, max_col=right, min_row=top, max_row=area.bottom
-        )
-
-    right = area.right or area.left
-    categories = reference(area.left, area.left, area.top + 1)
-    if kind == "scatter":
-        for column in range(area.left + 1, right + 1):
-            diagram.series.append(
-                charts.Series(reference(column, column, area.top), categories, title_from_data=True)
-            )
-    else:
-        diagram.add_data(reference(area.left + 1, right, area.top), titles_from_data=True)
-        diagram.set_categories(categories)
-    diagram.title = titles[0] or None
-    if kind != "pie":
-        diagram.x_axis.title, diagram.y_axis.title = titles[1] or None, titles[2] or None
-        diagram.x_axis.delete = diagram.y_axis.delete = False
-    diagram.dataLabels = charts.label.DataLabelList(showVal=True)
-    diagram.width, diagram.height = 15, 7.5
-    return diagram
-
-
-def table(sheet: Any, area: Area, name: str, look: str) -> None:
-    """Turn an area into a table; its first row contains the headers."""
-    book = sheet.parent
-    if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
-        raise ToolError(
-            f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like "
-            "a cell"
-        )
-    names = itertools.chain(book.defined_names, *(each.tables for each in book.worksheets))
-    if name.lower() in map(str.lower, names):
-        raise ToolError(f"conflict: the workbook has something called {name} already")
-    titles = [
-        sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)
-    ]
-    if (
-        area.height < 2
-        or not all(isinstance(title, str) and title for title in titles)
-        or len(set(titles)) < len(titles)
-    ):
-        raise ToolError(
-            "invalid argument: a table needs a row of different texts as titles, and a row below it"
-        )
-    for other in sheet.tables.values():
-        if overlap(area, other.ref):
-            raise ToolError(f"conflict: the range overlaps the table {other.displayName}")
-    tables = library().worksheet.table
-    info = tables.TableStyleInfo(
-        name=look,
-        showFirstColumn=False,
-        showLastColumn=False,
-        showRowStripes=True,
-        showColumnStripes=False,
-    )
-    sheet.add_table(tables.Table(displayName=name, ref=str(area), tableStyleInfo=info))
-
-
 def overlap(area: Area, reference: str) -> bool:
     """Return whether a closed area overlaps a reference such as `B2:C4`."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
@@ -226,87 +138,6 @@ def overlap(area: Area, reference: str) -> bool:
         and area.top <= bottom
         and top <= (area.bottom or 0)
     )
-
-
-def pivot(
-    rows: Sequence[Sequence[Any]],
-    by: Sequence[str],
-    values: Sequence[str],
-    across: Sequence[str],
-    total: str,
-) -> list[list[Any]]:
-    """Summarise a table that starts with a header row; the result has one, too.
-
-    Args:
-        rows: The table.
-        by: Columns whose value combinations become sorted rows.
-        values: Columns to aggregate.
-        across: Columns whose value combinations split each value.
-        total: `sum`, `average` (or `mean`), `count`, `min` or `max`.
-    """
-    how = {"mean": "average"}.get(total.lower(), total.lower())
-    if how not in _TOTALS:
-        raise ToolError(
-            f"invalid argument: agg_func must be one of {', '.join(_TOTALS)}, mean, got "
-            f"{echo(total)}"
-        )
-    titles = [_label(title) for title in rows[0]] if rows else []
-    if len(rows) < 2 or not by or not values:
-        raise ToolError(
-            "invalid argument: a summary needs a row of titles, a row below it, rows and values"
-        )
-    at_rows, at_values, at_across = (
-        [_place(titles, name) for name in names] for names in (by, values, across)
-    )
-    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Sequence[Any]]]] = {}
-    for row in rows[1:]:
-        columns = groups.setdefault(tuple(row[k] for k in at_rows), {})
-        columns.setdefault(tuple(row[k] for k in at_across), []).append(row)
-    split = sorted(set(itertools.chain(*groups.values())), key=_order)
-    heads = list(itertools.product(split, at_values))
-    labels = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
-    return [
-        [*(titles[k] for k in at_rows), *labels],
-        *(
-            [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)]
-            for key in sorted(groups, key=_order)
-        ),
-    ]
-
-
-def _place(titles: Sequence[str], name: str) -> int:
-    key = re.sub(
-        r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE
-    ).lower()
-    lowered = [title.strip().lower() for title in titles]
-    if key not in lowered:
-        raise ToolError(
-            f"invalid argument: there is no column {echo(name)}; the columns: {', '.join(titles)}"
-        )
-    return lowered.index(key)
-
-
-def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    numbers = (int, float)
-    return [
-        (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
-        for value in key
-    ]
-
-
-def _label(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _total(
-    how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]], at: int
-) -> float | None:
-    values = [
-        row[at]
-        for row in rows
-        if isinstance(row[at], (int, float)) and not isinstance(row[at], bool)
-    ]
-    return how(values) if values else 0 if how is len else None
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 from collections.abc import Iterator
@@ -204,37 +203,6 @@ def merge(sheet: Any, area: Area) -> None:
         if parts.overlap(area, str(other)):
             raise ToolError(f"conflict: {area} overlaps the merged range {other}")
     sheet.merge_cells(str(area))
-
-
-def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
-    """Copy values, unchanged formulas and styles."""
-    copies = [
-        (source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)
-    ]
-    for (row, column), (value, style) in zip(spots(area), copies, strict=True):
-        place = row - area.top + top, column - area.left + left
-        put(target, *place, value)
-        target.cell(*place)._style = style
-
-
-def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
-    """Remove cells; others move up or left."""
-    moving = (
-        Area(area.top, area.left, MAX_ROWS, area.right)
-        if up
-        else Area(area.top, area.left, area.bottom, MAX_COLUMNS)
-    )
-    for other in sheet.merged_cells.ranges:
-        if parts.overlap(moving, str(other)):
-            raise ToolError(f"conflict: the merged range {other} is in the way; unmerge it first")
-    for place in spots(area):
-        sheet.cell(*place).value = None
-        sheet.cell(*place).style = "Normal"
-    bottom, right = area.bottom or 0, area.right or 0
-    if up and bottom < sheet.max_row:
-        sheet.move_range(str(Area(bottom + 1, area.left, sheet.max_row, right)), rows=-area.height)
-    if not up and right < sheet.max_column:
-        sheet.move_range(str(Area(area.top, right + 1, bottom, sheet.max_column)), cols=-area.width)
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
