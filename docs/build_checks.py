@@ -42,7 +42,7 @@ The check, the plan's hints, the progress and the step labels compare outputs wi
 | hidden rows, columns and sheets, formulas | fail in an output |
 | titles of sheets | fail if changed, except in a new spreadsheet |
 | columns of tables | type, nullability, key, default and comment count |
-| `ALTER` in BigQuery | fails, even if its effect shows nowhere (labels, expiration) |
+| `ALTER` in BigQuery | fails, even if a later one reverses its effect |
 | dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
 | short names of conferences | may be followed by the year: `ECIR2025` |
 

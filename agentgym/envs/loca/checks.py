@@ -267,7 +267,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
         return  # only queries ran, so no table can differ
-    # Options such as labels and expiration are accepted, but no record shows them.
+    # A change of a description and its reversal fail as well.
     if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
         yield "a table or dataset was altered"
     for name, state in before.items():

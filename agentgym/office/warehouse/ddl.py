@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.translation import Warehouse
-from agentgym.office.warehouse.dialects.trees import comment_in, copied_table
+from agentgym.office.warehouse.dialects.trees import comment_in, copied_table, only_comment
 from agentgym.office.warehouse.tables import (
     Column,
     Table,
@@ -247,6 +247,11 @@ class _Alteration:
             if action.args.get("exists"):
                 return
             raise ToolError(f"conflict: {'.'.join(self._name)} has a column {action.name} already")
+        for constraint in action.constraints:
+            if isinstance(constraint.kind, exp.Properties):
+                only_comment(constraint.kind)
+            elif not isinstance(constraint.kind, _COLUMN_PROPERTIES):
+                self._refuse(constraint)
         column = self._warehouse.column_definition(action, set())
         self._do(f"ADD COLUMN {declare(replace(column, nullable=True))}")
         if not column.nullable:
@@ -281,6 +286,8 @@ class _Alteration:
     def alter_column(self, action: exp.AlterColumn) -> None:
         column = self._find(action.this.name)
         label, arguments = quote(column.name), action.args
+        if arguments.get("collate") or arguments.get("using"):
+            self._refuse(action)
         if "comment" in arguments:
             changed = replace(column, comment=arguments["comment"].name)
         elif arguments.get("dtype"):
@@ -303,17 +310,16 @@ class _Alteration:
         self._columns[self._columns.index(column)] = changed
 
     def set_options(self, action: exp.AlterSet) -> None:
-        texts = [
-            comment_in(item) for item in action.expressions if isinstance(item, exp.Properties)
-        ]
-        if not texts:
-            raise ToolError(
-                "invalid argument: of a table only the comment (or description) can be set"
-            )
-        self._comment = texts[-1]
+        for item in action.expressions or [action]:
+            if not isinstance(item, exp.Properties) or not item.expressions:
+                self._refuse(action)
+            self._comment = only_comment(item)
 
     def add_keys(self, action: exp.AddConstraint) -> None:
-        """Keys are recorded, not enforced, as in the warehouses; other constraints are dropped."""
+        """Keys are recorded, not enforced, as in the warehouses."""
+        for constraint in action.expressions:
+            if not constraint.find(exp.PrimaryKey):
+                self._refuse(constraint)
         for name in _primary_keys([action]):
             column = self._find(name)
             self._columns[self._columns.index(column)] = replace(column, key=True)
@@ -345,10 +351,21 @@ class _Alteration:
                 return column
         raise ToolError(f"not found: {'.'.join(self._name)} has no column {name}")
 
+    def _refuse(self, part: exp.Expression) -> None:
+        """Refuse a change that no record would show."""
+        text = part.sql(self._warehouse.dialect)[:60]
+        raise ToolError(f"not supported: {text} in ALTER; leave it out")
+
     def _do(self, text: str) -> None:
         self._statements.append(f"ALTER TABLE {path(self._name)} {text}")
 
 
+_COLUMN_PROPERTIES = (
+    exp.NotNullColumnConstraint,
+    exp.PrimaryKeyColumnConstraint,
+    exp.DefaultColumnConstraint,
+    exp.CommentColumnConstraint,
+)
 _CHANGES: dict[type, Callable[[_Alteration, Any], None]] = {
     exp.ColumnDef: _Alteration.add_column,
     exp.Drop: _Alteration.drop_columns,

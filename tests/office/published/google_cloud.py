@@ -179,7 +179,7 @@ CALLS = [*BIGQUERY, *STORAGE, *LOGGING]
 BUCKET = "A bucket or object that is not there is an error"
 DIFFERENCES = {
     "bigquery_run_query": Difference(
-        "GoogleSQL runs as in BigQuery: unquoted `dataset.table` and five INFORMATION_SCHEMA views work, booleans are "
+        "GoogleSQL runs as in BigQuery: unquoted `dataset.table` and six INFORMATION_SCHEMA views work, booleans are "
         "booleans, a dry run runs nothing, and the result reports the number of changed rows. Scripts, transactions, "
         "functions and temporary tables are not enabled."
     ),

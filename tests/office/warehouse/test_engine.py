@@ -408,3 +408,68 @@ def test_tables_under_a_pattern_are_read_as_they_are_now() -> None:
     ]
     with pytest.raises(ToolError, match=r"not found: ab.x\* does not match any table"):
         ask(server, "SELECT 1 AS a FROM `ab.x*`")
+
+
+# ALTER TABLE and a query that shows its effect; None if the statement is refused.
+SHOWN = "SELECT column_name, column_default, is_nullable, description FROM ds.INFORMATION_SCHEMA.COLUMNS"
+OPTIONS = "SELECT option_value FROM ds.INFORMATION_SCHEMA.TABLE_OPTIONS"
+BIGQUERY_CHANGES = {
+    "SET OPTIONS (description = 'mine')": OPTIONS,
+    "SET OPTIONS (description = NULL)": OPTIONS,
+    "SET OPTIONS (labels = [('a', 'b')])": None,
+    "SET OPTIONS (description = 'mine', labels = [('a', 'b')])": None,
+    "SET OPTIONS (expiration_timestamp = TIMESTAMP '2026-01-01')": None,
+    "SET OPTIONS ()": None,
+    "SET DEFAULT COLLATE 'und:ci'": None,
+    "ALTER COLUMN name SET OPTIONS (description = 'mine')": SHOWN,
+    "ALTER COLUMN name SET OPTIONS (description = NULL)": SHOWN,
+    "ALTER COLUMN score SET OPTIONS (rounding_mode = 'ROUND_HALF_EVEN')": None,
+    "ALTER COLUMN name SET DEFAULT 'x'": SHOWN,
+    "ADD COLUMN more INT64 OPTIONS (description = 'mine')": SHOWN,
+    "ADD COLUMN more STRING OPTIONS (rounding_mode = 'ROUND_HALF_EVEN')": None,
+    "ADD COLUMN more STRING COLLATE 'und:ci'": None,
+    "ADD FOREIGN KEY (id) REFERENCES ds.staff (id) NOT ENFORCED": None,
+    "ADD CONSTRAINT one UNIQUE (id)": None,
+}
+DESCRIBED = "DESCRIBE TABLE staff"
+SNOWFLAKE_CHANGES = {
+    "SET COMMENT = 'mine'": "SHOW TABLES",
+    "SET DATA_RETENTION_TIME_IN_DAYS = 3": None,
+    "SET COMMENT = 'mine' CHANGE_TRACKING = TRUE": None,
+    "ADD CONSTRAINT one UNIQUE (id)": None,
+    "ADD FOREIGN KEY (id) REFERENCES staff (id)": None,
+    "ADD PRIMARY KEY (id)": DESCRIBED,
+    "ADD COLUMN more INT COMMENT 'mine'": DESCRIBED,
+    "ADD COLUMN more INT UNIQUE": None,
+    "ADD COLUMN more VARCHAR COLLATE 'de'": None,
+    "ALTER COLUMN name COMMENT 'mine'": DESCRIBED,
+}
+
+
+@pytest.mark.parametrize(("change", "view"), BIGQUERY_CHANGES.items())
+def test_bigquery_shows_or_refuses_every_alter_option(change: str, view: str | None) -> None:
+    server = bigquery()
+    run = server.bigquery.bigquery_run_query
+    run("ALTER TABLE ds.staff SET OPTIONS (description = 'before')")
+    run("ALTER TABLE ds.staff ALTER COLUMN name SET OPTIONS (description = 'before')")
+    before = [run(each) for each in (OPTIONS, SHOWN)]
+    if view is None:
+        with pytest.raises(ToolError, match=r"not supported|syntax error"):
+            run(f"ALTER TABLE ds.staff {change}")
+        assert [run(each) for each in (OPTIONS, SHOWN)] == before
+    else:
+        run(f"ALTER TABLE ds.staff {change}")
+        assert run(view) not in before
+
+
+@pytest.mark.parametrize(("change", "view"), SNOWFLAKE_CHANGES.items())
+def test_snowflake_shows_or_refuses_every_alter_option(change: str, view: str | None) -> None:
+    server = snowflake()
+    before = [server.read_query(each) for each in ("SHOW TABLES", DESCRIBED)]
+    if view is None:
+        with pytest.raises(ToolError, match="not supported"):
+            server.write_query(f"ALTER TABLE staff {change}")
+        assert [server.read_query(each) for each in ("SHOW TABLES", DESCRIBED)] == before
+    else:
+        server.write_query(f"ALTER TABLE staff {change}")
+        assert server.read_query(view) not in before

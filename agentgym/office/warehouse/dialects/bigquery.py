@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing_extensions import override
 
 from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
-from agentgym.office.warehouse.dialects.trees import default_name
+from agentgym.office.warehouse.dialects.trees import default_name, only_comment
 from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.statements import run
 from agentgym.office.warehouse.tables import Table, TableName
@@ -128,13 +129,11 @@ class GoogleSQL(Warehouse):
         if not match:
             return None
         tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
-        descriptions = [
-            item for item in tree.find_all(exp.Property) if item.name.lower() == "description"
-        ]
-        column = exp.AlterColumn(
-            this=exp.to_identifier(match[2]),
-            comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string(""),
-        )
+        properties = tree.find(exp.Properties)
+        if properties is None:
+            return None
+        comment = exp.Literal.string(only_comment(properties))
+        column = exp.AlterColumn(this=exp.to_identifier(match[2]), comment=comment)
         tree.set("actions", [column])
         return tree
 
@@ -155,7 +154,7 @@ class GoogleSQL(Warehouse):
         )
         views: dict[str, Callable[[str | None], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
-            "VIEWS": self._views,
+            "VIEWS": self._views, "TABLE_OPTIONS": self._options,
         }  # fmt: skip
         if view not in views:
             raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
@@ -202,6 +201,27 @@ class GoogleSQL(Warehouse):
             (self.project, *name, table.definition)
             for name, table in self._named(within)
             if table.view
+        ]
+
+    def _options(self, within: str | None) -> View:
+        names = (
+            "table_catalog",
+            "table_schema",
+            "table_name",
+            "option_name",
+            "option_type",
+            "option_value",
+        )
+        return names, [
+            (
+                self.project,
+                *name,
+                "description",
+                "STRING",
+                json.dumps(table.comment, ensure_ascii=False),
+            )
+            for name, table in self._named(within)
+            if table.comment
         ]
 
     @override

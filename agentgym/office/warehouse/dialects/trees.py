@@ -101,8 +101,20 @@ def comment_in(properties: Any) -> str:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
         if isinstance(item, exp.Property) and item.name.lower() == "description":
-            return str(item.args["value"].name)
+            value = item.args["value"]
+            return "" if isinstance(value, exp.Null) else str(value.name)
     return ""
+
+
+def only_comment(properties: exp.Properties) -> str:
+    """Return the comment, or raise `ToolError` if the properties set anything else."""
+    for item in properties.expressions:
+        described = isinstance(item, exp.Property) and item.name.lower() == "description"
+        if not described and not isinstance(item, exp.SchemaCommentProperty):
+            raise ToolError(
+                f"not supported: {item.sql()[:60]}; only a comment (or description) can be set"
+            )
+    return comment_in(properties)
 
 
 def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
