@@ -17,9 +17,9 @@ from agentgym.text.tools import ToolError
 TABLE = "PURCHASE_INVOICE.PUBLIC.INVOICES"
 PAID = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
 INVOICES = [
-    ("INT-1", "Acme", "120.50", "a@x.com", "2022-03-31", '{"tags": ["x", "y"], "by": "Ann"}'),
-    ("INT-2", "Acme", "80.00", "b@x.com", "2022-04-01", '{"tags": [], "by": "Bob"}'),
-    ("INT-3", "Best", "99.99", None, "2023-01-15", None),
+    ("INT-1", "Acme", "120.50", "a@x.com", "2022-03-31"),
+    ("INT-2", "Acme", "80.00", "b@x.com", "2022-04-01"),
+    ("INT-3", "Best", "99.99", None, "2023-01-15"),
 ]
 PAYMENTS = [("INT-1", "120.50", 0), ("INT-2", "30.00", 1), ("INT-3", None, 1)]
 
@@ -29,7 +29,7 @@ def server() -> Snowflake:
     made = Snowflake()
     columns = {
         "INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
-        "INVOICE_DATE": "DATE", "EXTRA": "VARIANT",
+        "INVOICE_DATE": "DATE",
     }  # fmt: skip
     made.load(TABLE, columns, INVOICES, keys=["INVOICE_ID"])
     made.load(
@@ -67,25 +67,10 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     ],
     "SELECT invoice_amount AS a, a * 2 AS b FROM invoices WHERE a < 90": [(80, 160)],
     "SELECT supplier_name, COUNT(*) FROM invoices GROUP BY ALL ORDER BY 1": [("Acme", 2), ("Best", 1)],
-    "SELECT * EXCLUDE (extra, purchaser_email) FROM invoices WHERE invoice_id = 'INT-1'": [("INT-1", "Acme", 120.5, "2022-03-31")],
+    "SELECT * EXCLUDE (purchaser_email) FROM invoices WHERE invoice_id = 'INT-1'": [("INT-1", "Acme", 120.5, "2022-03-31")],
     # NULLs come last, and first when descending.
     "SELECT purchaser_email FROM invoices ORDER BY 1 DESC": [(None,), ("b@x.com",), ("a@x.com",)],
-    # Semi-structured values.
-    "SELECT extra:by::string, extra:tags[1], extra['by'], extra:none FROM invoices WHERE extra:by = 'Ann'": [("Ann", '"y"', '"Ann"', None)],
-    "SELECT i.invoice_id, f.value::string, f.index FROM invoices i, LATERAL FLATTEN(input => i.extra:tags) f ORDER BY f.index": [
-        ("INT-1", "x", 0), ("INT-1", "y", 1),
-    ],
-    "SELECT i.invoice_id, f.value FROM invoices i, LATERAL FLATTEN(input => i.extra:tags, outer => TRUE) f ORDER BY 1, 2": [
-        ("INT-1", '"x"'), ("INT-1", '"y"'), ("INT-2", None), ("INT-3", None),
-    ],
-    "SELECT key, value::int FROM TABLE(FLATTEN(input => PARSE_JSON('{\"a\": 1, \"b\": 2}'))) ORDER BY key": [("a", 1), ("b", 2)],
-    "SELECT OBJECT_CONSTRUCT('a', 1, 'b', NULL), OBJECT_CONSTRUCT('a', 1, 'b', 'x'):b::STRING, ARRAY_CONSTRUCT(5, 6)[1]::INT": [
-        ('{"a":1}', "x", 6),
-    ],
-    "SELECT ARRAY_AGG(invoice_id) WITHIN GROUP (ORDER BY invoice_id DESC), ARRAY_SIZE(ARRAY_AGG(purchaser_email)) FROM invoices": [
-        ('["INT-3","INT-2","INT-1"]', 2),
-    ],
-    "SELECT SPLIT('a,b', ',')[0]::STRING, SPLIT_PART('a-b', '-', 2), ARRAY_TO_STRING(SPLIT('a,b', ','), '+')": [("a", "b", "a+b")],
+    "SELECT SPLIT_PART('a-b', '-', 2)": [("b",)],
     # Dates; differences in months follow the calendar.
     "SELECT DATEADD(month, 1, '2022-01-31'::DATE), DATEADD('day', -1, invoice_date), DATEADD(hour, 1, invoice_date) "
     "FROM invoices WHERE invoice_id = 'INT-2'": [("2022-02-28", "2022-03-31", "2022-04-01T01:00:00")],
@@ -116,7 +101,6 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     # Rows from generators, PIVOT.
     "SELECT x FROM VALUES (1, 'a'), (2, 'b') AS t (x, y) WHERE y = 'b'": [(2,)],
     "SELECT SEQ4() FROM TABLE(GENERATOR(ROWCOUNT => 3)) ORDER BY 1": [(0,), (1,), (2,)],
-    "SELECT value FROM TABLE(SPLIT_TO_TABLE('a b', ' ')) ORDER BY index": [("a",), ("b",)],
     "SELECT * FROM (SELECT outstanding_flag, invoice_id FROM invoice_payments) PIVOT(COUNT(invoice_id) FOR outstanding_flag IN (0, 1))": [
         (1, 2),
     ],
@@ -208,7 +192,6 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
     ]
     assert server.rows(TABLE)[3] == {
         "INVOICE_ID": "N-1", "SUPPLIER_NAME": None, "INVOICE_AMOUNT": 10.25, "PURCHASER_EMAIL": None, "INVOICE_DATE": "2024-05-06",
-        "EXTRA": None,
     }  # fmt: skip
     server.write_query(f"ALTER TABLE {PAID} ALTER COLUMN outstanding_flag UNSET COMMENT")
     assert server.comments(PAID)["OUTSTANDING_FLAG"] == ""

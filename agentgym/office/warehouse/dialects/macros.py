@@ -198,8 +198,7 @@ _SNOWFLAKE = (
     ),
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
     (
-        "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
-        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE "
+        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE "
         "CAST(a AS VARCHAR) END"
     ),
     "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
@@ -209,8 +208,6 @@ _SNOWFLAKE = (
         "(a VARCHAR, i) AS CAST(a AS TIMESTAMP) + i"
     ),
     "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
-    "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
-    "values(a) AS from_json(a, '[\"JSON\"]')",
 )
 
 # Later macros may call earlier ones.

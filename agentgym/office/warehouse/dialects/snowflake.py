@@ -1,4 +1,4 @@
-"""Snowflake's dialect on DuckDB. VARIANT, OBJECT and ARRAY are JSON; unquoted names upper-case."""
+"""Snowflake's dialect on DuckDB; unquoted names are upper-case."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from typing_extensions import override
 
-from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
+from agentgym.office.warehouse.dialects.snowflake_rewrites import (
+    FUNCTIONS,
+    JSON_NODES,
+    JSON_TYPES,
+    REWRITES,
+)
 from agentgym.office.warehouse.dialects.translation import Warehouse
-from agentgym.office.warehouse.dialects.trees import default_name
+from agentgym.office.warehouse.dialects.trees import default_name, nodes_of
 from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.statements import run
 from agentgym.office.warehouse.tables import Schema, Table, TableName
@@ -32,6 +37,10 @@ NO_STAGES = (
     "INSERT"
 )
 """The refusal of every statement about a stage."""
+NO_JSON = (
+    "permission denied: semi-structured data (VARIANT, OBJECT, ARRAY) is not enabled for this "
+    "account; use columns, LISTAGG and SPLIT_PART"
+)
 _STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTSTAGE")
 
 
@@ -52,7 +61,7 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement; raise `ToolError` for Snowflake Scripting."""
+        """Parse one statement; raise `ToolError` for Snowflake Scripting and semi-structured data."""
         if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
             sql = "BEGIN"
         if _SCRIPTING.match(sql):
@@ -60,7 +69,12 @@ class SnowSQL(Warehouse):
                 "invalid argument: Snowflake Scripting is not supported; send each statement in a "
                 "call of its own, between BEGIN and COMMIT if they belong together"
             )
-        return normalize_identifiers(super().parse(sql), dialect="snowflake")
+        tree = super().parse(sql)
+        for node in nodes_of(tree):
+            typed = isinstance(node, exp.DataType) and node.this in JSON_TYPES
+            if typed or isinstance(node, JSON_NODES):
+                raise ToolError(NO_JSON)
+        return normalize_identifiers(tree, dialect="snowflake")
 
     @override
     def check(self, tree: exp.Expression) -> None:
