@@ -1,4 +1,4 @@
-"""Canvas: calendar, discussions, quizzes, conversations and privacy."""
+"""DirectCanvas: calendar, discussions, quizzes, conversations and privacy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 
-from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import tools_of
 from tests.helpers import calls_of
 from tests.office.canvas.test_server import (
@@ -27,12 +26,13 @@ from tests.office.canvas.test_server import (
     ids,
     refused,
 )
+from tests.office.direct import DirectCanvas
 from tests.office.test_laws import run
 
 __all__ = ["canvas"]  # a fixture
 
 
-def test_calendar_and_dashboard(canvas: Canvas) -> None:
+def test_calendar_and_dashboard(canvas: DirectCanvas) -> None:
     canvas.dashboard.add_event(
         "Exam",
         "2025-01-18T10:00:00Z",
@@ -42,36 +42,26 @@ def test_calendar_and_dashboard(canvas: Canvas) -> None:
     )
     canvas.dashboard.add_event("Dentist", "2025-01-19T10:00:00Z", user_id=SUE)
     as_user(canvas, SAM)
-    assert [row["id"] for row in canvas.dashboard.canvas_list_calendar_events()] == [
+    assert [row["id"] for row in canvas.list_calendar_events()] == [1, "assignment_1"]
+    assert [row["id"] for row in canvas.list_calendar_events("2025-01-01", "2025-01-18")] == [
+        "assignment_2",
         1,
-        "assignment_1",
     ]
-    assert [
-        row["id"]
-        for row in canvas.dashboard.canvas_list_calendar_events("2025-01-01", "2025-01-18")
-    ] == ["assignment_2", 1]
-    assert (
-        canvas.dashboard.canvas_list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z")
-        == []
-    )
-    board = canvas.dashboard.canvas_get_dashboard()
+    assert canvas.list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z") == []
+    board = canvas.get_dashboard()
     assert (board["user"]["id"], ids(board["courses"])) == (SAM, [ALGEBRA])
     due = [
         (each["assignment"]["id"], each["course"]["id"]) for each in board["upcoming_assignments"]
     ]
     assert due == [(1, ALGEBRA)]
-    [card] = canvas.dashboard.canvas_get_dashboard_cards()
+    [card] = canvas.get_dashboard_cards()
     assert (card["assetString"], card["subtitle"]) == ("course_1", "enrolled as: Student")
     assert [
-        row["title"]
-        for row in as_user(canvas, SUE).dashboard.canvas_list_calendar_events(end_date="2025-01-19")
-    ] == [
-        "Exam",
-        "Dentist",
-    ]
+        row["title"] for row in as_user(canvas, SUE).list_calendar_events(end_date="2025-01-19")
+    ] == ["Exam", "Dentist"]
 
 
-def test_discussions_and_announcements(canvas: Canvas) -> None:
+def test_discussions_and_announcements(canvas: DirectCanvas) -> None:
     canvas.discussions.add_announcement(
         ALGEBRA, "Welcome", "4 credits", posted_at="2025-01-02", exam_type="Open-book"
     )
@@ -80,38 +70,27 @@ def test_discussions_and_announcements(canvas: Canvas) -> None:
     canvas.discussions.add_topic(ALGEBRA, "Talk", "say it", author=TIM)
     canvas.discussions.add_topic(ALGEBRA, "Closed", "no", locked=True)
     as_user(canvas, SAM)
-    listed = canvas.discussions.canvas_list_announcements(ALGEBRA)
+    listed = canvas.list_announcements(ALGEBRA)
     assert [(row["title"], row.get("exam_type")) for row in listed] == [
         ("Exam", None), ("Welcome", "Open-book"),
     ]  # fmt: skip
     assert [row["author"] for row in listed] == [{"id": TARA, "display_name": "Tara Doe"}] * 2
-    assert ids(canvas.discussions.canvas_list_discussion_topics(ALGEBRA)) == [5, 4]
+    assert ids(canvas.list_discussion_topics(ALGEBRA)) == [5, 4]
     refused(
-        lambda: canvas.discussions.canvas_get_discussion_topic(ALGEBRA, 3),
-        "^not found: there is no topic with id 3",
+        lambda: canvas.get_discussion_topic(ALGEBRA, 3), "^not found: there is no topic with id 3"
     )
-    assert (
-        canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, "me first")["created_at"]
-        == "2025-01-15T09:00:01Z"
-    )
+    assert canvas.post_to_discussion(ALGEBRA, 4, "me first")["created_at"] == "2025-01-15T09:00:01Z"
     refused(
-        lambda: canvas.discussions.canvas_post_to_discussion(ALGEBRA, 5, "x"),
-        "^permission denied: topic 5 is locked",
+        lambda: canvas.post_to_discussion(ALGEBRA, 5, "x"), "^permission denied: topic 5 is locked"
     )
-    refused(
-        lambda: canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, " "),
-        "^invalid argument: message",
-    )
-    said = as_user(canvas, SUE).discussions.canvas_get_discussion_topic(ALGEBRA, 4)["entries"]
+    refused(lambda: canvas.post_to_discussion(ALGEBRA, 4, " "), "^invalid argument: message")
+    said = as_user(canvas, SUE).get_discussion_topic(ALGEBRA, 4)["entries"]
     assert [(entry["user_name"], entry["message"]) for entry in said] == [("Sam Doe", "me first")]
-    assert ids(as_user(canvas, TARA).discussions.canvas_list_announcements(ALGEBRA)) == [3, 2, 1]
-    refused(
-        lambda: as_user(canvas, OSCAR).discussions.canvas_list_announcements(ALGEBRA),
-        "^permission denied",
-    )
+    assert ids(as_user(canvas, TARA).list_announcements(ALGEBRA)) == [3, 2, 1]
+    refused(lambda: as_user(canvas, OSCAR).list_announcements(ALGEBRA), "^permission denied")
 
 
-def test_quizzes(canvas: Canvas) -> None:
+def test_quizzes(canvas: DirectCanvas) -> None:
     canvas.quizzes.add_quiz(
         ALGEBRA,
         "Midterm",
@@ -125,19 +104,15 @@ def test_quizzes(canvas: Canvas) -> None:
     as_user(canvas, SAM)
     assert [
         (row["id"], row["question_count"], row["points_possible"])
-        for row in canvas.quizzes.canvas_list_quizzes(ALGEBRA)
-    ] == [
-        (1, 3, 80),
-    ]
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 1)["credits"] == 4
-    refused(
-        lambda: canvas.quizzes.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2"
-    )
-    assert canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, 1) == []
-    assert as_user(canvas, TARA).quizzes.canvas_get_quiz(ALGEBRA, 2)["title"] == "Secret"
+        for row in canvas.list_quizzes(ALGEBRA)
+    ] == [(1, 3, 80)]
+    assert canvas.get_quiz(ALGEBRA, 1)["credits"] == 4
+    refused(lambda: canvas.get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2")
+    assert canvas.get_quiz_questions(ALGEBRA, 1) == []
+    assert as_user(canvas, TARA).get_quiz(ALGEBRA, 2)["title"] == "Secret"
 
 
-def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
+def test_students_do_not_see_correct_answers(canvas: DirectCanvas) -> None:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     later = canvas.quizzes.add_quiz(ALGEBRA, "Later", unlock_at="2025-02-01")
     choices = [
@@ -150,73 +125,65 @@ def test_students_do_not_see_correct_answers(canvas: Canvas) -> None:
             number, "Half of 9?", question_type="numerical_question", answers=[{"exact": 4.5}]
         )
     as_user(canvas, SAM)
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 2
-    shown = canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)
+    assert canvas.get_quiz(ALGEBRA, quiz)["points_possible"] == 2
+    shown = canvas.get_quiz_questions(ALGEBRA, quiz)
     assert [each["answers"] for each in shown] == [[{"answer_text": "4"}, {"text": "5"}], []]
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["questions"] == shown
-    listed = canvas.quizzes.canvas_list_quizzes(ALGEBRA)
+    assert canvas.get_quiz(ALGEBRA, quiz)["questions"] == shown
+    listed = canvas.list_quizzes(ALGEBRA)
     assert [each.get("questions") for each in listed] == [shown, None]
     as_user(canvas, TARA)
-    assert canvas.quizzes.canvas_get_quiz(ALGEBRA, later)["questions"][0]["answers"] == choices
+    assert canvas.get_quiz(ALGEBRA, later)["questions"][0]["answers"] == choices
 
 
-def test_conversations(canvas: Canvas) -> None:
+def test_conversations(canvas: DirectCanvas) -> None:
     as_user(canvas, SAM)
-    made = canvas.conversations.canvas_create_conversation(
-        [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
-    )
+    made = canvas.create_conversation([str(SUE), f"course_{ALGEBRA}"], "hello", "Hi")
     assert ids(made["participants"]) == [TARA, TIM, SAM, SUE]
     assert (made["workflow_state"], made["private"]) == ("read", False)
     refused(
-        lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
+        lambda: canvas.create_conversation([str(OSCAR)], "x"),
         "^permission denied: you share no course with user 6",
     )
-    refused(
-        lambda: canvas.conversations.canvas_create_conversation([f"course_{BIOLOGY}"], "x"),
-        "^permission denied",
-    )
+    refused(lambda: canvas.create_conversation([f"course_{BIOLOGY}"], "x"), "^permission denied")
     for wrong in ("", "sue", "-1", "course_", "course_x", "٣", "1" * 30):
         refused(
-            lambda w=wrong: canvas.conversations.canvas_create_conversation([w], "x"),
+            lambda w=wrong: canvas.create_conversation([w], "x"),
             "^invalid argument: a recipient must look like",
         )
     for nobody in ([], [str(SAM)]):
         refused(
-            lambda n=nobody: canvas.conversations.canvas_create_conversation(n, "x"),
+            lambda n=nobody: canvas.create_conversation(n, "x"),
             "^invalid argument: recipients must name a user",
         )
     as_user(canvas, SUE)
-    listed = canvas.conversations.canvas_list_conversations()[0]
+    listed = canvas.list_conversations()[0]
     assert [
         listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")
     ] == ["Hi", "unread", "hello", 1]
-    refused(
-        lambda: canvas.conversations.canvas_get_conversation(2),
-        "^not found: you have no conversation with id 2",
-    )
-    assert canvas.conversations.canvas_get_conversation(1)["messages"][0]["body"] == "hello"
-    assert canvas.conversations.canvas_list_conversations()[0]["workflow_state"] == "read"
-    refused(lambda: as_user(canvas, ADMIN).conversations.canvas_get_conversation(1), "^not found")
+    refused(lambda: canvas.get_conversation(2), "^not found: you have no conversation with id 2")
+    assert canvas.get_conversation(1)["messages"][0]["body"] == "hello"
+    assert canvas.list_conversations()[0]["workflow_state"] == "read"
+    refused(lambda: as_user(canvas, ADMIN).get_conversation(1), "^not found")
 
 
-def test_notifications_show_the_ten_newest(canvas: Canvas) -> None:
+def test_notifications_show_the_ten_newest(canvas: DirectCanvas) -> None:
     for day in range(1, 13):
         canvas.discussions.add_announcement(
             ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}"
         )
     canvas.discussions.add_announcement(BIOLOGY, "Frogs", "x")
-    as_user(canvas, TARA).conversations.canvas_create_conversation([str(SAM)], "see me")
+    as_user(canvas, TARA).create_conversation([str(SAM)], "see me")
     graded = canvas.assignments.add_submission(1, SAM, score=40)
     canvas.store.update("submissions", graded, graded_at="2025-01-15T10:00:00Z")
-    shown = as_user(canvas, SAM).dashboard.canvas_list_notifications()
+    shown = as_user(canvas, SAM).list_notifications()
     assert [(row["type"], row["title"]) for row in shown[:3]] == [
         ("Submission", "Homework"), ("Conversation", "(No Subject)"), ("Announcement", "Day 12"),
     ]  # fmt: skip
     assert ids(shown) == list(range(1, 11))
-    assert "Frogs" in json.dumps(as_user(canvas, SUE).dashboard.canvas_list_notifications())
+    assert "Frogs" in json.dumps(as_user(canvas, SUE).list_notifications())
 
 
-def busy(canvas: Canvas) -> Canvas:
+def busy(canvas: DirectCanvas) -> DirectCanvas:
     """Fill the school; private records contain `private-` and the owner."""
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
@@ -227,12 +194,12 @@ def busy(canvas: Canvas) -> Canvas:
         canvas.dashboard.add_event(f"private-{user}", "2025-01-20", user_id=user)
     canvas.assignments.add_submission(2, SAM, body="private-4")
     canvas.store.update("submissions", 1, body="private-5")
-    as_user(canvas, OSCAR).conversations.canvas_create_conversation([str(SUE)], "private-5 letter")
+    as_user(canvas, OSCAR).create_conversation([str(SUE)], "private-5 letter")
     return canvas
 
 
 @pytest.mark.parametrize("user", [SAM, SUE, OSCAR])
-def test_users_cannot_read_private_data_of_others(canvas: Canvas, user: int) -> None:
+def test_users_cannot_read_private_data_of_others(canvas: DirectCanvas, user: int) -> None:
     rng = np.random.default_rng(user)
     as_user(busy(canvas), user)
     reads = [name for name in tools_of(canvas) if re.match("canvas_(get|list)", name)]
@@ -263,7 +230,7 @@ def test_users_cannot_read_private_data_of_others(canvas: Canvas, user: int) -> 
 
 
 def test_filling_and_reading_scale_linearly() -> None:
-    def fill(canvas: Canvas, courses: int) -> None:
+    def fill(canvas: DirectCanvas, courses: int) -> None:
         people = [canvas.people.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
         for k in range(courses):
             course = canvas.courses.add_course(
@@ -274,13 +241,13 @@ def test_filling_and_reading_scale_linearly() -> None:
                 canvas.assignments.add_assignment(course, f"W {week}", due_at="2025-02-01")
             canvas.quizzes.add_quiz(course, "Q", due_at="2025-02-01")
 
-    def read(canvas: Canvas, courses: int) -> None:
+    def read(canvas: DirectCanvas, courses: int) -> None:
         canvas.people.login_as("u25@u.edu")
-        assert len(canvas.courses.canvas_list_courses()) == courses
-        assert len(canvas.discussions.canvas_list_announcements(7)) == 5
-        assert len(canvas.dashboard.canvas_get_upcoming_assignments(100)) == 100
+        assert len(canvas.list_courses()) == courses
+        assert len(canvas.list_announcements(7)) == 5
+        assert len(canvas.get_upcoming_assignments(100)) == 100
 
-    small, large = Canvas(), Canvas()
+    small, large = DirectCanvas(), DirectCanvas()
     filled = [
         calls_of(fill, small, 50, database=small.store),
         calls_of(fill, large, 200, database=large.store),

@@ -1,4 +1,4 @@
-"""Canvas: users, courses, assignments and grades, with hand-computed facts."""
+"""DirectCanvas: users, courses, assignments and grades, with hand-computed facts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
+from tests.office.direct import DirectCanvas
 
 ADMIN, TARA, TIM, SAM, SUE, OSCAR = range(1, 7)
 LOGINS = dict(zip(range(1, 7), ("admin", "tara", "tim", "sam", "sue", "oscar"), strict=True))
@@ -18,9 +18,9 @@ ALGEBRA, BIOLOGY, DRAFT = 1, 2, 3
 
 
 @pytest.fixture
-def canvas() -> Canvas:
+def canvas() -> DirectCanvas:
     """Tara and her assistant Tim teach Algebra to Sam and Sue; Oscar teaches Biology to Sue."""
-    made = Canvas()
+    made = DirectCanvas()
     for login in LOGINS.values():
         made.people.add_user(
             f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin"
@@ -65,7 +65,7 @@ def canvas() -> Canvas:
     return made
 
 
-def as_user(canvas: Canvas, user: int) -> Canvas:
+def as_user(canvas: DirectCanvas, user: int) -> DirectCanvas:
     canvas.people.login_as(f"{LOGINS[user]}@u.edu")
     return canvas
 
@@ -79,48 +79,46 @@ def ids(rows: list[dict[str, Any]]) -> list[Any]:
     return [row["id"] for row in rows]
 
 
-def test_login(canvas: Canvas) -> None:
-    assert canvas.people.canvas_health_check() == {
+def test_login(canvas: DirectCanvas) -> None:
+    assert canvas.health_check() == {
         "status": "ok",
         "timestamp": "2025-01-15T09:00:00Z",
         "user": None,
     }
-    refused(canvas.courses.canvas_list_courses, "^not logged in: call canvas_login")
+    refused(canvas.list_courses, "^not logged in: call canvas_login")
     for login, password in (("sam@u.edu", "sue-pw"), ("nobody", "sam-pw"), ("", "")):
         refused(
-            lambda a=login, b=password: canvas.people.canvas_login(a, b),
+            lambda a=login, b=password: canvas.login(a, b),
             "^permission denied: the login id or the password is wrong",
         )
-    assert canvas.people.canvas_login("SAM@u.edu", "sam-pw")["id"] == SAM
+    assert canvas.login("SAM@u.edu", "sam-pw")["id"] == SAM
     assert canvas.store.get("users", SAM)["last_login"] == "2025-01-15T09:00:01Z"
-    assert "sam-pw" not in json.dumps(canvas.people.canvas_get_user_profile())
-    refused(lambda: canvas.people.canvas_login("sue@u.edu", "sam-pw"), "^permission denied")
-    assert canvas.people.canvas_get_current_user()["name"] == "Sam Doe"
-    assert canvas.people.canvas_logout()["logged_in"] is False
-    assert canvas.people.canvas_get_current_user()["logged_in"] is False
-    refused(canvas.people.canvas_logout, "^not logged in")
+    assert "sam-pw" not in json.dumps(canvas.get_user_profile())
+    refused(lambda: canvas.login("sue@u.edu", "sam-pw"), "^permission denied")
+    assert canvas.get_current_user()["name"] == "Sam Doe"
+    assert canvas.logout()["logged_in"] is False
+    assert canvas.get_current_user()["logged_in"] is False
+    refused(canvas.logout, "^not logged in")
     with pytest.raises(ToolError, match="not found: there is no user with login id"):
         canvas.people.login_as("nobody")
 
 
-def test_profiles(canvas: Canvas) -> None:
+def test_profiles(canvas: DirectCanvas) -> None:
     as_user(canvas, SAM)
-    shown = canvas.people.canvas_update_user_profile(
-        name="Sam van Dam", bio="b", time_zone="Europe/Oslo"
-    )
+    shown = canvas.update_user_profile(name="Sam van Dam", bio="b", time_zone="Europe/Oslo")
     assert [shown[key] for key in ("name", "sortable_name", "short_name", "bio", "time_zone")] == [
         "Sam van Dam", "Dam, Sam van", "Sam Doe", "b", "Europe/Oslo",
     ]  # fmt: skip
     refused(
-        lambda: canvas.people.canvas_update_user_profile(name=" "),
+        lambda: canvas.update_user_profile(name=" "),
         "^invalid argument: name must have 1 to 255 characters",
     )
-    assert as_user(canvas, SUE).people.canvas_get_user_profile()["name"] == "Sue Doe"
+    assert as_user(canvas, SUE).get_user_profile()["name"] == "Sue Doe"
 
 
-def test_addresses_are_shown_between_teachers_and_students(canvas: Canvas) -> None:
+def test_addresses_are_shown_between_teachers_and_students(canvas: DirectCanvas) -> None:
     def listed(user: int) -> list[dict[str, Any]]:
-        users = as_user(canvas, user).people.canvas_list_users()
+        users = as_user(canvas, user).list_users()
         assert users["count"] == len(users["users"])
         return list(users["users"])
 
@@ -131,11 +129,11 @@ def test_addresses_are_shown_between_teachers_and_students(canvas: Canvas) -> No
     assert ids(listed(ADMIN)) == [1, 2, 3, 4, 5, 6]
 
 
-def test_courses(canvas: Canvas) -> None:
+def test_courses(canvas: DirectCanvas) -> None:
     as_user(canvas, SUE)
-    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA]
-    assert ids(canvas.courses.canvas_list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
-    shown = canvas.courses.canvas_list_courses()[0]
+    assert ids(canvas.list_courses()) == [ALGEBRA]
+    assert ids(canvas.list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
+    shown = canvas.list_courses()[0]
     expected = {
         "id": 1, "account_id": 1, "name": "Algebra", "course_code": "MATH101-1", "sis_course_id": None,
         "workflow_state": "available", "start_at": None, "end_at": None, "is_public": False, "time_zone": "UTC",
@@ -143,136 +141,117 @@ def test_courses(canvas: Canvas) -> None:
     }  # fmt: skip
     assert shown == shown | expected
     assert "syllabus_body" not in shown
-    assert canvas.courses.canvas_get_course(ALGEBRA)["syllabus_body"] == "x + y"
-    assert canvas.courses.canvas_get_syllabus(ALGEBRA) == {"syllabus_body": "x + y"}
-    assert as_user(canvas, SAM).courses.canvas_list_courses()[0]["id"] == ALGEBRA
+    assert canvas.get_course(ALGEBRA)["syllabus_body"] == "x + y"
+    assert canvas.get_syllabus(ALGEBRA) == {"syllabus_body": "x + y"}
+    assert as_user(canvas, SAM).list_courses()[0]["id"] == ALGEBRA
     for course in (BIOLOGY, DRAFT):
         refused(
-            lambda c=course: canvas.courses.canvas_get_course(c),
+            lambda c=course: canvas.get_course(c),
             f"^permission denied: this user may not read in course {course}",
         )
-    refused(
-        lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id"
-    )
-    assert ids(as_user(canvas, TARA).courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
+    refused(lambda: canvas.get_course(2**64), "^not found: there is no course with id")
+    assert ids(as_user(canvas, TARA).list_courses()) == [ALGEBRA, DRAFT]
 
 
-def test_assignments(canvas: Canvas) -> None:
+def test_assignments(canvas: DirectCanvas) -> None:
     as_user(canvas, SAM)
-    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2]
-    assert canvas.assignments.canvas_get_assignment(ALGEBRA, 2)["due_at"] == "2025-01-10T08:00:00Z"
+    assert ids(canvas.list_assignments(ALGEBRA)) == [1, 2]
+    assert canvas.get_assignment(ALGEBRA, 2)["due_at"] == "2025-01-10T08:00:00Z"
     refused(
-        lambda: canvas.assignments.canvas_get_assignment(ALGEBRA, 3),
-        "^not found: there is no assignment with id 3",
+        lambda: canvas.get_assignment(ALGEBRA, 3), "^not found: there is no assignment with id 3"
     )
-    upcoming = canvas.dashboard.canvas_get_upcoming_assignments()
+    upcoming = canvas.get_upcoming_assignments()
     assert [(row["assignment"]["name"], row["course"]["id"]) for row in upcoming] == [
         ("Homework", ALGEBRA)
     ]
     refused(
-        lambda: canvas.dashboard.canvas_get_upcoming_assignments(0),
+        lambda: canvas.get_upcoming_assignments(0),
         "^invalid argument: limit must be between 1 and 100",
     )
     as_user(canvas, TIM)
-    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
-    assert canvas.dashboard.canvas_get_upcoming_assignments() == []
-    refused(lambda: canvas.assignments.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
+    assert ids(canvas.list_assignments(ALGEBRA)) == [1, 2, 3]
+    assert canvas.get_upcoming_assignments() == []
+    refused(lambda: canvas.get_assignment(BIOLOGY, 1), "^permission denied")
 
 
-def test_submissions_and_grading(canvas: Canvas) -> None:
+def test_submissions_and_grading(canvas: DirectCanvas) -> None:
     as_user(canvas, SAM)
-    empty = canvas.assignments.canvas_get_submission(ALGEBRA, 2)
+    empty = canvas.get_submission(ALGEBRA, 2)
     assert (empty["workflow_state"], empty["missing"], empty["late"], empty["id"]) == (
         "unsubmitted",
         True,
         False,
         None,
     )
-    assert canvas.assignments.canvas_get_submission(ALGEBRA, 1)["missing"] is False
+    assert canvas.get_submission(ALGEBRA, 1)["missing"] is False
     refused(
-        lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 1, SUE),
+        lambda: canvas.get_submission(ALGEBRA, 1, SUE),
         "^permission denied: this user may not grade",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(
-            ALGEBRA, 1, "online_url", url="http://a.b"
-        ),
+        lambda: canvas.submit_assignment(ALGEBRA, 1, "online_url", url="http://a.b"),
         "^invalid argument: submission_type must be one of",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry"),
-        "^invalid argument: body",
+        lambda: canvas.submit_assignment(ALGEBRA, 1, "online_text_entry"), "^invalid argument: body"
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(
-            ALGEBRA, 2, "online_url", url="ftp://a"
-        ),
+        lambda: canvas.submit_assignment(ALGEBRA, 2, "online_url", url="ftp://a"),
         "^invalid argument: url must begin",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(
-            ALGEBRA, 2, "online_upload", file_ids=[1]
-        ),
+        lambda: canvas.submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[1]),
         "^permission denied: file uploads are not enabled",
     )
-    done = canvas.assignments.canvas_submit_assignment(
-        ALGEBRA, 2, "online_url", url="https://a.b/a"
-    )
+    done = canvas.submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/a")
     assert (done["attempt"], done["late"], done["workflow_state"]) == (1, True, "submitted")
     row = canvas.store.find("submissions", assignment_id=2)[0]["id"]
     canvas.store.update("submissions", row, score=100, grade="100", graded_attempt=1)
-    assert canvas.assignments.canvas_get_submission(ALGEBRA, 2)["workflow_state"] == "graded"
-    again = canvas.assignments.canvas_submit_assignment(
-        ALGEBRA, 2, "online_url", url="https://a.b/c"
-    )
+    assert canvas.get_submission(ALGEBRA, 2)["workflow_state"] == "graded"
+    again = canvas.submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/c")
     assert (again["attempt"], again["grade_matches_current_submission"]) == (2, False)
-    work = as_user(canvas, TIM).assignments.canvas_get_assignment(ALGEBRA, 2)
+    work = as_user(canvas, TIM).get_assignment(ALGEBRA, 2)
     assert (work["needs_grading_count"], work["has_submitted_submissions"]) == (1, True)
     canvas.store.update("submissions", row, graded_attempt=2)
-    work = canvas.assignments.canvas_get_assignment(ALGEBRA, 2)
+    work = canvas.get_assignment(ALGEBRA, 2)
     assert (work["needs_grading_count"], work["unpublishable"]) == (0, False)
     refused(
-        lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 2, TARA),
+        lambda: canvas.get_submission(ALGEBRA, 2, TARA),
         "^not found: course 1 has no student with id 2",
     )
     refused(
-        lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(
-            ALGEBRA, 1, "online_text_entry", "x"
-        ),
+        lambda: as_user(canvas, TARA).submit_assignment(ALGEBRA, 1, "online_text_entry", "x"),
         "^permission denied",
     )
 
 
-def test_locked_assignments_reject_submissions(canvas: Canvas) -> None:
+def test_locked_assignments_reject_submissions(canvas: DirectCanvas) -> None:
     canvas.assignments.add_assignment(ALGEBRA, "Early", unlock_at="2025-02-01")
     canvas.assignments.add_assignment(ALGEBRA, "Over", lock_at="2025-01-15T08:59:59Z")
     as_user(canvas, SAM)
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 4, "online_text_entry", "x"),
+        lambda: canvas.submit_assignment(ALGEBRA, 4, "online_text_entry", "x"),
         "opens at 2025-02-01T00:00:00Z",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 5, "online_text_entry", "x"),
+        lambda: canvas.submit_assignment(ALGEBRA, 5, "online_text_entry", "x"),
         "was locked at 2025-01-15T08:59:59Z",
     )
 
 
-def test_grades(canvas: Canvas) -> None:
+def test_grades(canvas: DirectCanvas) -> None:
     canvas.store.update("submissions", 1, score=45)
     canvas.assignments.add_submission(3, SUE, score=100)
     as_user(canvas, TARA)
-    grades = {
-        row["user_id"]: row["grades"]
-        for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)
-    }
+    grades = {row["user_id"]: row["grades"] for row in canvas.get_course_grades(ALGEBRA)}
     assert grades == {
         SAM: {"current_score": None, "final_score": 0.0},
         SUE: {"current_score": 90.0, "final_score": 22.5},
     }
     as_user(canvas, SUE)
-    assert [row["user_id"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)] == [SUE]
+    assert [row["user_id"] for row in canvas.get_course_grades(ALGEBRA)] == [SUE]
     mine = [
         (row["course_name"], row["grades"]["current_score"], row["grades"]["final_score"])
-        for row in canvas.assignments.canvas_get_user_grades()
+        for row in canvas.get_user_grades()
     ]
     assert mine == [("Algebra", 90.0, 22.5), ("Biology", None, None)]

@@ -11,19 +11,19 @@ import pytest
 
 from agentgym.envs.loca.plan import listed_items
 from agentgym.office import START
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.tools import ToolError
+from tests.office.direct import DirectCloud
 
 
 @pytest.fixture
-def cloud() -> GoogleCloud:
-    made = GoogleCloud()
+def cloud() -> DirectCloud:
+    made = DirectCloud()
     made.storage.add_bucket("box")
     return made
 
 
-def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
-    lines = cloud.storage.storage_list_objects("box", **arguments).split("\n")[1:]
+def names(cloud: DirectCloud, **arguments: Any) -> list[str]:
+    lines = cloud.storage_list_objects("box", **arguments).split("\n")[1:]
     return [line[2:].rpartition(": ")[0] for line in lines if line.startswith("- ")]
 
 
@@ -31,11 +31,11 @@ def fields(text: str) -> dict[str, str]:
     return dict(line.strip().split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
 
 
-def test_services_share_a_project(cloud: GoogleCloud) -> None:
+def test_services_share_a_project(cloud: DirectCloud) -> None:
     cloud.bigquery.load("d", "t", {"n": "INT64"}, [(1,)])
-    [dataset] = listed_items(cloud.bigquery.bigquery_list_datasets())
+    [dataset] = listed_items(cloud.bigquery_list_datasets())
     assert dataset == "d (Project: local-project)"
-    cloud.logging.logging_write_log("app", "x")
+    cloud.logging_write_log("app", "x")
     assert cloud.logging.log_entries("app")[0]["logName"] == "projects/local-project/logs/app"
 
 
@@ -43,37 +43,37 @@ INVALID = ["", "ab", "a" * 64, "a b", "é" * 5, "box\n", "Box", "-box", "box_", 
 
 
 @pytest.mark.parametrize("name", [*INVALID, "goog-x", "my-google", "g00gle1"])
-def test_invalid_bucket_names(cloud: GoogleCloud, name: str) -> None:
+def test_invalid_bucket_names(cloud: DirectCloud, name: str) -> None:
     with pytest.raises(ToolError, match=r"invalid argument: .* is not a valid bucket name"):
-        cloud.storage.storage_create_bucket(name)
+        cloud.storage_create_bucket(name)
 
 
 def test_buckets() -> None:
-    cloud = GoogleCloud()
-    made = cloud.storage.storage_create_bucket("iot_anomaly_reports", "europe-west1")
+    cloud = DirectCloud()
+    made = cloud.storage_create_bucket("iot_anomaly_reports", "europe-west1")
     assert made == "Created bucket iot_anomaly_reports in EUROPE-WEST1"
-    assert cloud.storage.storage_create_bucket("a1b") == "Created bucket a1b in US"
+    assert cloud.storage_create_bucket("a1b") == "Created bucket a1b in US"
     with pytest.raises(ToolError, match='conflict: bucket "a1b" already exists'):
-        cloud.storage.storage_create_bucket("a1b")
+        cloud.storage_create_bucket("a1b")
     with pytest.raises(ToolError, match="invalid argument: location must be one of US, EU"):
-        cloud.storage.storage_create_bucket("other", "mars-1")
+        cloud.storage_create_bucket("other", "mars-1")
     assert cloud.storage.buckets() == ["a1b", "iot_anomaly_reports"]
-    assert listed_items(cloud.storage.storage_list_buckets()) == [
+    assert listed_items(cloud.storage_list_buckets()) == [
         "a1b: US",
         "iot_anomaly_reports: EUROPE-WEST1",
     ]
-    assert fields(cloud.storage.storage_get_bucket_info("a1b")) == {
+    assert fields(cloud.storage_get_bucket_info("a1b")) == {
         "Location": "US", "Storage Class": "STANDARD", "Created": "2025-01-15T09:00:02Z", "Versioning": "Disabled",
         "Labels": "None", "Lifecycle Rules": "0",
     }  # fmt: skip
     with pytest.raises(ToolError, match="not found: there is no bucket"):
-        cloud.storage.storage_get_bucket_info("none")
+        cloud.storage_get_bucket_info("none")
 
 
-def test_upload_and_download(cloud: GoogleCloud) -> None:
+def test_upload_and_download(cloud: DirectCloud) -> None:
     cloud.context.files.write("report.csv", "hello")
     assert (
-        cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
+        cloud.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
         == "Uploaded report.csv to box/2025/anomaly_report.csv"
     )
     [row] = cloud.store.find("objects")
@@ -82,11 +82,11 @@ def test_upload_and_download(cloud: GoogleCloud) -> None:
         int(START.timestamp() + 1) * 10**6,
     )
     assert (
-        cloud.storage.storage_list_objects("box")
+        cloud.storage_list_objects("box")
         == "Objects in bucket box (1):\n- 2025/anomaly_report.csv: 5 bytes"
     )
     assert (
-        cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")
+        cloud.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")
         == "Downloaded box/2025/anomaly_report.csv to /workspace/back/x.csv"
     )
     assert (
@@ -95,13 +95,13 @@ def test_upload_and_download(cloud: GoogleCloud) -> None:
         == b"hello"
     )
     for refused in (
-        lambda: cloud.storage.storage_upload_file("box", "missing.csv", "x"),
-        lambda: cloud.storage.storage_upload_file("box", "report.csv", "x" * 1025),
-        lambda: cloud.storage.storage_upload_file("box", "report.csv", ".."),
-        lambda: cloud.storage.storage_upload_file("none", "report.csv", "x"),
-        lambda: cloud.storage.storage_download_file("box", "x", "back/x.csv"),
-        lambda: cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "../x"),
-        lambda: cloud.storage.storage_download_file(
+        lambda: cloud.storage_upload_file("box", "missing.csv", "x"),
+        lambda: cloud.storage_upload_file("box", "report.csv", "x" * 1025),
+        lambda: cloud.storage_upload_file("box", "report.csv", ".."),
+        lambda: cloud.storage_upload_file("none", "report.csv", "x"),
+        lambda: cloud.storage_download_file("box", "x", "back/x.csv"),
+        lambda: cloud.storage_download_file("box", "2025/anomaly_report.csv", "../x"),
+        lambda: cloud.storage_download_file(
             "box", "2025/anomaly_report.csv", "y", generation=10**30
         ),
     ):
@@ -109,25 +109,25 @@ def test_upload_and_download(cloud: GoogleCloud) -> None:
             refused()
 
 
-def test_objects_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_have_a_quota(cloud: DirectCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgym.office.gcloud.storage.MAX_BYTES", 10)
     cloud.context.files.write("a", "x" * 6)
-    cloud.storage.storage_upload_file("box", "a", "a")
+    cloud.storage_upload_file("box", "a", "a")
     with pytest.raises(
         ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"
     ):
-        cloud.storage.storage_copy_object("box", "a", "box", "b")
+        cloud.storage_copy_object("box", "a", "box", "b")
     assert cloud.storage.objects("box") == ["a"]
 
 
-def test_listings_have_prefixes_and_pages(cloud: GoogleCloud) -> None:
+def test_listings_have_prefixes_and_pages(cloud: DirectCloud) -> None:
     for name in ("b", "a/2", "a/10", "é", "a", "a%"):
         cloud.storage.put_object("box", name, name)
     assert names(cloud) == sorted(["b", "a/2", "a/10", "é", "a", "a%"], key=str.encode)
     assert names(cloud, prefix="a/") == cloud.storage.objects("box", "a/") == ["a/10", "a/2"]
     found, token = [], ""
     while True:
-        page = cloud.storage.storage_list_objects("box", max_results=2, page_token=token)
+        page = cloud.storage_list_objects("box", max_results=2, page_token=token)
         assert page.startswith("Objects in bucket box (6):")
         found += names(cloud, max_results=2, page_token=token)
         more = re.search(r"\n\.\.\. \(page_token: (.*)\)\Z", page)
@@ -148,28 +148,28 @@ def test_listings_have_prefixes_and_pages(cloud: GoogleCloud) -> None:
 Objects = dict[tuple[str, str], bytes]
 
 
-def step(cloud: GoogleCloud, model: Objects, rng: np.random.Generator) -> None:
+def step(cloud: DirectCloud, model: Objects, rng: np.random.Generator) -> None:
     place, target = [(("box", "other")[rng.integers(2)], "abc"[rng.integers(3)]) for _ in range(2)]
     act = ("upload", "delete", "copy", "move")[rng.integers(4)]
     if act == "upload":
         model[place] = bytes(rng.integers(0, 256, int(rng.integers(200))).astype(np.uint8))
         cloud.context.files.write("up", model[place])
-        cloud.storage.storage_upload_file(place[0], "up", place[1])
+        cloud.storage_upload_file(place[0], "up", place[1])
     elif act == "copy" and place in model:
-        cloud.storage.storage_copy_object(*place, *target)
+        cloud.storage_copy_object(*place, *target)
         model[target] = model[place]
     elif act == "delete" and place in model:
-        cloud.storage.storage_delete_object(*place)
+        cloud.storage_delete_object(*place)
         del model[place]
     elif act == "move" and place in model and place != target:
-        cloud.storage.storage_move_object(*place, *target)
+        cloud.storage_move_object(*place, *target)
         model[target] = model.pop(place)
     else:
         with pytest.raises(ToolError):
-            cloud.storage.storage_move_object(*place, *(place if place in model else target))
+            cloud.storage_move_object(*place, *(place if place in model else target))
 
 
-def test_random_calls_match_a_model(cloud: GoogleCloud) -> None:
+def test_random_calls_match_a_model(cloud: DirectCloud) -> None:
     rng = np.random.default_rng(1)
     cloud.storage.add_bucket("other")
     model: Objects = {}
@@ -180,24 +180,24 @@ def test_random_calls_match_a_model(cloud: GoogleCloud) -> None:
     for row in rows:
         assert row["md5"] == hashlib.md5(row["data"]).hexdigest()
         assert row["size"] == len(row["data"])
-    sizes = [fields(cloud.storage.storage_get_bucket_size(bucket)) for bucket in ("box", "other")]
+    sizes = [fields(cloud.storage_get_bucket_size(bucket)) for bucket in ("box", "other")]
     assert sum(int(size["Objects"]) for size in sizes) == len(model)
     assert sum(int(size["Bytes"]) for size in sizes) == sum(map(len, model.values()))
 
 
-def test_a_generation_selects_one_version(cloud: GoogleCloud) -> None:
+def test_a_generation_selects_one_version(cloud: DirectCloud) -> None:
     generations = []
     for text in ("one", "two"):
         cloud.storage.put_object("box", "a", text)
         generations.append(cloud.store.find("objects")[0]["generation"])
     first, second = generations
     assert first < second
-    assert cloud.storage.storage_list_objects("box", versions=True) == (
+    assert cloud.storage_list_objects("box", versions=True) == (
         f"Objects in bucket box (1):\n- a: 3 bytes (generation {second})"
     )
     with pytest.raises(
         ToolError, match=f'not found: there is no object "a" with generation {first} in bucket'
     ):
-        cloud.storage.storage_delete_object("box", "a", first)
-    assert cloud.storage.storage_delete_object("box", "a", second) == "Deleted a from bucket box"
+        cloud.storage_delete_object("box", "a", first)
+    assert cloud.storage_delete_object("box", "a", second) == "Deleted a from bucket box"
     assert names(cloud) == []

@@ -11,10 +11,10 @@ import pytest
 
 from agentgym.envs.loca.plan import listed_items
 from agentgym.office import START
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.gcloud.log_filter import read_filter
 from agentgym.text.tools import ToolError
 from tests.helpers import calls_of
+from tests.office.direct import DirectCloud
 
 LOGS = "projects/local-project/logs"
 HEADING = r"^\[(\S+)\] [A-Z]+ - \S+:$"
@@ -22,9 +22,9 @@ LATER = [START + timedelta(hours=k) for k in range(6)]
 
 
 @pytest.fixture
-def cloud() -> GoogleCloud:
+def cloud() -> DirectCloud:
     """Six past entries, one per hour, identified by the hour."""
-    made = GoogleCloud()
+    made = DirectCloud()
     past = [when - timedelta(days=1) for when in LATER]
     made.logging.log_all(
         "app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')]
@@ -46,13 +46,13 @@ def cloud() -> GoogleCloud:
     return made
 
 
-def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
-    text = cloud.logging.logging_read_logs(log_filter)
+def found(cloud: DirectCloud, log_filter: str) -> list[int]:
+    text = cloud.logging_read_logs(log_filter)
     return sorted(int(moment[11:13]) - 9 for moment in re.findall(HEADING, text, re.MULTILINE))
 
 
-def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
-    text = cloud.logging.logging_read_logs(*arguments, **others)
+def messages(cloud: DirectCloud, *arguments: Any, **others: Any) -> list[str]:
+    text = cloud.logging_read_logs(*arguments, **others)
     count = re.match(r"Log entries \((\d+)\):\n\n", text)
     parts = re.split(rf"{HEADING}\n", text, flags=re.MULTILINE)[2::2]
     assert (int(count[1]) if count else 0) == len(parts)
@@ -118,7 +118,7 @@ def messages(cloud: GoogleCloud, *arguments: Any, **others: Any) -> list[str]:
         ("-(LOG_ID(app) OR LOG_ID(audit))", [2]),
     ],
 )
-def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> None:
+def test_filters(cloud: DirectCloud, log_filter: str, numbers: list[int]) -> None:
     assert found(cloud, log_filter) == numbers
 
 
@@ -144,9 +144,9 @@ def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> Non
         ("NOT " * 4000, "a value is missing"),
     ],
 )
-def test_invalid_filters(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
+def test_invalid_filters(cloud: DirectCloud, log_filter: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem):
-        cloud.logging.logging_read_logs(log_filter)
+        cloud.logging_read_logs(log_filter)
 
 
 def test_random_filters_match_python() -> None:
@@ -182,7 +182,7 @@ def test_random_filters_match_python() -> None:
         ], mine
 
 
-def test_regular_expressions_take_linear_time(cloud: GoogleCloud) -> None:
+def test_regular_expressions_take_linear_time(cloud: DirectCloud) -> None:
     cloud.logging.log("app", "a" * 50_000)
     assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], (
         "one that goes back would not come to an end"
@@ -190,9 +190,9 @@ def test_regular_expressions_take_linear_time(cloud: GoogleCloud) -> None:
 
 
 def test_entries_are_written_and_read_back() -> None:
-    cloud = GoogleCloud()
+    cloud = DirectCloud()
     assert (
-        cloud.logging.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+        cloud.logging_write_log("exam_log", "Ann (S001) fell", "critical")
         == "Wrote an entry to log exam_log with severity CRITICAL"
     )
     [made] = cloud.logging.log_entries("exam_log")
@@ -202,19 +202,19 @@ def test_entries_are_written_and_read_back() -> None:
         "resource": {"type": "global", "labels": {"project_id": "local-project"}},
     }  # fmt: skip
     payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
-    cloud.logging.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    cloud.logging_write_log(f"{LOGS}/abtesting_logging", payload)
     [other] = cloud.logging.log_entries("abtesting_logging")
     assert (other["severity"], other["jsonPayload"]) == ("INFO", payload)
     assert cloud.logging.log_entries("x") == []
-    assert cloud.logging.logging_read_logs() == (
+    assert cloud.logging_read_logs() == (
         "Log entries (2):\n\n[2025-01-15T09:00:02Z] INFO - abtesting_logging:\n"
         '  {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}\n\n'
         "[2025-01-15T09:00:01Z] CRITICAL - exam_log:\n  Ann (S001) fell"
     )
-    logs = cloud.logging.logging_list_logs()
+    logs = cloud.logging_list_logs()
     assert listed_items(logs) == ["abtesting_logging", "exam_log"]
-    assert cloud.logging.logging_delete_log("exam_log") == "Deleted log exam_log"
-    assert listed_items(cloud.logging.logging_list_logs()) == ["abtesting_logging"]
+    assert cloud.logging_delete_log("exam_log") == "Deleted log exam_log"
+    assert listed_items(cloud.logging_list_logs()) == ["abtesting_logging"]
     nested: Any = 1
     for _ in range(60):
         nested = {"a": nested}
@@ -226,16 +226,16 @@ def test_entries_are_written_and_read_back() -> None:
         ("a", "x", "LOUD"),
     ):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.logging.logging_write_log(*arguments)
+            cloud.logging_write_log(*arguments)
     for payload in ("é" * 131_073, nested):
         with pytest.raises(ToolError, match="limit exceeded: an entry has at most 262144 bytes"):
-            cloud.logging.logging_write_log("a", payload)
+            cloud.logging_write_log("a", payload)
     with pytest.raises(ToolError, match="not found: the log"):
-        cloud.logging.logging_delete_log("exam_log")
+        cloud.logging_delete_log("exam_log")
 
 
 def test_paging() -> None:
-    cloud = GoogleCloud()
+    cloud = DirectCloud()
     cloud.logging.log_all(
         "app",
         [
@@ -248,51 +248,51 @@ def test_paging() -> None:
         token, pages = "", 0
         while pages == 0 or token:
             seen += messages(cloud, log_filter, 130, page_token=token)
-            page = cloud.logging.logging_read_logs(log_filter, 130, page_token=token)
+            page = cloud.logging_read_logs(log_filter, 130, page_token=token)
             more = re.search(r"\n\n\.\.\. \(page_token: (\S+)\)\Z", page)
             token, pages = more[1] if more else "", pages + 1
         assert (len(set(seen)), len(seen), pages) == (count, count, count // 130)
     for arguments in (("", 0), ("", 1001), ("", 5, "", "x")):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.logging.logging_read_logs(*arguments)
+            cloud.logging_read_logs(*arguments)
 
 
 def test_long_messages_are_cut_in_lists() -> None:
-    cloud = GoogleCloud()
+    cloud = DirectCloud()
     for text in ("a" * 200, "b" * 201, "one\ntwo"):
-        cloud.logging.logging_write_log("app", text)
-    answer = cloud.logging.logging_read_logs()
+        cloud.logging_write_log("app", text)
+    answer = cloud.logging_read_logs()
     assert f"\n  {'a' * 200}" in answer
     assert answer.endswith("a" * 200)
     assert f"\n  {'b' * 200}...\n" in answer
     assert "\n  one\n  two\n" in answer
-    assert cloud.logging.logging_read_logs("bbb").endswith(f":\n  {'b' * 201}")
+    assert cloud.logging_read_logs("bbb").endswith(f":\n  {'b' * 201}")
 
 
 def test_audit_logs_have_their_own_bucket() -> None:
-    cloud = GoogleCloud()
-    cloud.logging.logging_write_log("cloudaudit.googleapis.com/activity", "x")
+    cloud = DirectCloud()
+    cloud.logging_write_log("cloudaudit.googleapis.com/activity", "x")
     assert messages(cloud) == messages(cloud, log_bucket="_Required") == ["x"]
     assert messages(cloud, log_bucket="_Default") == []
     with pytest.raises(ToolError, match=r"not found: the log .* has no entries in _Default"):
-        cloud.logging.logging_delete_log("cloudaudit.googleapis.com/activity")
+        cloud.logging_delete_log("cloudaudit.googleapis.com/activity")
     for name in ("global/_Required", "projects/local-project/locations/global/buckets/_Required"):
         assert messages(cloud, log_bucket=name) == ["x"]
     with pytest.raises(ToolError, match="not found: there is no log bucket"):
-        cloud.logging.logging_read_logs(log_bucket="mine")
+        cloud.logging_read_logs(log_bucket="mine")
     cloud.logging.log("app", "old", when=START - timedelta(days=31))
     cloud.logging.log("cloudaudit.googleapis.com/activity", "old", when=START - timedelta(days=31))
     assert messages(cloud) == ["x", "old"], "the buckets differ in retention"
 
 
 def test_built_in_sinks_and_log_buckets() -> None:
-    cloud = GoogleCloud()
-    for text in (cloud.logging.logging_list_log_buckets(), cloud.logging.logging_list_log_sinks()):
+    cloud = DirectCloud()
+    for text in (cloud.logging_list_log_buckets(), cloud.logging_list_log_sinks()):
         assert re.findall(r"^- (\S+)$", text, re.MULTILINE) == ["_Default", "_Required"]
 
 
 def test_filling_scales_linearly() -> None:
-    def fill(cloud: GoogleCloud, count: int) -> None:
+    def fill(cloud: DirectCloud, count: int) -> None:
         cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
         cloud.storage.add_bucket("box")
         for k in range(count):
@@ -302,7 +302,7 @@ def test_filling_scales_linearly() -> None:
             count,
         )
 
-    small, large = GoogleCloud(), GoogleCloud()
+    small, large = DirectCloud(), DirectCloud()
     calls = [
         calls_of(fill, small, 300, database=small.store),
         calls_of(fill, large, 1200, database=large.store),

@@ -15,8 +15,8 @@ import pytest
 
 from agentgym.envs.loca.plan import listed_items, query_rows
 from agentgym.office.gcloud.cloud import PROJECT
-from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.tools import ToolError
+from tests.office.direct import DirectCloud
 from tests.office.test_laws import digest, draw_call, run
 
 SALES = [
@@ -29,8 +29,8 @@ SALES = [
 
 
 @pytest.fixture
-def server() -> GoogleCloud:
-    made = GoogleCloud()
+def server() -> DirectCloud:
+    made = DirectCloud()
     columns = {
         "id": "INT64",
         "region": "STRING",
@@ -52,8 +52,8 @@ def server() -> GoogleCloud:
     return made
 
 
-def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
-    answer = server.bigquery.bigquery_run_query(query)
+def ask(server: DirectCloud, query: str) -> list[tuple[Any, ...]]:
+    answer = server.bigquery_run_query(query)
     return [tuple(row.values()) for row in query_rows(answer)]
 
 
@@ -154,12 +154,12 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_queries(server: GoogleCloud, query: str) -> None:
+def test_queries(server: DirectCloud, query: str) -> None:
     assert ask(server, query) == QUERIES[query]
 
 
-def test_a_result_has_the_number_of_rows(server: GoogleCloud) -> None:
-    shown = server.bigquery.bigquery_run_query(
+def test_a_result_has_the_number_of_rows(server: DirectCloud) -> None:
+    shown = server.bigquery_run_query(
         "SELECT id, COUNT(*), [1] AS list, day FROM shop.sales GROUP BY id, day ORDER BY id",
         max_results=2,
     )
@@ -169,11 +169,11 @@ def test_a_result_has_the_number_of_rows(server: GoogleCloud) -> None:
         '[\n  {\n    "id": 1,\n    "f0_": 1,\n    "list": [\n      1\n    ],\n    "day": "2025-01-05"\n  },\n'
         '  {\n    "id": 2,\n    "f0_": 1,\n    "list": [\n      1\n    ],\n    "day": "2025-01-06"\n  }\n]'
     )
-    assert server.bigquery.bigquery_run_query("SELECT 1 FROM shop.sales WHERE FALSE") == (
+    assert server.bigquery_run_query("SELECT 1 FROM shop.sales WHERE FALSE") == (
         "Query executed successfully\nTotal rows: 0\nExecution time: 1000ms\n\nNo rows."
     )
     statement = "DELETE FROM shop.sales WHERE TRUE"
-    assert server.bigquery.bigquery_run_query(statement, dry_run=True) == (
+    assert server.bigquery_run_query(statement, dry_run=True) == (
         "Query executed successfully\nTotal rows: 0\nExecution time: 0ms\n\n"
         "No rows: a dry run checks the statement (DELETE) and runs nothing."
     )
@@ -183,14 +183,14 @@ def test_a_result_has_the_number_of_rows(server: GoogleCloud) -> None:
         ("SELECT id + code FROM shop.sales", "No function matches|Could not|Cannot"),
     ):
         with pytest.raises(ToolError, match=error):
-            server.bigquery.bigquery_run_query(statement, dry_run=True)
-    assert "(SELECT)" in server.bigquery.bigquery_run_query(
+            server.bigquery_run_query(statement, dry_run=True)
+    assert "(SELECT)" in server.bigquery_run_query(
         "SELECT 1 / (id - 1) FROM shop.sales", dry_run=True
     )
     assert len(server.bigquery.rows("shop", "sales")) == 5
 
 
-def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> None:
+def test_random_functions_depend_on_the_statement_only(server: DirectCloud) -> None:
     query = "SELECT RAND() AS r, GENERATE_UUID() AS u FROM shop.sales"
     assert ask(server, query) == ask(server, query) == ask(copy_of(server), query)
     assert len({row[0] for row in ask(server, query)}) == 5
@@ -202,14 +202,14 @@ def effects(answer: str) -> dict[str, int]:
     return {part.split()[2]: int(part.split()[0]) for part in effect.split(", ")}
 
 
-def copy_of(server: GoogleCloud) -> GoogleCloud:
-    copied: GoogleCloud = pickle.loads(pickle.dumps(server))
+def copy_of(server: DirectCloud) -> DirectCloud:
+    copied: DirectCloud = pickle.loads(pickle.dumps(server))
     return copied
 
 
-def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
+def test_rows_are_changed_and_counted(server: DirectCloud) -> None:
     def change(query: str) -> dict[str, int]:
-        return effects(server.bigquery.bigquery_run_query(query))
+        return effects(server.bigquery_run_query(query))
 
     assert change("INSERT shop.sales (id, region) VALUES (6, 'east'), (7, 'east')") == {
         "inserted": 2
@@ -228,18 +228,18 @@ def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
     ]  # fmt: skip
     for refused in ("UPDATE shop.sales SET id = 1", "DELETE FROM shop.sales"):
         with pytest.raises(ToolError, match="must have a WHERE clause"):
-            server.bigquery.bigquery_run_query(refused)
+            server.bigquery_run_query(refused)
     with pytest.raises(ToolError, match="division by zero"):
-        server.bigquery.bigquery_run_query("SELECT id / (id - 1) FROM shop.sales")
+        server.bigquery_run_query("SELECT id / (id - 1) FROM shop.sales")
     assert change("TRUNCATE TABLE shop.sales") == {"deleted": 6}
 
 
-def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
-    server.bigquery.bigquery_run_query(
+def test_tables_are_defined_and_altered(server: DirectCloud) -> None:
+    server.bigquery_run_query(
         "CREATE TABLE shop.c (id INT64 NOT NULL OPTIONS(description = 'the key'), s STRUCT<a STRING, b ARRAY<INT64>>, n NUMERIC, "
         "at TIMESTAMP DEFAULT CURRENT_TIMESTAMP(), PRIMARY KEY (id) NOT ENFORCED) OPTIONS(description = 'all of them')"
     )
-    server.bigquery.bigquery_run_query(
+    server.bigquery_run_query(
         "INSERT shop.c (id, s, n) VALUES (1, STRUCT('q', [1, 2]), 123456789012345678.123456789)"
     )
     assert server.bigquery.rows("shop", "c") == [
@@ -258,7 +258,7 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         "ALTER TABLE shop.c RENAME COLUMN z TO zz",
         "ALTER TABLE shop.c RENAME TO d",
     ):
-        server.bigquery.bigquery_run_query(statement)
+        server.bigquery_run_query(statement)
     assert server.bigquery.comments("shop", "d") == {
         "id": "the key",
         "n": "number",
@@ -271,10 +271,10 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         "SELECT column_name, data_type, is_nullable, description FROM shop.INFORMATION_SCHEMA.COLUMNS "
         "WHERE table_name = 'd' AND ordinal_position = 1",
     ) == [("id", "INT64", "NO", "the key")]
-    server.bigquery.bigquery_run_query(
+    server.bigquery_run_query(
         "CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id"
     )
-    server.bigquery.bigquery_run_query("CREATE VIEW shop.v AS SELECT n FROM shop.d")
+    server.bigquery_run_query("CREATE VIEW shop.v AS SELECT n FROM shop.d")
     assert ask(server, "SELECT * FROM shop.v") == [(1,)]
     for statement, error in (
         ("CREATE TABLE shop.d (a INT64)", "conflict: shop.d already exists"),
@@ -296,32 +296,32 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         ),
     ):
         with pytest.raises(ToolError, match=error):
-            server.bigquery.bigquery_run_query(statement)
-    server.bigquery.bigquery_run_query("DROP SCHEMA shop CASCADE")
-    assert server.bigquery.bigquery_list_datasets() == "There are no datasets."
+            server.bigquery_run_query(statement)
+    server.bigquery_run_query("DROP SCHEMA shop CASCADE")
+    assert server.bigquery_list_datasets() == "There are no datasets."
 
 
-def test_datasets(server: GoogleCloud) -> None:
-    made = server.bigquery.bigquery_create_dataset("crm", "customers", "EU")
+def test_datasets(server: DirectCloud) -> None:
+    made = server.bigquery_create_dataset("crm", "customers", "EU")
     assert made == "Created dataset crm in EU"
-    assert server.bigquery.bigquery_get_dataset_info("crm") == (
+    assert server.bigquery_get_dataset_info("crm") == (
         "Dataset crm\nFull Name: local-project:crm\nLocation: EU\nDescription: customers\n"
         "Created: 2025-01-15T09:00:01Z\nModified: 2025-01-15T09:00:01Z\nLabels: None"
     )
-    assert server.bigquery.bigquery_list_datasets() == (
+    assert server.bigquery_list_datasets() == (
         "Datasets (2):\n- crm (Project: local-project)\n- shop (Project: local-project)"
     )
     with pytest.raises(ToolError, match="conflict: Already Exists"):
-        server.bigquery.bigquery_create_dataset("crm")
+        server.bigquery_create_dataset("crm")
     for wrong in ("", "a-b", "é", "a.b", "x" * 2000):
         with pytest.raises(ToolError, match=r"invalid argument|permission denied"):
-            server.bigquery.bigquery_create_dataset(wrong)
+            server.bigquery_create_dataset(wrong)
     with pytest.raises(ToolError, match=f"not found: Not found: Dataset {PROJECT}:nope"):
-        server.bigquery.bigquery_get_dataset_info("nope")
+        server.bigquery_get_dataset_info("nope")
 
 
 def test_tables_are_exported_to_buckets() -> None:
-    cloud = GoogleCloud()
+    cloud = DirectCloud()
     cloud.storage.add_bucket("box")
     rows = [{"id": 1, "note": 'a, "b"', "x": 1.5}, {"id": 2, "note": "", "x": None}]
     cloud.bigquery.load(
@@ -331,19 +331,19 @@ def test_tables_are_exported_to_buckets() -> None:
         [list(row.values()) for row in rows],
     )
     assert (
-        cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")
+        cloud.bigquery_export_table("shop", "t", "box", "out/t.csv")
         == "Exported shop.t to gs://box/out/t.csv"
     )
     first = next(
         csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode()))
     )
     assert first == {name: str(value) for name, value in rows[0].items()}
-    cloud.bigquery.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
+    cloud.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
     assert [
         json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()
     ] == rows
     with pytest.raises(ToolError, match="not found"):
-        cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
+        cloud.bigquery_export_table("shop", "t", "none", "t.csv")
 
 
 @pytest.mark.parametrize(
@@ -365,33 +365,33 @@ def test_tables_are_exported_to_buckets() -> None:
 )
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_the_procedural_language_is_not_enabled(
-    server: GoogleCloud, statement: str, dry_run: bool
+    server: DirectCloud, statement: str, dry_run: bool
 ) -> None:
     with pytest.raises(ToolError, match="not enabled for this project"):
-        server.bigquery.bigquery_run_query(statement, dry_run)
+        server.bigquery_run_query(statement, dry_run)
 
 
-def test_jobs_are_listed(server: GoogleCloud) -> None:
+def test_jobs_are_listed(server: DirectCloud) -> None:
     ask(server, "SELECT 1 AS a")
-    server.bigquery.bigquery_run_query("DELETE FROM shop.sales WHERE id = 1")
+    server.bigquery_run_query("DELETE FROM shop.sales WHERE id = 1")
     with pytest.raises(ToolError):
-        server.bigquery.bigquery_run_query("SELECT nope")
-    jobs = listed_items(server.bigquery.bigquery_list_jobs())
+        server.bigquery_run_query("SELECT nope")
+    jobs = listed_items(server.bigquery_list_jobs())
     assert [job.partition(": ")[2] for job in jobs] == [
         "QUERY DELETE (1 rows deleted), DONE, 2025-01-15T09:00:02Z",
         "QUERY SELECT, DONE, 2025-01-15T09:00:01Z",
     ]
-    assert listed_items(server.bigquery.bigquery_list_jobs(1)) == jobs[:1]
-    assert server.bigquery.bigquery_list_jobs(state_filter="running") == "There are no such jobs."
+    assert listed_items(server.bigquery_list_jobs(1)) == jobs[:1]
+    assert server.bigquery_list_jobs(state_filter="running") == "There are no such jobs."
     job = jobs[0].partition(": ")[0]
-    assert server.bigquery.bigquery_cancel_job(job) == f"Cancellation requested for job {job}"
+    assert server.bigquery_cancel_job(job) == f"Cancellation requested for job {job}"
     with pytest.raises(ToolError, match="not found: there is no job with id"):
-        server.bigquery.bigquery_cancel_job("nope")
+        server.bigquery_cancel_job("nope")
 
 
 def test_laws_of_servers_hold_for_this_part_alone() -> None:
     rng = np.random.default_rng(11)
-    server, again = GoogleCloud(), GoogleCloud()
+    server, again = DirectCloud(), DirectCloud()
     for each in (server, again):
         each.bigquery.load("a", "t", {"x": "INT64"}, [(1,)])
     calls = (draw_call(server, rng) for _ in range(600))
@@ -406,29 +406,27 @@ def test_laws_of_servers_hold_for_this_part_alone() -> None:
 def test_random_changes_agree_with_a_model() -> None:
     """The model is a dict; occasionally a copy takes over."""
     rng = random.Random(3)
-    server, model, next_id = GoogleCloud(), {}, 0
+    server, model, next_id = DirectCloud(), {}, 0
     server.bigquery.load("d", "t", {"id": "INT64", "v": "INT64"}, [])
     for step in range(60):
         low, high = sorted(rng.sample(range(-1, 30), 2))
         what = rng.choice(["insert", "insert", "update", "delete"])
         if what == "insert":
             value = rng.randrange(9)
-            server.bigquery.bigquery_run_query(
+            server.bigquery_run_query(
                 f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)"
             )
             model |= {next_id: value, next_id + 1: None}
             next_id += 2
         elif what == "update":
-            shown = server.bigquery.bigquery_run_query(
+            shown = server.bigquery_run_query(
                 f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}"
             )
             hit = [key for key in model if low <= key <= high]
             assert effects(shown) == {"updated": len(hit)}
             model |= {key: (model[key] or 0) + 1 for key in hit}
         else:
-            server.bigquery.bigquery_run_query(
-                f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}"
-            )
+            server.bigquery_run_query(f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}")
             model = {key: value for key, value in model.items() if not low <= key <= low + 2}
         if step % 20 == 19:
             server = copy_of(server)

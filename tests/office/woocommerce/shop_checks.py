@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
+from tests.office.direct import DirectShop
 
 PAID = {"status": "processing"}
 
 
-def make_shop() -> WooCommerce:
+def make_shop() -> DirectShop:
     """Return a shop with three products at 10.00, 4.50 and 15.00 (reduced from 20.00)."""
-    shop = WooCommerce()
+    shop = DirectShop()
     shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
         {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
@@ -28,13 +28,13 @@ def make_shop() -> WooCommerce:
     return shop
 
 
-def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
+def order(shop: DirectShop, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
     items = [{"product_id": product, "quantity": quantity} for product, quantity in lines]
     [new] = shop.orders.add_all([{"line_items": items, **more}], take_stock=True)
-    return shop.orders.woo_orders_get(new)
+    return shop.orders_get(new)
 
 
-def stock(shop: WooCommerce) -> list[Any]:
+def stock(shop: DirectShop) -> list[Any]:
     return [row.get("stock_quantity") for row in shop.products.all()]
 
 
@@ -43,7 +43,7 @@ def refused(why: str, call: Callable[[], object]) -> None:
         call()
 
 
-def check_laws(shop: WooCommerce) -> None:
+def check_laws(shop: DirectShop) -> None:
     assert shop.store.rows("PRAGMA foreign_key_check") == []
     for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731

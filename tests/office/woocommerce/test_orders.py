@@ -11,23 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.office.context import START
-from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
-from tests.office.woocommerce.shop_checks import (
-    check_laws,
-    make_shop,
-    order,
-    refused,
-    stock,
-)
+from tests.office.direct import DirectShop
+from tests.office.woocommerce.shop_checks import check_laws, make_shop, order, refused, stock
 
 
 @pytest.fixture
-def shop() -> WooCommerce:
+def shop() -> DirectShop:
     return make_shop()
 
 
-def test_an_order_with_shipping_and_fee(shop: WooCommerce) -> None:
+def test_an_order_with_shipping_and_fee(shop: DirectShop) -> None:
     first = order(
         shop,
         (1, 3),
@@ -42,15 +36,15 @@ def test_an_order_with_shipping_and_fee(shop: WooCommerce) -> None:
     assert (first["subtotal"], first["shipping_total"]) == ("34.50", "5.00")
     assert (first["total"], first["total_tax"], first["status"]) == ("41.50", "0.00", "pending")
     lines = [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]
-    again = shop.orders.woo_orders_update(first["id"], {"line_items": lines})
+    again = shop.orders_update(first["id"], {"line_items": lines})
     assert [line["quantity"] for line in again["line_items"]] == [1]
     assert again["total"] == "17.00"
-    before = shop.orders.woo_orders_get(first["id"])
-    after = shop.orders.woo_orders_update(first["id"], before)
+    before = shop.orders_get(first["id"])
+    after = shop.orders_update(first["id"], before)
     assert {**after, "date_modified": 0} == {**before, "date_modified": 0}
 
 
-def test_orders_change_the_stock(shop: WooCommerce) -> None:
+def test_orders_change_the_stock(shop: DirectShop) -> None:
     first = order(shop, (1, 3), (3, 1))
     assert stock(shop) == [100, 100, 100]
     for status, left, sold in (
@@ -61,12 +55,9 @@ def test_orders_change_the_stock(shop: WooCommerce) -> None:
         ("processing", 97, 3),
         ("failed", 97, 3),
     ):
-        shop.orders.woo_orders_update(first["id"], {"status": status})
-        assert (stock(shop)[0], shop.products.woo_products_get(1).get("total_sales", 0)) == (
-            left,
-            sold,
-        ), status
-    shop.orders.woo_orders_update(
+        shop.orders_update(first["id"], {"status": status})
+        assert (stock(shop)[0], shop.products_get(1).get("total_sales", 0)) == (left, sold), status
+    shop.orders_update(
         first["id"],
         {
             "status": "processing",
@@ -74,20 +65,17 @@ def test_orders_change_the_stock(shop: WooCommerce) -> None:
         },
     )
     assert stock(shop) == [95, 99, 99]
-    shop.orders.woo_orders_update(first["id"], {"line_items": [{"id": 1, "quantity": 0}]})
+    shop.orders_update(first["id"], {"line_items": [{"id": 1, "quantity": 0}]})
     assert stock(shop) == [100, 99, 99]
     notes = [note["note"] for note in shop.notes.of_order(first["id"])]
     assert notes[0] == "Order status changed from pending to on-hold."
     assert order(shop, (2, 200), set_paid=True)["status"] == "processing"
-    assert (stock(shop)[1], shop.products.woo_products_get(2)["stock_status"]) == (
-        -101,
-        "outofstock",
-    )
-    shop.orders.woo_orders_delete(2, force=True)
+    assert (stock(shop)[1], shop.products_get(2)["stock_status"]) == (-101, "outofstock")
+    shop.orders_delete(2, force=True)
     assert stock(shop)[1] == -101
 
 
-def test_listing_orders(shop: WooCommerce) -> None:
+def test_listing_orders(shop: DirectShop) -> None:
     day = timedelta(days=1)
     rows = (
         ("completed", 2, 1, 7),
@@ -105,7 +93,7 @@ def test_listing_orders(shop: WooCommerce) -> None:
         for status, customer, product, days in rows
     )
     assert stock(shop) == [100, 100, 100], "filled orders are counted in already"
-    ids = lambda **filters: [row["id"] for row in shop.orders.woo_orders_list(**filters)]  # noqa: E731
+    ids = lambda **filters: [row["id"] for row in shop.orders_list(**filters)]  # noqa: E731
     assert (ids(), ids(order="asc"), ids(status=["completed", "pending"]), ids(status=["any"])) == (
         [4, 3, 2, 1],
         [1, 2, 3, 4],
@@ -125,9 +113,9 @@ def test_listing_orders(shop: WooCommerce) -> None:
     )
     refused("status must be any, trash", lambda: ids(status=["done"]))
     refused("dateAfter must be a date such as", lambda: ids(dateAfter="yesterday"))
-    shop.orders.woo_orders_delete(4)
+    shop.orders_delete(4)
     assert (ids(), ids(status=["trash"])) == ([3, 2, 1], [4])
-    first = shop.orders.woo_orders_get(1)
+    first = shop.orders_get(1)
     assert (
         first["date_completed"]
         == first["date_paid"]
@@ -135,16 +123,16 @@ def test_listing_orders(shop: WooCommerce) -> None:
         == "2025-01-08T09:00:00"
     )
     assert (first["billing"]["email"], first["billing"]["first_name"]) == ("ann@x.org", "Ann")
-    shop.orders.woo_orders_update(1, {"status": "cancelled"})
+    shop.orders_update(1, {"status": "cancelled"})
     assert stock(shop)[0] == 101, "a filled order holds what it took"
     shop.settings.update("gmt_offset", "-10.5")
-    assert shop.orders.woo_orders_get(2)["date_created"] == "2025-01-11T22:30:00"
+    assert shop.orders_get(2)["date_created"] == "2025-01-11T22:30:00"
     assert ids(dateBefore="2025-01-11T22:30:01") == [2, 1]
-    note = shop.notes.woo_orders_notes_create(1, "Call back", customerNote=True)
+    note = shop.orders_notes_create(1, "Call back", customerNote=True)
     assert (note["note"], note["customer_note"], note["order_id"]) == ("Call back", True, 1)
 
 
-def test_invalid_orders(shop: WooCommerce) -> None:
+def test_invalid_orders(shop: DirectShop) -> None:
     empty = order(shop)
     for data, why in (
         ({"line_items": [{"product_id": 9}]}, "not found: there is no product with id 9"),
@@ -167,34 +155,35 @@ def test_invalid_orders(shop: WooCommerce) -> None:
         ({"shipping_lines": [{"total": "1"}]}, "a new shipping line needs a method_id"),
         ({"fee_lines": [{"total": "1"}]}, "a new fee line needs a name"),
     ):
-        refused(why, lambda data=data: shop.orders.woo_orders_update(1, data))
+        refused(why, lambda data=data: shop.orders_update(1, data))
     assert shop.orders.all() == [empty]
-    assert shop.orders.woo_orders_update(1, {"line_items": [{"sku": "T1"}]})["total"] == "15.00"
-    second = shop.orders.woo_orders_update(
+    assert shop.orders_update(1, {"line_items": [{"sku": "T1"}]})["total"] == "15.00"
+    second = shop.orders_update(
         order(shop)["id"], {"line_items": [{"product_id": 1, "quantity": 2, "total": "12.50"}]}
     )
     assert (second["total"], second["discount_total"]) == ("12.50", "7.50")
-    assert shop.orders.woo_orders_update(2, second)["total"] == "12.50", (
+    assert shop.orders_update(2, second)["total"] == "12.50", (
         "a price by hand stays when the order is sent back"
     )
     refused(
         "the product of a line cannot change",
-        lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}),
+        lambda: shop.orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}),
     )
-    shop.products.woo_products_delete(3, force=True)
-    assert shop.orders.woo_orders_get(1)["line_items"][0]["product_id"] == 0
+    shop.products_delete(3, force=True)
+    assert shop.orders_get(1)["line_items"][0]["product_id"] == 0
 
 
-def test_stock_reports(shop: WooCommerce) -> None:
-    shop.products.woo_products_update(1, {"stock_quantity": 2})
-    shop.products.woo_products_update(2, {"stock_quantity": 9, "low_stock_amount": 9})
-    assert [row["id"] for row in shop.reports.woo_reports_low_stock()] == [1, 2]
-    assert [
-        (row["id"], row["stock_quantity"]) for row in shop.reports.woo_reports_stock(perPage=2)
-    ] == [(1, 2), (2, 9)]
+def test_stock_reports(shop: DirectShop) -> None:
+    shop.products_update(1, {"stock_quantity": 2})
+    shop.products_update(2, {"stock_quantity": 9, "low_stock_amount": 9})
+    assert [row["id"] for row in shop.reports_low_stock()] == [1, 2]
+    assert [(row["id"], row["stock_quantity"]) for row in shop.reports_stock(perPage=2)] == [
+        (1, 2),
+        (2, 9),
+    ]
 
 
-def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
+def legal_call(shop: DirectShop, rng: np.random.Generator) -> None:
     orders = [row["id"] for row in shop.orders.all()]
     pick = lambda values: values[int(rng.integers(len(values)))]  # noqa: E731
     lines = [
@@ -208,12 +197,12 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
         shop.orders.add_all([filled], take_stock=True)
         return
     number = pick(orders)
-    items = shop.orders.woo_orders_get(number)["line_items"]
+    items = shop.orders_get(number)["line_items"]
     changed = [{"id": pick(items)["id"], "quantity": int(rng.integers(0, 6))}] if items else lines
     pick([
-        lambda: shop.orders.woo_orders_update(number, {"status": status}),
-        lambda: shop.orders.woo_orders_update(number, {"line_items": changed + lines[:1]}),
-        lambda: shop.orders.woo_orders_delete(number, force=bool(rng.random() < 0.5)),
+        lambda: shop.orders_update(number, {"status": status}),
+        lambda: shop.orders_update(number, {"line_items": changed + lines[:1]}),
+        lambda: shop.orders_delete(number, force=bool(rng.random() < 0.5)),
     ])()  # fmt: skip
 
 
@@ -222,7 +211,7 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
 def test_random_calls_match_a_model(seed: int) -> None:
     shops = []
     for _ in range(2):
-        rng, shop = np.random.default_rng(seed), WooCommerce()
+        rng, shop = np.random.default_rng(seed), DirectShop()
         shop.products.add_all(
             {"name": f"P{k}", "regular_price": f"{k}.35", "stock_quantity": 50} for k in range(3)
         )

@@ -12,17 +12,17 @@ import pytest
 
 from agentgym.office.context import START, OfficeContext
 from agentgym.office.woocommerce.context import MAX_BATCH
-from agentgym.office.woocommerce.server import WooCommerce
+from tests.office.direct import DirectShop
 from tests.office.woocommerce.shop_checks import make_shop, order, refused
 
 
 @pytest.fixture
-def shop() -> WooCommerce:
+def shop() -> DirectShop:
     return make_shop()
 
 
-def test_product_fields(shop: WooCommerce) -> None:
-    mug, table = shop.products.woo_products_get(1), shop.products.woo_products_get(3)
+def test_product_fields(shop: DirectShop) -> None:
+    mug, table = shop.products_get(1), shop.products_get(3)
     assert (mug["id"], mug["price"], mug["on_sale"], mug["stock_status"]) == (
         1,
         "10.00",
@@ -35,12 +35,12 @@ def test_product_fields(shop: WooCommerce) -> None:
     assert mug["date_created"] == "2025-01-15T09:00:00"
     for product in shop.products.all():
         before = json.dumps({**product, "date_modified": 0})
-        after = shop.products.woo_products_update(product["id"], product)
+        after = shop.products_update(product["id"], product)
         assert json.dumps({**after, "date_modified": 0}) == before
 
 
-def test_creating_changing_and_deleting_products(shop: WooCommerce) -> None:
-    product = shop.products.woo_products_create(
+def test_creating_changing_and_deleting_products(shop: DirectShop) -> None:
+    product = shop.products_create(
         {
             "name": "Red Mug",
             "regular_price": 3,
@@ -54,7 +54,7 @@ def test_creating_changing_and_deleting_products(shop: WooCommerce) -> None:
         {"key": "b", "value": None},
         {"key": "c", "value": {"d": None}},
     ]
-    product = shop.products.woo_products_update(
+    product = shop.products_update(
         4,
         {
             "meta_data": changes,
@@ -63,27 +63,19 @@ def test_creating_changing_and_deleting_products(shop: WooCommerce) -> None:
             "categories": [{"id": 2}],
         },
     )
-    assert product["meta_data"] == [
-        {"key": "a", "value": 5},
-        {"key": "c", "value": {"d": None}},
-    ]
+    assert product["meta_data"] == [{"key": "a", "value": 5}, {"key": "c", "value": {"d": None}}]
     assert (
         product["stock_quantity"],
         product["stock_status"],
         product["categories"][0]["name"],
     ) == (0, "outofstock", "Mugs")
-    assert (
-        shop.products.woo_products_update(4, {"backorders": "notify"})["stock_status"]
-        == "onbackorder"
-    )
-    assert shop.products.woo_products_delete(4)["status"] == "trash"
-    assert [row["id"] for row in shop.products.woo_products_list()] == [1, 2, 3]
-    refused(
-        "conflict: product 4 is in the trash already", lambda: shop.products.woo_products_delete(4)
-    )
-    shop.products.woo_products_delete(4, force=True)
-    refused("not found: there is no product with id 4", lambda: shop.products.woo_products_get(4))
-    assert shop.products.woo_products_create({})["id"] == 5, "an id is not given again"
+    assert shop.products_update(4, {"backorders": "notify"})["stock_status"] == "onbackorder"
+    assert shop.products_delete(4)["status"] == "trash"
+    assert [row["id"] for row in shop.products_list()] == [1, 2, 3]
+    refused("conflict: product 4 is in the trash already", lambda: shop.products_delete(4))
+    shop.products_delete(4, force=True)
+    refused("not found: there is no product with id 4", lambda: shop.products_get(4))
+    assert shop.products_create({})["id"] == 5, "an id is not given again"
 
 
 @pytest.mark.parametrize(("data", "why"), [
@@ -98,14 +90,14 @@ def test_creating_changing_and_deleting_products(shop: WooCommerce) -> None:
     ({"date_on_sale_from": "soon"}, "date_on_sale_from must be a date"),
     ({"manage_stock": True, "stock_quantity": 10**30}, "productData.stock_quantity"),
 ])  # fmt: skip
-def test_invalid_products(shop: WooCommerce, data: dict[str, Any], why: str) -> None:
-    refused(why, lambda: shop.products.woo_products_create(data))
+def test_invalid_products(shop: DirectShop, data: dict[str, Any], why: str) -> None:
+    refused(why, lambda: shop.products_create(data))
     assert len(shop.products.all()) == 3
-    [failed] = shop.products.woo_products_batch_update(create=[data])["create"]
+    [failed] = shop.products_batch_update(create=[data])["create"]
     assert re.search(why, failed["error"])
 
 
-def test_product_filters_and_sorting(shop: WooCommerce) -> None:
+def test_product_filters_and_sorting(shop: DirectShop) -> None:
     shop.categories.add("Big mugs", parent=2)
     shop.products.add(
         "Bowl",
@@ -115,7 +107,7 @@ def test_product_filters_and_sorting(shop: WooCommerce) -> None:
         featured=True,
         description="red clay",
     )
-    ids = lambda **filters: [row["id"] for row in shop.products.woo_products_list(**filters)]  # noqa: E731
+    ids = lambda **filters: [row["id"] for row in shop.products_list(**filters)]  # noqa: E731
     assert ids(search="mug RED") == [1]
     assert ids(search="red") == [1, 4]
     assert (ids(category="2"), ids(category="3"), ids(category="1,3"), ids(tag="1")) == (
@@ -130,13 +122,7 @@ def test_product_filters_and_sorting(shop: WooCommerce) -> None:
         ids(status="draft"),
         ids(featured=True),
         ids(onSale=True),
-    ) == (
-        [2, 3],
-        [],
-        [4],
-        [4],
-        [3],
-    )
+    ) == ([2, 3], [], [4], [4], [3])
     assert (
         ids(minPrice="4.5", maxPrice="10"),
         ids(minPrice="10.01"),
@@ -147,58 +133,37 @@ def test_product_filters_and_sorting(shop: WooCommerce) -> None:
     refused("category must be ids separated by commas", lambda: ids(category="Mugs"))
     refused("minPrice: an amount", lambda: ids(minPrice="x"))
     assert ids(minPrice=" ") == ids()
-    names = [
-        (row["name"], row["count"], row["parent"])
-        for row in shop.categories.woo_products_categories_list()
-    ]
+    names = [(row["name"], row["count"], row["parent"]) for row in shop.products_categories_list()]
     assert names == [("Uncategorized", 1, 0), ("Mugs", 2, 0), ("Big mugs", 0, 2)]
-    assert [
-        row["name"]
-        for row in shop.categories.woo_products_categories_list(hideEmpty=True, search="u")
-    ] == [
+    assert [row["name"] for row in shop.products_categories_list(hideEmpty=True, search="u")] == [
         "Uncategorized",
         "Mugs",
     ]
-    assert [row["name"] for row in shop.categories.woo_products_categories_list(parent=2)] == [
-        "Big mugs"
-    ]
-    assert [row["name"] for row in shop.categories.woo_products_tags_list(hideEmpty=True)] == [
-        "new"
-    ]
+    assert [row["name"] for row in shop.products_categories_list(parent=2)] == ["Big mugs"]
+    assert [row["name"] for row in shop.products_tags_list(hideEmpty=True)] == ["new"]
     assert (
-        shop.categories.woo_products_categories_create({"name": "Outlet/Clearance"})["slug"]
-        == "outlet-clearance"
+        shop.products_categories_create({"name": "Outlet/Clearance"})["slug"] == "outlet-clearance"
     )
-    refused(
-        "conflict: category",
-        lambda: shop.categories.woo_products_categories_create({"name": "mugs"}),
-    )
-    refused(
-        "categoryData.name is missing", lambda: shop.categories.woo_products_categories_create({})
-    )
+    refused("conflict: category", lambda: shop.products_categories_create({"name": "mugs"}))
+    refused("categoryData.name is missing", lambda: shop.products_categories_create({}))
     picture = {"src": "https://example.com/a.png"}
-    made = shop.categories.woo_products_categories_create(
-        {"name": "Sale", "menuOrder": 3, "image": picture}
-    )
+    made = shop.products_categories_create({"name": "Sale", "menuOrder": 3, "image": picture})
     assert (made["menu_order"], made["image"]) == (3, picture)
     refused(
-        "no category with id 9",
-        lambda: shop.categories.woo_products_categories_create({"name": "a", "parent": 9}),
+        "no category with id 9", lambda: shop.products_categories_create({"name": "a", "parent": 9})
     )
 
 
-def test_customers_are_unique(shop: WooCommerce) -> None:
-    assert [row["id"] for row in shop.customers.woo_customers_list()] == [3, 2]
-    assert [row["email"] for row in shop.customers.woo_customers_list(role="all", order="asc")] == [
+def test_customers_are_unique(shop: DirectShop) -> None:
+    assert [row["id"] for row in shop.customers_list()] == [3, 2]
+    assert [row["email"] for row in shop.customers_list(role="all", order="asc")] == [
         "admin@woocommerce.local",
         "ann@x.org",
         "bob@x.org",
     ]
-    assert [
-        row["id"] for row in shop.customers.woo_customers_list(orderby="name", order="asc")
-    ] == [2, 3]
-    assert [row["id"] for row in shop.customers.woo_customers_list(email="BOB@x.org")] == [3]
-    assert [row["id"] for row in shop.customers.woo_customers_list(search="x.org ann")] == [2]
+    assert [row["id"] for row in shop.customers_list(orderby="name", order="asc")] == [2, 3]
+    assert [row["id"] for row in shop.customers_list(email="BOB@x.org")] == [3]
+    assert [row["id"] for row in shop.customers_list(search="x.org ann")] == [2]
     for record, why in (
         ({"email": "ANN@x.org"}, "conflict: another customer has the email"),
         ({"email": "a@b.cd", "username": "ann"}, "conflict: another customer has the user"),
@@ -206,11 +171,11 @@ def test_customers_are_unique(shop: WooCommerce) -> None:
     ):
         refused(why, lambda record=record: shop.customers.add_all([record]))
     [new] = shop.customers.add_all([{"email": "ann@y.org"}])
-    assert shop.customers.woo_customers_get(new)["username"] == "ann2"
+    assert shop.customers_get(new)["username"] == "ann2"
 
 
-def test_failed_batch_items_do_not_stop_others(shop: WooCommerce) -> None:
-    done = shop.products.woo_products_batch_update(
+def test_failed_batch_items_do_not_stop_others(shop: DirectShop) -> None:
+    done = shop.products_batch_update(
         create=[{"name": "A"}, {"sku": "M1"}],
         update=[{"id": 2, "name": "B"}, {"id": 9}, {}],
         delete=[1, 1],
@@ -226,47 +191,36 @@ def test_failed_batch_items_do_not_stop_others(shop: WooCommerce) -> None:
     assert [row["name"] for row in shop.products.all()] == ["B", "Oak Table", "A"]
     refused(
         "limit exceeded: a batch has at most 100",
-        lambda: shop.products.woo_products_batch_update(delete=[1] * (MAX_BATCH + 1)),
+        lambda: shop.products_batch_update(delete=[1] * (MAX_BATCH + 1)),
     )
 
 
-def test_paging(shop: WooCommerce) -> None:
+def test_paging(shop: DirectShop) -> None:
     shop.products.add_all([{"name": f"P{k}"} for k in range(120)])
     pages = [
-        [
-            row["id"]
-            for row in shop.products.woo_products_list(
-                perPage=50, page=page, orderby="id", order="asc"
-            )
-        ]
+        [row["id"] for row in shop.products_list(perPage=50, page=page, orderby="id", order="asc")]
         for page in (1, 2, 3, 4, 10**25)
     ]
     assert [len(page) for page in pages] == [50, 50, 23, 0, 0]
     assert [product for page in pages for product in page] == list(range(1, 124))
-    assert len(shop.products.woo_products_list()) == 10
+    assert len(shop.products_list()) == 10
     for size in (0, 101):
-        refused(
-            "a page holds 1 to 100 items",
-            lambda size=size: shop.products.woo_products_list(perPage=size),
-        )
-    refused("page must be at least 1", lambda: shop.orders.woo_orders_list(page=0))
+        refused("a page holds 1 to 100 items", lambda size=size: shop.products_list(perPage=size))
+    refused("page must be at least 1", lambda: shop.orders_list(page=0))
 
 
-def test_settings_and_status(shop: WooCommerce) -> None:
-    groups = [row["id"] for row in shop.settings.woo_settings_list()]
-    assert {
-        row["id"]: row["value"] for group in groups for row in shop.settings.woo_settings_get(group)
-    }["woocommerce_currency"] == "USD"
-    assert shop.settings.woo_system_status()["database"]["products"] == 3
+def test_settings_and_status(shop: DirectShop) -> None:
+    groups = [row["id"] for row in shop.settings_list()]
+    assert {row["id"]: row["value"] for group in groups for row in shop.settings_get(group)}[
+        "woocommerce_currency"
+    ] == "USD"
+    assert shop.system_status()["database"]["products"] == 3
 
 
-def test_parts_use_the_current_store(shop: WooCommerce) -> None:
+def test_parts_use_the_current_store(shop: DirectShop) -> None:
     for _ in range(2):
         shop.begin()
-        assert (
-            len(shop.products.all()),
-            currency(shop),
-        ) == (3, "USD")
+        assert (len(shop.products.all()), currency(shop)) == (3, "USD")
         shop.products.add("Bowl")
         shop.settings.update("woocommerce_currency", "EUR")
     copied = copy.deepcopy(shop)
@@ -274,13 +228,13 @@ def test_parts_use_the_current_store(shop: WooCommerce) -> None:
     assert (len(shop.products.all()), len(copied.products.all())) == (4, 5)
 
 
-def currency(shop: WooCommerce) -> str:
-    rows = shop.settings.woo_settings_get("general")
+def currency(shop: DirectShop) -> str:
+    rows = shop.settings_get("general")
     return str({row["id"]: row["value"] for row in rows}["woocommerce_currency"])
 
 
 def test_filling_is_checked() -> None:
-    shop = WooCommerce(OfficeContext(START))
+    shop = DirectShop(OfficeContext(START))
     with pytest.raises(ValueError, match="no field is called 'titel'"):
         shop.products.add("Mug", titel="x")
     with pytest.raises(ValueError, match="a date must have a time zone"):
@@ -293,11 +247,8 @@ def test_filling_is_checked() -> None:
     ):
         shop.settings.update("woocommerce_weight_unit", "stone")
     shop.settings.update("woocommerce_currency", "EUR")
-    assert (
-        order(shop)["currency"],
-        currency(shop),
-    ) == ("EUR", "EUR")
-    shop.orders.woo_orders_delete(1, force=True)
+    assert (order(shop)["currency"], currency(shop)) == ("EUR", "EUR")
+    shop.orders_delete(1, force=True)
     ids = shop.products.add_all(
         {"name": "P", "sku": f"S{k}", "meta_data": {"threshold": str(k)}, "total_sales": k}
         for k in range(3)
@@ -318,10 +269,8 @@ def test_filling_is_checked() -> None:
         date_on_sale_from="2025-01-01",
         date_created=START - timedelta(days=90),
     )
-    assert shop.products.woo_products_get(sale)["on_sale"], (
-        "sales are as of now, not as of the day of creation"
-    )
+    assert shop.products_get(sale)["on_sale"], "sales are as of now, not as of the day of creation"
     shop.orders.add_all(
         [{"status": "completed", "line_items": [{"product_id": 1, "quantity": 2}]}], take_stock=True
     )
-    assert shop.products.woo_products_get(1)["total_sales"] == 2
+    assert shop.products_get(1)["total_sales"] == 2
