@@ -14,7 +14,7 @@ from tests.office.published import differences
 
 DISABLED_TOOLS = {
     name: [tool for tool, difference in differences(name).items() if difference.disabled]
-    for name in ("canvas", "excel", "google_cloud", "woocommerce")
+    for name in ("canvas", "email", "excel", "google_cloud", "woocommerce")
 }
 
 

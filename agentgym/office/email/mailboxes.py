@@ -170,7 +170,7 @@ class Mailboxes(ServerState):
                 at=int(mail.date.timestamp()),
                 is_read=mail.read or folder in ("Sent", "Drafts"),
                 is_important=mail.important,
-                own=origin in ("draft", "import") or (user == author and folder != "INBOX"),
+                own=origin == "draft" or (user == author and folder != "INBOX"),
             )
             ids.append(mail_id)
         return ids

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar
 
 from agentgym.office.context import OfficeContext, iso
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.email.exports import Exports
 from agentgym.office.email.filing import Filing
 from agentgym.office.email.mailboxes import SCHEMA, SYSTEM_FOLDERS, Mailboxes
@@ -24,49 +26,38 @@ _MORE_FOLDERS = ("Spam", "Archive")
 _MAX_PASSWORD = 200  # an arbitrary bound
 
 
+@with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
+class DisabledMailTools:
+    """Tools of features that the account lacks."""
+
+
 class Email(Server):
     """Mail between the users of one server; mails to other domains leave the office."""
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
     # Prompts depend on the published server's order.
-    tool_order: ClassVar[tuple[str, ...]] = (
-        "login",
-        "logout",
-        "get_current_user",
-        "list_users",
-        "create_user",
-        "check_connection",
-        "get_folders",
-        "create_folder",
-        "delete_folder",
-        "get_emails",
-        "read_email",
-        "search_emails",
-        "send_email",
-        "reply_email",
-        "forward_email",
-        "delete_email",
-        "move_email",
-        "mark_emails",
-        "move_emails",
-        "delete_emails",
-        "save_draft",
-        "get_drafts",
-        "update_draft",
-        "delete_draft",
-        "get_mailbox_stats",
-        "get_unread_count",
-        "get_email_headers",
-        "export_emails",
-        "import_emails",
-        "download_attachment",
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        login logout get_current_user list_users create_user check_connection get_folders
+        create_folder delete_folder get_emails read_email search_emails send_email reply_email
+        forward_email delete_email move_email mark_emails move_emails delete_emails save_draft
+        get_drafts update_draft delete_draft get_mailbox_stats get_unread_count
+        get_email_headers export_emails import_emails download_attachment
+        """.split()
     )
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._mailboxes = Mailboxes(self)
-        self.parts = tuple(part(self._mailboxes) for part in (Filing, Reading, Writing, Exports))
+        boxes = self._mailboxes
+        self.parts = (
+            Filing(boxes),
+            Reading(boxes),
+            Writing(boxes),
+            Exports(boxes),
+            DisabledMailTools(),
+        )
 
     def add_user(self, email: str, password: str = "", name: str = "") -> None:
         """Add a user with a mailbox."""

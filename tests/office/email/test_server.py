@@ -55,8 +55,8 @@ def test_login_and_users() -> None:
     server = office()
     assert call(server, "logout") == {"message": "Logout successful", "logged_in": False}
     arguments = {"email_id": "2", "folder_name": "x", "query": "x", "to": BOB, "subject": "", "body": "", "target_folder": "INBOX",
-                 "email_ids": ["2"], "status": "read", "draft_id": "2", "import_path": "x", "attachment_filename": "x"}  # fmt: skip
-    free = {"login", "create_user", "check_connection"}
+                 "email_ids": ["2"], "status": "read", "draft_id": "2", "attachment_filename": "x"}  # fmt: skip
+    free = {"login", "create_user", "check_connection", "import_emails"}
     for name, bound in tools_of(server).items():
         required = bound.schema.parameters.get("required", [])
         if name not in free:

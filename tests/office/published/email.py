@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
-from tests.office.published import Call, Difference
+from tests.office.published import DISABLED, Call, Difference
 
 ADA, BOB = "ada@x.org", "bob@x.org"
 
@@ -68,7 +68,6 @@ CALLS = [
     Call("get_unread_count", {}, r"[^\n:]+: \d+"),
     Call("get_unread_count", {"folder_name": "Proj"}, r"[^\n:]+: 2"),
     Call("export_emails", {"folder": "Proj"}, line(r"\w+ 2 emails [^\n]*emails_export\.json")),
-    Call("import_emails", {"import_path": "emails_export.json"}, line(r"\w+ 2 emails [^\n]*emails_export\.json")),
     Call("delete_folder", {"folder_name": "Proj"}, line('Folder "Proj" ')),
     Call("delete_email", {"email_id": "1"}, line("Email 1 ")),
     Call("delete_emails", {"email_ids": ["2", "3"]}, line(r"\w+ 2 emails")),
@@ -137,6 +136,6 @@ DIFFERENCES = {
     "export_emails": Difference(
         "An unknown folder is an error, and the entries hold the content of attachments, so that an import loses nothing."
     ),
-    "import_emails": Difference("A target folder counts whenever it is given."),
+    "import_emails": DISABLED,
     "get_folders": Difference("Every mailbox has a folder Drafts, and counts are those of now."),
 }  # fmt: skip

@@ -12,7 +12,6 @@ from typing import Any
 
 from agentgym.office.spreadsheet.cell_values import (
     COMPARISONS,
-    DIVISION,
     MAX_TEXT,
     NOT_AVAILABLE,
     NUMBER,
@@ -133,32 +132,6 @@ def _quartile(data: Any, quarter: Any) -> float:
     return _percentile(data, to_int(quarter) / 4)
 
 
-def _mode(*arguments: Any) -> float:
-    values = numbers(arguments)
-    if len(set(values)) == len(values):
-        raise FormulaError(NOT_AVAILABLE)
-    return statistics.mode(values)
-
-
-def _weighted(data: Any, weights: Any) -> float:
-    pairs = [
-        (to_number(value), to_number(weights.cells.get(spot, 0.0)))
-        for spot, value in data.cells.items()
-    ]
-    return math.fsum(v * w for v, w in pairs) / math.fsum(w for _, w in pairs)
-
-
-def _correlation(first: Grid, second: Grid) -> float:
-    pairs = [
-        (float(value), float(second.cells[spot]))
-        for spot, value in first.cells.items()
-        if is_number(value) and is_number(second.cells.get(spot))
-    ]
-    if len(pairs) < 2:
-        raise FormulaError(DIVISION)
-    return statistics.correlation([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-
-
 def _join(between: Any, *values: Any) -> str:
     return limited(to_text(between).join(to_text(value) for value in flat(values)))
 
@@ -172,44 +145,27 @@ def _distinct(arguments: Sequence[Any]) -> float:
     return float(len({match_key(value) for value in flat(arguments) if value not in (None, "")}))
 
 
-def _distinct_where(counted: Grid, *pairs: Any) -> float:
-    values = (counted.cells.get(spot) for spot in _matching_places(pairs))
-    return float(len({match_key(value) for value in values if value is not None}))
-
-
-def _subtotal(code: Any, *arguments: Any) -> float:
-    names = ("AVERAGE", "COUNT", "COUNTA", "MAX", "MIN", "PRODUCT", "STDEV", "STDEVP", "SUM")
-    return float(AGGREGATES[names[(to_int(code) - 1) % 100]](*arguments))
-
-
 # Functions of whole ranges.
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(numbers(a)),
-    "SUMSQ": lambda *a: math.fsum(value * value for value in numbers(a)),
     "AVERAGE": lambda *a: _mean(numbers(a)),
-    "AVERAGE.WEIGHTED": _weighted,
     "COUNT": lambda *a: float(sum(map(is_number, flat(a)))),
     "COUNTA": lambda *a: float(sum(v is not None for v in flat(a))),
     "COUNTBLANK": lambda a: float(a.height * a.width - sum(v != "" for v in a.cells.values())),
     "COUNTUNIQUE": lambda *a: _distinct(a),
-    "COUNTUNIQUEIFS": _distinct_where,
     "MIN": lambda *a: min(numbers(a), default=0.0),
     "MAX": lambda *a: max(numbers(a), default=0.0),
     "MEDIAN": lambda *a: statistics.median(numbers(a)),
-    "MODE": _mode,
     "STDEV": lambda *a: statistics.stdev(numbers(a)),
     "STDEVP": lambda *a: statistics.pstdev(numbers(a)),
     "VAR": lambda *a: statistics.variance(numbers(a)),
     "VARP": lambda *a: statistics.pvariance(numbers(a)),
-    "GEOMEAN": lambda *a: statistics.geometric_mean(numbers(a)),
-    "CORREL": _correlation,
     "PERCENTILE": _percentile,
     "QUARTILE": _quartile,
     "PRODUCT": lambda *a: math.prod(numbers(a)),
     "LARGE": lambda a, k: _nth(numbers([a]), k, largest=True),
     "SMALL": lambda a, k: _nth(numbers([a]), k, largest=False),
     "RANK": _rank,
-    "SUBTOTAL": _subtotal,
     "SUMPRODUCT": _sum_product,
     "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
     "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
@@ -225,7 +181,6 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
     "AND": lambda *a: all(to_truth(v) for v in flat(a)),
     "OR": lambda *a: any(to_truth(v) for v in flat(a)),
-    "XOR": lambda *a: sum(to_truth(v) for v in flat(a)) % 2 == 1,
     "CONCATENATE": partial(_join, ""),
     "TEXTJOIN": _join_filled,
     "JOIN": _join,

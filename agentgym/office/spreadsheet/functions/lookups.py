@@ -19,10 +19,8 @@ from agentgym.office.spreadsheet.cell_values import (
     scalar,
     to_int,
     to_number,
-    to_text,
     to_truth,
 )
-from agentgym.office.spreadsheet.cells import column_name, quote_title
 from agentgym.office.spreadsheet.functions.aggregates import condition
 
 
@@ -161,15 +159,6 @@ def _sorted_lookup(target: Any, searched: Grid, results: Any = None) -> Any:
     return searched.line(down=down, at=(searched.width if down else searched.height) - 1)[place]
 
 
-def _address(row: Any, column: Any, kind: Any = 1.0, letters: Any = True, sheet: Any = None) -> str:
-    mode = to_int(kind)
-    if to_int(row) < 1 or to_int(column) < 1 or not to_truth(letters) or mode not in (1, 2, 3, 4):
-        raise FormulaError(VALUE)
-    name = ("$" if mode in (1, 3) else "") + column_name(to_int(column))
-    name += ("$" if mode in (1, 2) else "") + str(to_int(row))
-    return name if sheet is None else f"{quote_title(to_text(sheet))}!{name}"
-
-
 LOOKUPS: dict[str, Callable[..., Any]] = {
     "VLOOKUP": partial(_lookup, down=True),
     "HLOOKUP": partial(_lookup, down=False),
@@ -178,5 +167,4 @@ LOOKUPS: dict[str, Callable[..., Any]] = {
     "INDEX": _index,
     "XLOOKUP": _xlookup,
     "XMATCH": _xmatch,
-    "ADDRESS": _address,
 }

@@ -15,11 +15,6 @@ from agentgym.office.spreadsheet.cell_values import (
     to_number,
 )
 
-# Larger factorials exceed a double.
-_MAX_FACTORIAL = 170
-# Doubles represent all integers up to here.
-_MAX_WHOLE = 2**53
-
 
 def _round(mode: str, value: Any, digits: Any = 0) -> float:
     places = to_int(digits)
@@ -52,19 +47,6 @@ def _domain(function: Callable[..., float], *values: Any) -> float:
         raise FormulaError(NUMBER) from None
 
 
-def _whole(function: Callable[..., int], most: int, *values: Any) -> float:
-    arguments = [to_int(value) for value in values]
-    if not all(0 <= value <= most for value in arguments):
-        raise FormulaError(NUMBER)
-    return float(function(*arguments))
-
-
-def _parity(odd: int, value: Any) -> float:
-    exact = to_number(value)
-    size = math.ceil(abs(exact))
-    return math.copysign(size + (size % 2 != odd), exact)
-
-
 def _sign(value: Any) -> float:
     exact = to_number(value)
     return float((exact > 0) - (exact < 0))
@@ -84,21 +66,6 @@ MATH: dict[str, Callable[..., Any]] = {
     "LOG": lambda a, base=10.0: _domain(math.log, a, base),
     "LOG10": partial(_domain, math.log10),
     "PI": lambda: math.pi,
-    "SIN": partial(_domain, math.sin),
-    "COS": partial(_domain, math.cos),
-    "TAN": partial(_domain, math.tan),
-    "ASIN": partial(_domain, math.asin),
-    "ACOS": partial(_domain, math.acos),
-    "ATAN": partial(_domain, math.atan),
-    "ATAN2": lambda x, y: math.atan2(to_number(y), to_number(x)),
-    "RADIANS": partial(_domain, math.radians),
-    "DEGREES": partial(_domain, math.degrees),
-    "GCD": partial(_whole, math.gcd, _MAX_WHOLE),
-    "LCM": partial(_whole, math.lcm, _MAX_WHOLE),
-    "FACT": partial(_whole, math.factorial, _MAX_FACTORIAL),
-    "COMBIN": partial(_whole, math.comb, _MAX_FACTORIAL),
-    "EVEN": partial(_parity, 0),
-    "ODD": partial(_parity, 1),
     "ISEVEN": lambda a: math.trunc(to_number(a)) % 2 == 0,
     "ISODD": lambda a: math.trunc(to_number(a)) % 2 == 1,
     "ROUND": partial(_round, ROUND_HALF_UP),

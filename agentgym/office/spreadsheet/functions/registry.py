@@ -17,7 +17,6 @@ from agentgym.office.spreadsheet.functions.texts import TEXTS
 _OTHER_NAMES = {
     "CEILING.MATH": "CEILING",
     "FLOOR.MATH": "FLOOR",
-    "MODE.SNGL": "MODE",
     "PERCENTILE.INC": "PERCENTILE",
     "QUARTILE.INC": "QUARTILE",
     "RANK.EQ": "RANK",
@@ -42,7 +41,7 @@ FUNCTIONS |= {name: FUNCTIONS[other] for name, other in _OTHER_NAMES.items()}
 """Functions that compute all their arguments first; a name here is one that spreadsheets have."""
 
 _SINGLES: dict[str, tuple[int, ...] | None] = {
-    **dict.fromkeys((*MATH, *TEXTS, *DATES, "NOT", "ADDRESS")),
+    **dict.fromkeys((*MATH, *TEXTS, *DATES, "NOT")),
     **dict.fromkeys(("NETWORKDAYS", "WORKDAY"), (0, 1)),
     **dict.fromkeys(("VLOOKUP", "HLOOKUP"), (0, 2, 3)),
     **dict.fromkeys(("MATCH", "XMATCH"), (0, 2)),
