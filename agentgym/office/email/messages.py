@@ -52,7 +52,7 @@ class Mail:
         attachments: Bytes by file name.
         message_id: Message-ID; the server assigns one if empty.
         references: Message-IDs of the thread, oldest first.
-        origin: `sent` by a tool, `filled` by a task, `bounce` from the server, `import` or `draft`.
+        origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
 
     sender: str

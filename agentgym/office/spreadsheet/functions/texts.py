@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
-from urllib.parse import quote
 
 from agentgym.office.libraries import install_hint
 from agentgym.office.spreadsheet.cell_values import (
@@ -163,7 +162,7 @@ _PIECE = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|(?P<half>am/pm|a/p)|(?P<date>y+|m+|d+|h+|s+(?:\.0+)?)|(?P<other>.)',
     re.IGNORECASE | re.DOTALL,
 )
-_DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(,*)(?:[eE]([+-])(0+))?|\.([#0?]+)")
+_DIGITS = re.compile(r"[#0?](?:[#0?,]*[#0?])?(,*)(?:\.([#0?]*))?(,*)|\.([#0?]+)")
 _QUOTED = re.compile(r'"[^"]*"|\\.')
 # Maximum characters of a pattern.
 _MAX_PATTERN = 255
@@ -237,12 +236,14 @@ def _number_text(amount: float, form: str) -> str:
     sections = form.split(";")
     at = 1 if amount < 0 and len(sections) > 1 else 2 if amount == 0 and len(sections) > 2 else 0
     section = sections[at]
+    if re.search(r"[eE][+-]", _QUOTED.sub("", section)):
+        raise FormulaError(VALUE)  # scientific notation
     match = _DIGITS.search(_QUOTED.sub(lambda quoted: "\0" * len(quoted[0]), section))
     if match is None:
         return _literal(section)
     scale = -3 * len((match[1] or "") + (match[3] or "")) + 2 * section.count("%")
     exact = Decimal(repr(abs(amount))).scaleb(scale)
-    digits = _exponent(exact, match) if match[4] else _fixed(exact, match)
+    digits = _fixed(exact, match)
     sign = "-" if amount < 0 and at == 0 and re.search("[1-9]", digits) else ""
     return sign + _literal(section[: match.start()]) + digits + _literal(section[match.end() :])
 
@@ -252,8 +253,8 @@ def _literal(piece: str) -> str:
 
 
 def _fixed(exact: Decimal, match: re.Match[str]) -> str:
-    decimals = match[2] or match[6] or ""
-    whole_form = "" if match[6] else match[0].partition(".")[0].rstrip(",")
+    decimals = match[2] or match[4] or ""
+    whole_form = "" if match[4] else match[0].partition(".")[0].rstrip(",")
     rounded = exact.quantize(Decimal(1).scaleb(-len(decimals)), ROUND_HALF_UP)
     whole, _, part = f"{rounded:f}".partition(".")
     least = len(decimals.rstrip("#?"))
@@ -262,16 +263,6 @@ def _fixed(exact: Decimal, match: re.Match[str]) -> str:
     if "," in whole_form:
         whole = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole)
     return whole + ("." + part if part or ("." in match[0] and least) else "")
-
-
-def _exponent(exact: Decimal, match: re.Match[str]) -> str:
-    power = exact.adjusted() if exact else 0
-    places = len(match[2] or "")
-    mantissa = exact.scaleb(-power).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
-    if mantissa >= 10:
-        mantissa, power = mantissa / 10, power + 1
-    sign = "-" if power < 0 else match[4].replace("-", "")
-    return f"{mantissa:.{places}f}E{sign}{abs(power):0{len(match[5])}}"
 
 
 # Functions of single texts.
@@ -300,19 +291,9 @@ TEXTS: dict[str, Callable[..., Any]] = {
     "REGEXREPLACE": _regex_replace,
     "TEXT": format_value,
     "TO_TEXT": to_text,
-    "FIXED": lambda a, places=2.0: format_value(
-        a, "#,##0." + "0" * max(0, min(20, to_int(places)))
-    ),
-    "DOLLAR": lambda a, places=2.0: format_value(
-        a, "$#,##0." + "0" * max(0, min(20, to_int(places)))
-    ),
     "VALUE": to_number,
     "T": lambda a: a if isinstance(a, str) else "",
     "N": lambda a: float(a) if is_number(a) or isinstance(a, bool) else 0.0,
     "TO_DATE": lambda a: SerialDate(to_number(a)),
     "TO_PURE_NUMBER": to_number,
-    "ENCODEURL": lambda a: limited(quote(to_text(a), safe="")),
-    "HYPERLINK": lambda url, label=None: to_text(url if label is None else label),
-    "ISURL": lambda a: re.fullmatch(r"(?:https?|ftp)://[^\s/]+\.\S+", to_text(a)) is not None,
-    "ISEMAIL": lambda a: re.fullmatch(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+", to_text(a)) is not None,
 }
