@@ -9,7 +9,7 @@ from agentgym.envs.gsm_agent.database import Database
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.facts import NUMBER_WORDS, Fact, Quantity, number_word, read_facts
 from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
-from agentgym.envs.gsm_agent.problems import read_question
+from agentgym.envs.gsm_agent.questions import read_question
 
 Violations = Iterator[tuple[str, str]]
 """A task or document id, and a sentence."""

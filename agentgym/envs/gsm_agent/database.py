@@ -27,7 +27,8 @@ from agentgym.envs.gsm_agent.documents import (
     write_document,
 )
 from agentgym.envs.gsm_agent.loaders import load_folder
-from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
+from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
+from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
 from agentgym.world.config import Choice, Share

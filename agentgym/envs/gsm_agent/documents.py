@@ -111,7 +111,7 @@ def write_document(
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None
     kind = rng.choice(tuple(DOCUMENT_TYPES))
-    headings, fillers = DOCUMENT_TYPES[kind]
+    headings, fillers = DOCUMENT_TYPES[kind]["headings"], DOCUMENT_TYPES[kind]["fillers"]
     sentences = rng.sample(fillers, rng.randint(2, len(fillers)))
     place = rng.randint(0, len(sentences))
     topic = rng.choice(TOPICS).format(phrase=facts[-1].target.phrase)

@@ -37,11 +37,9 @@ from agentgym.envs.gsm_agent.problems import (
     OPERATORS,
     Problem,
     ProblemOptions,
-    Question,
     draw_problem,
-    read_question,
-    write_question,
 )
+from agentgym.envs.gsm_agent.questions import Question, read_question, write_question
 
 PEOPLE = [
     f"{first} {last}"

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from agentgym import ToolCall, make, render, tool_env
+from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed, rank
-from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
+from agentgym.envs.gsm_agent.search_world import SearchWorld
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.training.rollout import rollout
 from tests.helpers import play, say, start

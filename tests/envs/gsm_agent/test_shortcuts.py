@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from agentgym.envs.gsm_agent.checks import CHECKS
+from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.knowledge import PAGES
-from agentgym.envs.gsm_agent.search_world import PAGE, SearchConfig, SearchWorld
+from agentgym.envs.gsm_agent.knowledge import PAGE, PAGES
+from agentgym.envs.gsm_agent.search_world import SearchWorld
 
 TASKS = 150
 

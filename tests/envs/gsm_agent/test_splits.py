@@ -14,8 +14,9 @@ import pytest
 import agentgym.envs.gsm_agent.database as drawing
 from agentgym import clone, make, tool_env
 from agentgym.envs.gsm_agent.checks import CHECKS
+from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
+from agentgym.envs.gsm_agent.search_world import SearchWorld
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.choices import Decoys
