@@ -127,6 +127,10 @@ class CodeSolver:
     def answer(self) -> int | None:
         return self.values.get("main")
 
+    @property
+    def read(self) -> set[str]:
+        return {f"{name}.py" for name in self.trees}
+
     def take(self, file: str, source: str) -> None:
         self.trees[file[:-3]] = tree = ast.parse(source)
         imported = {

@@ -12,9 +12,9 @@ import pytest
 from agentgym import Image
 from agentgym.envs.lore import pictures
 from agentgym.text.tokens import image_tokens
+from tests.envs.lore.games import BOTH, LOSSLESS, pictured, tools
 from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
-from tests.envs.lore.test_document_world import BOTH
-from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured, tools
+from tests.envs.lore.test_multimodal_world import generated
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -123,24 +123,3 @@ def test_tokens_of_a_picture_go_by_its_size() -> None:
     assert image_tokens(b"x") == 765
     (_, shown), *_ = pictured(generated(5, operations=20), "value")
     assert image_tokens(shown.images[0].png) == 255
-
-
-def test_areas_are_those_that_a_flood_fills() -> None:
-    rng, palette = np.random.default_rng(0), np.array([[255] * 3, [1, 2, 3], [9, 8, 7]], np.uint8)
-    for _ in range(40):
-        grid = rng.integers(0, 3, (9, 12))
-        left, areas = {(int(y), int(x)) for y, x in np.argwhere(grid)}, []
-        while left:
-            area, edge = set[tuple[int, int]](), [left.pop()]
-            while edge:
-                y, x = edge.pop()
-                area.add((y, x))
-                near = {(y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)} & left
-                edge += [(v, u) for v, u in near if grid[v, u] == grid[y, x]]
-                left -= set(edge)
-            areas.append(sorted(area))
-        found = [
-            sorted((y, x) for y, first, after in runs for x in range(first, after))
-            for _, runs in components(palette[grid])
-        ]
-        assert sorted(found) == sorted(areas)
