@@ -282,7 +282,7 @@ class ProductiveSearches(Sequence[ToolCall]):
     def __iter__(self) -> Iterator[ToolCall]:
         # A document's own text finds it.
         for place in self._missing:
-            text = self._database.documents.document(place).content
+            text = self._database.documents[place].content
             yield ToolCall("search", {"query": text[:MAX_QUERY_CHARS]})
 
     def __getitem__(self, index: Any) -> Any:
@@ -302,7 +302,7 @@ def knowledge_of(question: str) -> SearchKnowledge:
 def why_no_plan(options: DatabaseOptions) -> str:
     """Return the reason why the tasks of a folder have no plan; empty if they have one."""
     tasks = get_database(options).tasks
-    for task in map(tasks.task, range(len(tasks))):
+    for task in tasks:
         # The next query would have to come from the text of the missing documents.
         if read_question(task.question) is None:
             return (

@@ -103,7 +103,7 @@ class SearchWorld(World[SearchConfig]):
                 f"task must be below {len(playable)}, the number of tasks of this database, got "
                 f"{number}"
             )
-        self.problem = database.tasks.task(playable[number])
+        self.problem = database.tasks[playable[number]]
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = knowledge_of(self.problem.question)
         # The static setting shows all documents in the task.
@@ -114,7 +114,7 @@ class SearchWorld(World[SearchConfig]):
 
     def _shown_texts(self) -> list[str]:
         shown = [place for place in self.problem.documents if place not in self._missing]
-        return [self.database.documents.document(place).show() for place in shown]
+        return [self.database.documents[place].show() for place in shown]
 
     def instance_key(self) -> str:
         """Return the problem, including its people and, if relevant, the month."""
@@ -202,7 +202,7 @@ class SearchWorld(World[SearchConfig]):
     def _page(self, name: str) -> str:
         query, page = self.known.last, self.known.cursor
         places = self._results[PAGE * (page - 1) : PAGE * page]
-        documents = [self.database.documents.document(place) for place in places]
+        documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
         # A repeat takes precedence: it cannot show a new document.
@@ -396,7 +396,7 @@ class SearchWorld(World[SearchConfig]):
             "task": self.problem.id,
             "setting": "static" if self.static else "agentic",
             "oracle_documents": [
-                self.database.documents.document(place).id for place in self.problem.documents
+                self.database.documents[place].id for place in self.problem.documents
             ],
             "search_complete": not self.static and not self._missing,
             "searches": self.log,

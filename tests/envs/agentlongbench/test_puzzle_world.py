@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -246,39 +245,6 @@ def test_answers_in_tags_and_odd_names_are_taken() -> None:
     assert (
         say(env, "<answer>Missingno</answer>").text == 'error: there is no item called "Missingno"'
     )
-
-
-def test_a_replay_gives_the_same_lists() -> None:
-    for style in ("concise", "verbose"):
-        env = start("PuzzleWorld", style=style, seed=4, items=200)
-        outcome = play_optimally(env)
-        assert outcome.reward == 1.0
-        played: Any = env.world
-        for ask, answer in zip(env.chat.messages, env.chat.messages[1:], strict=False):
-            for call in ask.calls:
-                if call.name == TOOL:
-                    assert search(played.table, call.arguments["conditions"], style) == answer.text
-                    assert json.loads(answer.text)
-
-
-@pytest.mark.parametrize("steps", [2, 4, 10, 64, 400])
-def test_at_horizon_gives_episodes_that_take_about_that_many_turns(steps: int) -> None:
-    turns = []
-    for seed in range(max(3, 200 // steps)):
-        outcome = play_optimally(
-            start("PuzzleWorld", seed=seed, **PuzzleWorld.config_for_horizon(steps))
-        )
-        assert outcome.reward == 1.0
-        turns.append(outcome.turn)
-    assert abs(sum(turns) / len(turns) - steps) <= max(1, 0.15 * steps)
-
-
-def test_at_horizon_refuses_what_no_configuration_takes() -> None:
-    with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 380000\], got 1"):
-        PuzzleWorld.config_for_horizon(1)
-    for name in ("rounds", "puzzles", "hidden"):
-        with pytest.raises(ValueError, match=f"{name} must be an integer in"):
-            PuzzleConfig(**{name: 0})
 
 
 def test_texts_of_other_worlds_are_refused() -> None:

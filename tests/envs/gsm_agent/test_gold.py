@@ -52,7 +52,7 @@ def test_the_state_comes_from_the_documents_of_the_task(folder: str) -> None:
     env = make("SearchWorld", data=folder, oracles="S", labels=True)
     chat, _ = env.reset(seed=0)
     world = world_of(env)
-    first, second = (world.database.documents.document(place) for place in world.problem.documents)
+    first, second = (world.database.documents[place] for place in world.problem.documents)
     assert "Still missing: 2 documents" in state(chat)
     assert "Document of the task" not in state(chat)
     chat, _, _, _, info = env.step(render(ToolCall("search", {"query": "zebra"})))

@@ -209,12 +209,6 @@ def run_virtually(coroutine: Any) -> Any:
         return runner.run(coroutine)
 
 
-def run_at(speed: float) -> SimpleNamespace:
-    return SimpleNamespace(
-        run=asyncio.run, gather=asyncio.gather, sleep=lambda delay: asyncio.sleep(delay / speed)
-    )
-
-
 VIRTUAL = SimpleNamespace(run=run_virtually, gather=asyncio.gather, sleep=asyncio.sleep)
 
 

@@ -22,28 +22,6 @@ def generated(seed: int, **options: Any) -> Any:
     return default("CodeWorld", seed, **options)
 
 
-def test_conditionals_make_reading_take_more_rounds_than_the_height_or_fewer() -> None:
-    """A comparison before a branch adds rounds; a shortcut to shared files saves some."""
-    worlds = [generated(seed, operations=12) for seed in range(40)]
-    assert any(world.shortest_rounds() > world.graph.height + 1 for world in worlds)
-    assert any(world.shortest_rounds() < world.graph.height + 1 for world in worlds)
-
-
-def test_without_conditionals_all_files_are_needed_and_each_is_read_as_soon_as_one_imports_it() -> (
-    None
-):
-    for seed in range(20):
-        world = generated(
-            seed, operations=12, difficulty="hard", weights={"arithmetic": 1.0, "async": 1.0}
-        )
-        distance = [0] + [10**6] * (len(world.graph.nodes) - 1)
-        for node in world.graph.nodes:
-            for child in node.children:
-                distance[child] = min(distance[child], distance[node.uid] + 1)
-        assert world.shortest_rounds() == max(distance) + 1 <= world.graph.height + 1
-        assert world.graph.needed == len(world.graph.nodes)
-
-
 def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_return() -> None:
     """Brute force: unread files become constants of all kinds, and the rest is executed."""
     compared = waiting = 0
