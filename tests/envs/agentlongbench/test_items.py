@@ -23,7 +23,7 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Section, normalize_name
-from agentgym.envs.agentlongbench.peaks import largest_section
+from agentgym.envs.agentlongbench.logs import largest_section
 from agentgym.text.tools import ToolError
 
 # No condition separates these, so they cannot be isolated.

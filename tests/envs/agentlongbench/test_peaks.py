@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from agentgym import make
-from agentgym.envs.agentlongbench.config import ItemsConfig
-from agentgym.envs.agentlongbench.peaks import LARGEST, Peak, largest_section
-from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.rollout import within
+from agentgym.envs.agentlongbench.config import ItemsConfig, QAConfig
+from agentgym.envs.agentlongbench.logs import LARGEST, Peak, largest_section, within
+from agentgym.envs.agentlongbench.qa_world import LongContextQA
 from agentgym.envs.agentlongbench.rows import make_log
 from agentgym.oracles import OraclePolicy
 from agentgym.text.tokens import counter

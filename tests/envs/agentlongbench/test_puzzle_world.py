@@ -10,8 +10,9 @@ import pytest
 
 from agentgym import ToolCall, make, tool_env
 from agentgym.assemble.registry import worlds
+from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Feedback, read_feedback, search
-from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
+from agentgym.envs.agentlongbench.puzzle_world import PuzzleWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat
 from tests.helpers import play, play_optimally, say, start

@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentgym.envs.agentlongbench.agent import FILLED
 from agentgym.envs.agentlongbench.config import ItemsConfig
 from agentgym.envs.agentlongbench.engine import search
-from agentgym.envs.agentlongbench.rollout import (
-    FILLED,
-    RESERVE,
-    SHORTEST,
-    Habits,
-    Log,
-    play,
-    within,
-)
+from agentgym.envs.agentlongbench.logs import SHORTEST, Habits, Log, within
+from agentgym.envs.agentlongbench.rollout import RESERVE, play
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter, counter
 

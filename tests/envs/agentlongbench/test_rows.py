@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from agentgym.envs.agentlongbench import FULL, TASKS
-from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
+from agentgym.envs.agentlongbench.config import QAConfig
+from agentgym.envs.agentlongbench.qa_world import LongContextQA
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import (
     COUNTS,
