@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -209,19 +209,14 @@ def draw_table(
     else:
         table = species()
         if items < len(table):
-            table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
+            some = np.sort(rng.choice(len(table), items, replace=False)).tolist()
+            table = table.part(some, range(len(table.sections)))
         if free:
             # Separate shuffles: no item keeps the profile of a species.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
-        places = sorted(sections)
-        table = ItemTable(
-            [table.sections[k] for k in places],
-            table.names,
-            table.labels,
-            [table.columns[k] for k in places],
-        )
+        table = table.part(range(len(table)), sorted(sections))
     return _coded(table, rng) if free else table
 
 
@@ -294,32 +289,16 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
     ]
 
 
-def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
-    return ItemTable(
-        table.sections,
-        [table.names[k] for k in places],
-        [table.labels[k] for k in places],
-        [[column[k] for k in places] for column in table.columns],
-    )
-
-
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    shuffled = _some(table, rng.permutation(len(table)).tolist())
+    shuffled = table.part(rng.permutation(len(table)).tolist(), range(len(table.sections)))
     names = _codes("Item_", len(table), rng)
     letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
     sections = [
         replace(section, name=f"Attr_{letter}")
         for section, letter in zip(table.sections, letters, strict=True)
     ]
-    words = sorted(
-        {
-            v
-            for column in shuffled.columns
-            for values in column
-            for v in values
-            if isinstance(v, str)
-        }
-    )
+    values = {value for column in table.columns for each in column for value in each}
+    words = sorted(value for value in values if isinstance(value, str))
     # A text in two sections gets the same code in both; the section distinguishes them.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []

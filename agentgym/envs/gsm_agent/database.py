@@ -29,7 +29,7 @@ from agentgym.envs.gsm_agent.documents import (
 from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
-from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
+from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -91,7 +91,9 @@ class DatabaseOptions(ProblemOptions):
 class Database:
     """Documents sorted by id, their tasks, and a search index."""
 
-    def __init__(self, documents: Pack[Document], tasks: Pack[Task], index: Index) -> None:
+    def __init__(
+        self, documents: Pack[Document], tasks: Pack[Task], index: Lexical | Dense
+    ) -> None:
         self.documents, self.tasks, self.index = documents, tasks, index
 
     @classmethod
@@ -103,9 +105,10 @@ class Database:
                 f"{len(documents)} documents"
             )
         texts = [document.content for document in documents]
-        index = (
-            Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
-        )
+        if search_by == "words":
+            index: Lexical | Dense = Lexical.of(texts)
+        else:
+            index = Dense.of(texts, load_embed(search_by))
         return cls(Pack.of(Document, documents), Pack.of(Task, tasks), index)
 
     @cached_property
