@@ -60,7 +60,7 @@ class Task:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
-RecordT = TypeVar("RecordT", Document, Task)
+RecordT = TypeVar("RecordT", bound=Document | Task)
 
 
 class Pack(Sequence[RecordT], Generic[RecordT]):

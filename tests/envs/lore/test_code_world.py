@@ -90,7 +90,7 @@ def test_calls_are_labelled() -> None:
 def label(file: str, solver: CodeSolver, useful: set[str], imported: set[str], exist: Any) -> str:
     if file not in exist:
         return "invalid"
-    if file[:-3] in solver.trees:
+    if file[:-3] in solver.sources:
         return "redundant"
     return "optimal" if file in useful else "speculative" if file in imported else "lucky"
 

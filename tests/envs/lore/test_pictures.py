@@ -13,7 +13,7 @@ from agentgym import Image
 from agentgym.envs.lore import pictures
 from agentgym.text.tokens import image_tokens
 from tests.envs.lore.games import BOTH, LOSSLESS, pictured, tools
-from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
+from tests.envs.lore.picture_solver import agreement, areas, kinds, read, undoing
 from tests.envs.lore.test_multimodal_world import generated
 
 
@@ -55,12 +55,16 @@ def test_pixels_show_each_kind_as_often_as_the_words_say_and_the_target_as_often
 
 def test_nothing_touches_another_thing_or_the_border() -> None:
     for _, shown in pictured(generated(5, operations=20, difficulty="hard"), "value"):
-        boxes = [box(runs) for _, runs in components(shown.images[0].to_array())]
+        boxes = areas(shown.images[0].to_array())
         assert len(boxes) == shown.images[0].alt.count(" at ")
-        for k, (top, bottom, left, right) in enumerate(boxes):
-            assert min(top, left, 384 - bottom, 384 - right) >= 5
-            for up, down, first, after in boxes[:k]:
-                assert max(up - bottom, top - down, first - right, left - after) >= 5
+        for k, (_, rows, columns, _) in enumerate(boxes):
+            assert min(rows.start, columns.start, 384 - rows.stop, 384 - columns.stop) >= 5
+            for _, other_rows, other_columns, _ in boxes[:k]:
+                assert max(gap(rows, other_rows), gap(columns, other_columns)) >= 5
+
+
+def gap(one: slice, other: slice) -> int:
+    return int(max(one.start - other.stop, other.start - one.stop))
 
 
 def test_things_are_placed_quickly_where_they_are_most() -> None:
