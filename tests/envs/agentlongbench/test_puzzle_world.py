@@ -13,8 +13,7 @@ from agentgym.assemble.registry import worlds
 from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Feedback, read_feedback, search
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleWorld
-from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.reading import ParsedChat
+from agentgym.oracles import NoisyPolicy
 from tests.helpers import play, play_optimally, say, start
 
 
@@ -264,20 +263,3 @@ def test_texts_of_other_worlds_are_refused() -> None:
     with pytest.raises(ValueError, match="this is not a result of query_items"):
         played.read_result(ToolCall(TOOL, {"conditions": []}), '{"intersection": ["a", "b')
     assert played.read_subtask("Do something else.") is None
-
-
-def test_menu_and_features_have_the_shape_of_the_configuration() -> None:
-    env = make("PuzzleWorld", items=30)
-    policy = RandomPolicy("PuzzleWorld")
-    chat, _ = env.reset(seed=3)
-    while not tool_env(env).over:
-        played: Any = tool_env(env).world
-        seen = policy.recall(ParsedChat.of(chat))
-        assert len(played.action_catalog()) == 31
-        features = played.features()
-        assert features.shape == (6,)
-        assert ((features >= 0) & (features <= 1)).all()
-        assert seen.reasoning(ToolCall("guess", {"name": "x"})) == played.reasoning(
-            ToolCall("guess", {"name": "x"})
-        )
-        chat, *_ = env.step(policy([chat])[0].text)

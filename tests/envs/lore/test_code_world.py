@@ -217,11 +217,11 @@ def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:
         assert env.world.report()["guessed_reads"] == (not strict)
 
 
-@pytest.mark.rotation
-def test_names_grow_longer_in_very_large_tasks() -> None:
-    files = list(generated(0, operations=20_000, p=0.0).files())
-    assert len(set(files)) == len(files) > 50_000
-    assert {len(file) for file in files[1:]} == {9, 10}
+def test_names_grow_longer_in_very_large_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentgym.envs.lore.code_world._NAMES_PER_LETTER", 50)
+    files = list(generated(0, operations=40, p=0.0).files())
+    assert len(set(files)) == len(files) > 100
+    assert {len(file) for file in files[1:50]} == {9} < {len(file) for file in files[1:]}
 
 
 def test_there_is_no_tool_that_runs_code() -> None:

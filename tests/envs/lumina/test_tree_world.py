@@ -210,31 +210,6 @@ def test_a_target_at_the_root_is_known_from_the_start() -> None:
 # Visible and hidden information.
 
 
-def test_swapping_the_hidden_subtrees_of_two_unexplored_nodes_changes_no_hook() -> None:
-    rng, swaps = random.Random(0), 0
-    for seed in range(20):
-        env = start("TreeWorld", seed=seed, nodes=15, absent_probability=0.5)
-        while len(frontier := [call.arguments.get("id") for call in env.world.optimal_calls()]) > 1:
-            a, b = rng.sample(frontier, 2)
-            twin = copy.deepcopy(env.world)
-            twin.children[a], twin.children[b] = twin.children[b], twin.children[a]
-            assert hooks(twin) == hooks(env.world)
-            swaps += len({str(env.world.children[node]) for node in (a, b)}) > 1
-            play(env, ask(a))
-    assert swaps > 50
-
-
-def hooks(world: TreeWorld) -> tuple[object, ...]:
-    calls = list(world.optimal_calls()), list(world.legal_calls())
-    return (
-        world.task(),
-        world.state(),
-        world.subtask(with_state=True),
-        world.subtask(with_state=False),
-        calls,
-    )
-
-
 @pytest.mark.parametrize("call", [ask, found])
 def test_an_id_that_was_not_shown_is_answered_like_one_that_does_not_exist(
     call: Callable[[str], ToolCall],
@@ -250,17 +225,6 @@ def test_an_id_that_was_not_shown_is_answered_like_one_that_does_not_exist(
     assert answers == {"error: no node with this id has been shown"}
     assert env.world.known == known
     assert not env.over
-
-
-def test_asking_again_gives_the_same_answer_costs_a_turn_and_is_not_optimal() -> None:
-    env = start("TreeWorld", nodes=20, revealed=0)
-    (root,) = env.world.known
-    first = play(env, ask(root))
-    hooks_before = env.world.known.copy(), list(env.world.optimal_calls())
-    assert ask(root) not in env.world.optimal_calls()
-    again = play(env, ask(root))
-    assert (again.text, again.turn) == (first.text, first.turn + 1)
-    assert (env.world.known, list(env.world.optimal_calls())) == hooks_before
 
 
 def test_ids_are_seven_letters_so_none_looks_like_a_number_or_a_value() -> None:
