@@ -117,7 +117,7 @@ def decompose(problems: Iterable[RawProblem], folder: Path, ask: Ask) -> None:
         contents = [_write_document(problem.text, premise, premises, ask) for premise in premises]
         if not contents or None in contents:
             continue
-        documents = [
+        documents: list[dict[str, Any]] = [
             {"id": f"{problem.id}-{k}", "content": content, "metadata": {}}
             for k, content in enumerate(contents)
         ]

@@ -19,7 +19,7 @@ from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_data
 from agentgym.envs.gsm_agent.prompts import TOOL_SETS
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed, rank
 from agentgym.envs.gsm_agent.search_world import SearchWorld
-from agentgym.oracles import OraclePolicy, RandomPolicy
+from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 from tests.helpers import play, say, start
 
@@ -353,19 +353,6 @@ def test_a_task_that_is_not_there_is_refused() -> None:
 
 
 # A searcher's knowledge.
-
-
-def test_what_is_written_is_read_back() -> None:
-    for seed in range(10):
-        env = make("SearchWorld", **SMALL)
-        chat, _ = env.reset(seed=seed)
-        policy = RandomPolicy("SearchWorld", seed)
-        while not tool_env(env).over:
-            world: Any = tool_env(env).world
-            fresh = SearchWorld.read_task(chat.messages[1].text)
-            fresh.read_state(world.state())
-            assert fresh.known == world.known
-            chat, *_ = env.step(policy([chat])[0].text)
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,21 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 from scipy import ndimage
 
+WHITE = 0xFFFFFF
 NAMES = ("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink", "brown", "gray")
 
 
 @functools.cache
-def name(colour: tuple[int, int, int]) -> str:
+def name(colour: int) -> str:
     """Return the name of the nearest web colour."""
-    return min(NAMES, key=lambda each: math.dist(ImageColor.getrgb(each), colour))
+    rgb = colour >> 16, colour >> 8 & 255, colour & 255
+    return min(NAMES, key=lambda each: math.dist(ImageColor.getrgb(each), rgb))
 
 
 class Area(NamedTuple):
     """A connected area of one non-white colour: its colour, bounding box and pixels in the box."""
 
-    colour: tuple[int, int, int]
+    colour: int
     rows: slice
     columns: slice
     filled: np.ndarray[Any, Any]
@@ -41,13 +43,13 @@ class Area(NamedTuple):
 
 
 def areas(pixels: np.ndarray[Any, Any]) -> list[Area]:
+    codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
     found = []
-    for colour in np.unique(pixels.reshape(-1, 3), axis=0).tolist():
-        labels, _ = ndimage.label((pixels == colour).all(2))
+    for colour in set(np.unique(codes).tolist()) - {WHITE}:
+        labels, _ = ndimage.label(codes == colour)
         for number, (rows, columns) in enumerate(ndimage.find_objects(labels), 1):
-            filled = labels[rows, columns] == number
-            found.append(Area(tuple(colour), rows, columns, filled))
-    return [area for area in found if area.colour != (255, 255, 255)]
+            found.append(Area(colour, rows, columns, labels[rows, columns] == number))
+    return found
 
 
 def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:

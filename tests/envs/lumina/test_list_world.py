@@ -122,15 +122,6 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-def test_distinct_values_leave_one_optimal_call_in_each_state() -> None:
-    for seed in range(20):
-        env = start("ListWorld", seed=seed, items=12, removals=6)
-        while env.world.items != env.world.target:
-            assert len(env.world.optimal_calls()) == 1
-            play(env, env.world.optimal_calls()[0])
-        assert list(env.world.optimal_calls()) == [DONE]
-
-
 # Edge cases, through the text interface.
 
 
