@@ -38,7 +38,7 @@ _ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
 _TRIES = 40  # candidate rounds; the largest that fits wins
 
 
-class Game:
+class SimulatedGame:
     """A puzzle in play.
 
     Attributes:

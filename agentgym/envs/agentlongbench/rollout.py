@@ -9,7 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from agentgym.envs.agentlongbench.agent import Game
+from agentgym.envs.agentlongbench.agent import SimulatedGame
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.items import ItemTable
 from agentgym.envs.agentlongbench.logs import (
@@ -67,7 +67,7 @@ def play(
             # A larger end gives the agent more rounds to isolate the hidden item.
             late = min(0.9, habits.late * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
-            game = Game(table, target, style, habits, rng, counter, cap, top)
+            game = SimulatedGame(table, target, style, habits, rng, counter, cap, top)
             if game.run(limit, by_rounds, (1 - late) * limit if isolate else None):
                 return game.log()
         return None
