@@ -222,6 +222,11 @@ def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_d
         draw_table("intensive", "synthetic", 50, np.random.default_rng(seed)) for seed in (1, 2)
     )
     assert first == second
+    some = draw_table("intensive", "species", 300, np.random.default_rng(1), sections=(0, 1, 3))
+    for place, name in enumerate(some.names):
+        known = profile(species(), species().find(name))
+        assert profile(some, place).items() <= known.items()
+    assert {len(column) for column in some.columns} == {300}
     free = [
         draw_table("free", source, 50, np.random.default_rng(seed))
         for source in ("species", "synthetic")

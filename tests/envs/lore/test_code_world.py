@@ -11,6 +11,7 @@ import pytest
 import agentgym
 from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
+from agentgym.envs.lore.growth import letters
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 from tests.envs.lore.code_solver import CodeSolver, Program
@@ -217,11 +218,15 @@ def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:
         assert env.world.report()["guessed_reads"] == (not strict)
 
 
-def test_names_grow_longer_in_very_large_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentgym.envs.lore.code_world._NAMES_PER_LETTER", 50)
-    files = list(generated(0, operations=40, p=0.0).files())
-    assert len(set(files)) == len(files) > 100
-    assert {len(file) for file in files[1:50]} == {9} < {len(file) for file in files[1:]}
+def test_names_differ_and_grow_longer_in_very_large_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two letters fewer, a small task has as many collisions as a very large one."""
+    module = "agentgym.envs.lore.code_world"
+    monkeypatch.setattr(f"{module}.letters", lambda rng, count: letters(rng, count - 2))
+    monkeypatch.setattr(f"{module}._NAMES_PER_LETTER", 100)
+    files = list(generated(0, operations=60, p=0.0).files())
+    assert len(set(files)) == len(files) > 150
+    assert {len(file) for file in files[1:100]} == {7}
+    assert {len(file) for file in files[100:]} == {8}
 
 
 def test_there_is_no_tool_that_runs_code() -> None:
