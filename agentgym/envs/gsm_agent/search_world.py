@@ -35,8 +35,7 @@ _BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
-_ANSWER = "Give the answer."
-_LOST = "Nothing is left to search for."
+_ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
 _OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
@@ -126,10 +125,7 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people.
-
-        `split_keys` selects among a folder's tasks.
-        """
+        """Return the configuration whose database uses the split's people."""
         return config.with_people_of(split)
 
     @classmethod
@@ -251,7 +247,7 @@ class SearchWorld(World[SearchConfig]):
 
     def score(self) -> float:
         """Return 1 if the right number was submitted, else 0."""
-        answer = None if self._submitted is None else parse_number(self._submitted)
+        answer = parse_number(self._submitted or "")
         return float(answer is not None and answer == parse_number(self.problem.answer))
 
     @classmethod
@@ -293,10 +289,10 @@ class SearchWorld(World[SearchConfig]):
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
-        queries = [
-            *(query for each in self.known.missing() for query in self.known.queries(each)[:2]),
-            self.known.last or "what was counted",
-        ]
+        queries = []
+        for quantity in self.known.missing():
+            queries += self.known.queries(quantity)[:2]
+        queries.append(self.known.last or "what was counted")
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
@@ -360,9 +356,7 @@ class SearchWorld(World[SearchConfig]):
         """Add a page of results."""
         if call.name not in _SEARCHES:
             return
-        head = _HEAD.match(result)
-        if head is None:
-            raise ValueError(f"this is no page of results: {result[:100]!r}")
+        head = expect(_HEAD.match(result), "a page of results", result)
         # A context strategy may remove results, so the page number cannot be counted.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
@@ -392,12 +386,11 @@ class SearchWorld(World[SearchConfig]):
         """Return the documents of the task and whether all were shown, the searches (`log`), and
         how the answer was submitted.
         """
+        documents = self.database.documents
         return {
             "task": self.problem.id,
             "setting": "static" if self.static else "agentic",
-            "oracle_documents": [
-                self.database.documents[place].id for place in self.problem.documents
-            ],
+            "oracle_documents": [documents[place].id for place in self.problem.documents],
             "search_complete": not self.static and not self._missing,
             "searches": self.log,
             "early_stops": self._early_stops,
