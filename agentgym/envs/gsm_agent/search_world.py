@@ -289,7 +289,7 @@ class SearchWorld(World[SearchConfig]):
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
-        queries = []
+        queries: list[str] = []
         for quantity in self.known.missing():
             queries += self.known.queries(quantity)[:2]
         queries.append(self.known.last or "what was counted")
