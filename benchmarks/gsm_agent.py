@@ -33,7 +33,7 @@ def main() -> None:
     )
     print("| | median ms | 95 % ms |")
     print("|---|---|---|")
-    questions = [database.tasks.task(Random(k).randrange(TASKS)).question for k in range(ROUNDS)]
+    questions = [database.tasks[Random(k).randrange(TASKS)].question for k in range(ROUNDS)]
     show("search by words, the question as query", lambda k: database.index.best(questions[k], 100))
     env = tool_env(make("SearchWorld", tasks=TASKS))
     show("reset", lambda k: env.reset(seed=k))

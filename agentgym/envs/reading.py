@@ -1,8 +1,11 @@
-"""Parsing of texts that worlds wrote."""
+"""Parsing of texts that worlds wrote, and text files."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
@@ -14,3 +17,9 @@ def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
     if match is None:
         raise ValueError(f"this is not {what}: {text[:100]!r}")
     return match
+
+
+def load_texts(module: str, name: str) -> dict[str, Any]:
+    """Return the tables of `texts/NAME.toml` beside a module's file."""
+    path = Path(module).with_name("texts") / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The items of both worlds: options and sources.
+"""The options of both worlds, and the sources of their items.
 
 Items are species or invented, and appear under their own names (knowledge-intensive) or under
 meaningless codes (knowledge-free; section 2.3.1).
@@ -10,16 +10,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.agentlongbench import SPECIES
+from agentgym.envs.agentlongbench import SETTINGS, SPECIES, TASKS
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
+from agentgym.envs.agentlongbench.logs import (
+    FEWEST_ROUNDS,
+    LARGEST,
+    LONGEST,
+    LONGEST_ROUNDS,
+    SHORTEST,
+    Habits,
+    ListLength,
+)
 from agentgym.text.validation import check_choice, check_int
-from agentgym.world.config import Choice, Config
+from agentgym.world.config import Choice, Config, TokenCount
+from agentgym.world.turn_budget import TurnBudget
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
@@ -110,6 +120,69 @@ class ItemsConfig(Config):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class QAConfig(ItemsConfig, Habits, TurnBudget):
+    """Options of LongContextQA.
+
+    Attributes:
+        task: The benchmark task to ask.
+        rounds: The rounds of the log.
+        length: The tokens of the log with its question, instead of `rounds`; 0 to use `rounds`.
+        counter: The counter of these tokens: `cl100k_base`, `heuristic` or
+            `package.module:factory`.
+        delivery: Whether the task contains the log (`task`), or a tool reads it page by page
+            (`pages`).
+        page: The rounds per page.
+    """
+
+    task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
+    rounds: Annotated[int, Field(ge=FEWEST_ROUNDS, le=LONGEST_ROUNDS)] = 12
+    length: Annotated[
+        Annotated[int, Choice((0,))] | Annotated[int, Field(ge=SHORTEST, le=LONGEST)], TokenCount()
+    ] = 0
+    counter: str = "cl100k_base"
+    delivery: Literal["task", "pages"] = "pages"
+    page: Annotated[int, Field(ge=1, le=1_000)] = 3
+    items: ItemCount = 40
+    min_list: ListLength = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task == LARGEST and set(NUMBERS).isdisjoint(self._sections()):
+            raise ValueError(
+                f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
+                f"add one of {', '.join(NUMBERS)}"
+            )
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting, such as `kf-c`."""
+        return next(
+            name
+            for name, o in SETTINGS.items()
+            if (o["knowledge"], o["style"]) == (self.knowledge, self.style)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PuzzleConfig(ItemsConfig, TurnBudget):
+    """Options of PuzzleWorld.
+
+    Attributes:
+        hidden: The number of hidden items per puzzle. With one, the first guess is drawn and its
+            feedback given, as in the paper. With several, all items are listed, and the hidden
+            ones are guessed in turn.
+        rounds: The guesses allowed for each hidden item, including a drawn one. With few, some
+            puzzles need luck.
+        puzzles: The number of consecutive puzzles, each with its own table.
+    """
+
+    items: ItemCount = 100
+    hidden: Annotated[int, Field(ge=1, le=1_000)] = 8
+    rounds: Annotated[int, Field(ge=2, le=100_000)] = 8
+    puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+
 def draw_table(
     knowledge: str,
     source: str,
@@ -136,19 +209,14 @@ def draw_table(
     else:
         table = species()
         if items < len(table):
-            table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
+            some = np.sort(rng.choice(len(table), items, replace=False)).tolist()
+            table = table.part(some, range(len(table.sections)))
         if free:
             # Separate shuffles: no item keeps the profile of a species.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
-        places = sorted(sections)
-        table = ItemTable(
-            [table.sections[k] for k in places],
-            table.names,
-            table.labels,
-            [table.columns[k] for k in places],
-        )
+        table = table.part(range(len(table)), sorted(sections))
     return _coded(table, rng) if free else table
 
 
@@ -221,32 +289,16 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
     ]
 
 
-def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
-    return ItemTable(
-        table.sections,
-        [table.names[k] for k in places],
-        [table.labels[k] for k in places],
-        [[column[k] for k in places] for column in table.columns],
-    )
-
-
 def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    shuffled = _some(table, rng.permutation(len(table)).tolist())
+    shuffled = table.part(rng.permutation(len(table)).tolist(), range(len(table.sections)))
     names = _codes("Item_", len(table), rng)
     letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
     sections = [
         replace(section, name=f"Attr_{letter}")
         for section, letter in zip(table.sections, letters, strict=True)
     ]
-    words = sorted(
-        {
-            v
-            for column in shuffled.columns
-            for values in column
-            for v in values
-            if isinstance(v, str)
-        }
-    )
+    values = {value for column in table.columns for each in column for value in each}
+    words = sorted(value for value in values if isinstance(value, str))
     # A text in two sections gets the same code in both; the section distinguishes them.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []

@@ -12,8 +12,11 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from agentgym.envs.agentlongbench.items import OPERATORS, Atom, ItemTable, Operator
+from agentgym.envs.reading import load_texts
 from agentgym.text.tools import ToolError, echo
 
+TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
+"""Rules of the game, and questions about logs with how to answer them."""
 STYLES = ("concise", "verbose")
 TOOL = "query_items"
 MOST_CONDITIONS = 1_024
@@ -203,25 +206,4 @@ def dumps(data: object) -> str:
 
 def explain_game(style: str) -> str:
     """Return the rules that both worlds share."""
-    lists = (
-        'The result {"intersection": [...]} lists the items that meet all of the conditions.'
-        if style == "concise"
-        else 'The result {"per_section": [...]} has, for each section with a condition, all items '
-        "that meet the conditions on that "
-        "section. No list combines the sections."
-    )
-    return (
-        "An item is hidden. Each item has a profile of sections; a section holds one number, or "
-        "one or more values. The hidden "
-        "item is to be found by guessing.\n"
-        "The feedback on a guess shows the profile of the guessed item. A value is marked correct "
-        "if the hidden item has it too, "
-        "and wrong if not, whether or not the hidden item has other values there. A number is "
-        "marked correct, too low (that of the "
-        "hidden item is greater) or too high.\n"
-        f"The tool {TOOL} finds items by conditions. A condition of type value is met by items "
-        "that have all of its values in the "
-        "section or, with exclude, none of them; one of type numeric by items whose number is "
-        "greater than (>), less than (<) or "
-        f"equal to (==) the threshold. {lists}"
-    )
+    return f"{TEXTS['game']['rules']} {TEXTS['game'][style]}"

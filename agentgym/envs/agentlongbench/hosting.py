@@ -11,24 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.envs.agentlongbench.belief import Belief
-from agentgym.envs.agentlongbench.engine import Condition, dumps, to_atoms
+from agentgym.envs.agentlongbench.engine import TEXTS, Condition, dumps, to_atoms
 from agentgym.envs.agentlongbench.items import VERDICTS, Atom, ItemTable, Operator, compare
 from agentgym.text.tools import tool
 
 ASK = "ask"
 HOSTED = ("guess", ASK)
-RULES = (
-    "You play the host: you know the hidden item, and another agent looks for it. You are shown "
-    "each of its guesses and questions, "
-    "with what you need to know of the hidden item.\n"
-    "Answer a question by yes or no. Answer a guess by a line for each section of the guess, with "
-    "a verdict on each value:\n"
-    "  - Colours: red (correct); blue (wrong)\n  - Weight: 250 (wrong, too low)\n"
-    "A value is correct if the hidden item has it too, and wrong if not. A number is correct, too "
-    "low (that of the hidden item is "
-    "greater) or too high. A referee knows the rules: an answer that is not right is not passed "
-    "on, and is counted against you."
-)
+RULES = TEXTS["game"]["host"]
 
 _LINE = re.compile(r"^ *- ([^:\n]+): ([^\n]+)$", re.MULTILINE)
 _MARK = re.compile(r"(.*) \(([^()]*)\)")

@@ -84,6 +84,13 @@ class ItemTable:
     def __len__(self) -> int:
         return len(self.names)
 
+    def part(self, places: Iterable[int], sections: Iterable[int]) -> ItemTable:
+        """Return the table of these items, in this order, with these sections."""
+        places, sections = list(places), list(sections)
+        columns = [[self.columns[k][place] for place in places] for k in sections]
+        names, labels = ([each[place] for place in places] for each in (self.names, self.labels))
+        return ItemTable([self.sections[k] for k in sections], names, labels, columns)
+
     def find(self, name: str) -> int:
         """Return the item with a name, ignoring case, spaces, hyphens, accents and punctuation.
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from math import log
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from agentgym.envs.agentlongbench.belief import Belief, Hunt, OptimalMoves
-from agentgym.envs.agentlongbench.config import ItemCount, ItemsConfig
+from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.engine import (
     TOOL,
     Condition,
@@ -38,13 +35,12 @@ from agentgym.envs.agentlongbench.hosting import (
     write_question,
 )
 from agentgym.envs.agentlongbench.items import ItemTable
-from agentgym.envs.agentlongbench.reference import ReferenceTurns, count_turns
+from agentgym.envs.agentlongbench.reference import draw_reference, limits
 from agentgym.envs.agentlongbench.scoring import last_tag
 from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import tool
 from agentgym.text.validation import check_int
-from agentgym.world.turn_budget import TurnBudget
 from agentgym.world.world import CallSet, World
 
 _TASK = re.compile(
@@ -61,10 +57,6 @@ _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
 # A query and a guess, for an item without known candidates.
 _QUICKEST = 2
-# Tables that determine a configuration's budget, with the turns of all their items.
-_SAMPLES = 8
-# Arbitrary: a configuration has the same budget for every seed.
-_SAMPLE_SEED = 20
 # Average turns for one of several hidden items among 100.
 _TURNS = 4.85
 # Below this many turns, one hidden item among few (2.4 turns on average) fits better than one among
@@ -73,44 +65,6 @@ _FEW = 3.2
 # Hidden items per puzzle for a horizon. Each takes about 300 tokens of the belief state, which must
 # fit into the small windows of ablations.
 _GROUP = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class PuzzleConfig(ItemsConfig, TurnBudget):
-    """Options of PuzzleWorld.
-
-    Attributes:
-        hidden: The number of hidden items per puzzle. With one, the first guess is drawn and its
-            feedback given, as in the paper. With several, all items are listed, and the hidden
-            ones are guessed in turn.
-        rounds: The guesses allowed for each hidden item, including a drawn one. With few, some
-            puzzles need luck.
-        puzzles: The number of consecutive puzzles, each with its own table.
-    """
-
-    items: ItemCount = 100
-    hidden: Annotated[int, Field(ge=1, le=1_000)] = 8
-    rounds: Annotated[int, Field(ge=2, le=100_000)] = 8
-    puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
-
-    def reference(self, table: ItemTable, rng: np.random.Generator) -> tuple[int, ReferenceTurns]:
-        """Draw the first guess and count each item's turns after it."""
-        first = int(rng.integers(len(table)))
-        return first, count_turns(table, first if self.hidden == 1 else None)
-
-
-@lru_cache(256)  # a run has few configurations
-def _limits(config: PuzzleConfig) -> tuple[int, int]:
-    # They depend only on the configuration, so the budget reveals nothing about the episode.
-    turns, rounds = 0, config.rounds
-    for sample in range(_SAMPLES):
-        rng = np.random.default_rng((_SAMPLE_SEED, sample))
-        table = config.table(rng)
-        next(config.targets(table, rng))  # raises if items cannot be distinguished
-        _, counts = config.reference(table, rng)
-        turns = max(turns, counts.bound(config.hidden))
-        rounds = max(rounds, int(counts.rounds.max()))
-    return turns, rounds
 
 
 class PuzzleWorld(World[PuzzleConfig]):
@@ -140,19 +94,19 @@ class PuzzleWorld(World[PuzzleConfig]):
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
-        self.max_turns = self.config.budget(self._puzzles * _limits(self.config)[0])
+        self.max_turns = self.config.budget(self._puzzles * limits(self.config)[0])
         # Further rounds could never be played and would contradict the budget.
         self._rounds = min(self.config.rounds, self.max_turns)
         self._begin(1)
 
     def _begin(self, number: int) -> None:
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
-        most, deepest = _limits(config)
+        most, deepest = limits(config)
         turns = most + 1
         # Rare: the limits exceed almost every draw.
         while turns > most:
             self.table = config.table(rng)
-            first, counts = config.reference(self.table, rng)
+            first, counts = draw_reference(config, self.table, rng)
             able = counts.rounds <= deepest
             # The first guess must be wrong if its feedback opens the puzzle.
             able[first] &= self._hidden > 1

@@ -6,29 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from agentgym.envs.agentlongbench import SETTINGS, TASKS
-from agentgym.envs.agentlongbench.config import NUMBERS, ItemCount, ItemsConfig
+from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import explain_game
-from agentgym.envs.agentlongbench.peaks import LARGEST
+from agentgym.envs.agentlongbench.logs import LARGEST, Log
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
-from agentgym.envs.agentlongbench.rollout import (
-    FEWEST_ROUNDS,
-    LONGEST,
-    LONGEST_ROUNDS,
-    SHORTEST,
-    Habits,
-    ListLength,
-    Log,
-    play,
-)
+from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import (
     as_list,
     describe_form,
@@ -47,11 +35,9 @@ from agentgym.envs.agentlongbench.tasks import (
 )
 from agentgym.envs.reading import expect
 from agentgym.text.messages import Chat, ToolCall
-from agentgym.text.tokens import TokenCounter, counter
+from agentgym.text.tokens import counter
 from agentgym.text.tools import ToolError, Toolset, echo, tool
 from agentgym.text.validation import check_int
-from agentgym.world.config import Choice, TokenCount
-from agentgym.world.turn_budget import TurnBudget
 from agentgym.world.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
@@ -60,7 +46,6 @@ _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _CHANCE_DRAWS = 32  # it hardly varies between instances, and long logs take a second
-_DRAWS = 20  # with few items, some targets cannot be isolated in a short log
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNKNOWN = {
@@ -70,83 +55,6 @@ _UNKNOWN = {
     "list": '["unknown"]',
     "name": "unknown",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class QAConfig(ItemsConfig, Habits, TurnBudget):
-    """Options of LongContextQA.
-
-    Attributes:
-        task: The benchmark task to ask.
-        rounds: The rounds of the log.
-        length: The tokens of the log with its question, instead of `rounds`; 0 to use `rounds`.
-        counter: The counter of these tokens: `cl100k_base`, `heuristic` or
-            `package.module:factory`.
-        delivery: Whether the task contains the log (`task`), or a tool reads it page by page
-            (`pages`).
-        page: The rounds per page.
-    """
-
-    task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
-    rounds: Annotated[int, Field(ge=FEWEST_ROUNDS, le=LONGEST_ROUNDS)] = 12
-    length: Annotated[
-        Annotated[int, Choice((0,))] | Annotated[int, Field(ge=SHORTEST, le=LONGEST)], TokenCount()
-    ] = 0
-    counter: str = "cl100k_base"
-    delivery: Literal["task", "pages"] = "pages"
-    page: Annotated[int, Field(ge=1, le=1_000)] = 3
-    items: ItemCount = 40
-    min_list: ListLength = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.task == LARGEST and set(NUMBERS).isdisjoint(self._sections()):
-            raise ValueError(
-                f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
-                f"add one of {', '.join(NUMBERS)}"
-            )
-
-    @property
-    def setting(self) -> str:
-        """The name of the setting, such as `kf-c`."""
-        return next(
-            name
-            for name, o in SETTINGS.items()
-            if (o["knowledge"], o["style"]) == (self.knowledge, self.style)
-        )
-
-
-def draw_log(
-    config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
-) -> Log:
-    """Draw items and a log, optionally with lists that isolate the hidden item, or with a drawn
-    peak.
-
-    Raises:
-        ValueError: No log is that short.
-    """
-    problem, place = ValueError(), rng.random() if peak else None
-    size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # All tables share one peak, so no round is rejected as difficult.
-    for _ in range(_DRAWS):
-        table = config.table(rng)
-        target = next(config.targets(table, rng, config.shortest_list(table)))
-        seed = int(rng.integers(2**63))
-        try:
-            return play(
-                table,
-                target,
-                config.style,
-                config,
-                seed,
-                counter=tokens,
-                isolate=isolate,
-                peak=place,
-                **size,
-            )
-        except ValueError as error:  # other items may work
-            problem = error
-    raise problem
 
 
 class LongContextQA(World[QAConfig]):

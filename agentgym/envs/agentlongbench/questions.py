@@ -11,57 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.envs.agentlongbench.engine import dumps, read_verdicts
+from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-_ROUNDS = (
-    'The tool result of a round is the one right before the feedback that begins with "Round" and '
-    "its number: the guess of that "
-    "round was chosen by it. Round 1 has none. "
-)
-_TEMPLATES: Mapping[str, str] = {
-    "count_frequency_tool": "How many lists of items in the tool result of round {i} hold the item "
-    "{name}? " + _ROUNDS,
-    "find_duplicates_tool": (
-        "Does the item {name} occur both in the tool result of round {i} and in that of round {j}? "
-        "If a result has several "
-        "lists, any of them counts. " + _ROUNDS
-    ),
-    "find_target_offsets_tool": (
-        "Which two items stand right after the item {name} where it first occurs in the tool "
-        "result of round {i}? " + _ROUNDS
-    ),
-    "count_correctness_env": (
-        "How many values does the feedback of round {i} mark as correct? Each marked value counts, "
-        "also where a section has "
-        "several. "
-    ),
-    "count_frequency_env": (
-        "How often does {name} occur as a value of the section {section} in the feedback of rounds "
-        "1 to {last}? Each round counts, "
-        "the last one too, whether the value is marked correct or wrong; only the whole value "
-        "counts. "
-    ),
-    "find_round_largest_value_env": (
-        "Which of the rounds 1 to {last} has the guess with the largest number in the section "
-        "{section}, by the feedback? If "
-        "several rounds have it, give the first of them. "
-    ),
-    "weighted_summation_env": (
-        "The score of a round is the sum of the weights of the values that its feedback marks as "
-        "correct: each such value counts "
-        "the weight of its section, also where a section has several. The weights: {weights}. What "
-        "is the absolute difference "
-        "between the scores of round {i} and round {j}? "
-    ),
-    "intersection-concise": (
-        "Which item is in the tool results of all rounds from 2 to {last}? It is the hidden item, "
-        "and the only one. "
-    ),
-    "intersection-verbose": "Which items are in every list of items in the tool result of round "
-    "{i}? " + _ROUNDS,
-}
+# Questions that need to say what the tool result of a round is.
+_WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
     "j": "(?P<j>[0-9]+)",
@@ -72,15 +27,19 @@ _PATTERNS = {
 }
 
 
-_READERS = {
-    kind: re.compile(
-        "".join(
-            _PATTERNS[part] if k % 2 else re.escape(part)
-            for k, part in enumerate(re.split(r"\{(\w+)\}", template))
-        )
-    )
-    for kind, template in _TEMPLATES.items()
-}
+def _template(kind: str) -> str:
+    note = f" {TEXTS['question_notes']['rounds']}" if kind.endswith(_WITH_NOTE) else ""
+    return f"{TEXTS['questions'][kind]}{note} "
+
+
+def _reader(kind: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", _template(kind))
+    for place, part in enumerate(parts):
+        parts[place] = _PATTERNS[part] if place % 2 else re.escape(part)
+    return re.compile("".join(parts))
+
+
+_READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +80,7 @@ class QuestionSpec:
     def text(self) -> str:
         """Write the question in words."""
         kind = f"{self.task}-{self.style}" if self.task == "intersection" else self.task
-        question = _TEMPLATES[kind].format(
+        question = _template(kind).format(
             i=self.i,
             j=self.j,
             last=self.last,
@@ -239,7 +198,7 @@ class Evidence:
 
     def how(self) -> str:
         """Describe how the answer follows."""
-        return _STEPS[self.spec.task]
+        return TEXTS["steps"][self.spec.task]
 
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
@@ -316,15 +275,4 @@ _ANSWERS: Mapping[str, Callable[[Evidence], Answer]] = {
     "find_round_largest_value_env": Evidence._largest,
     "weighted_summation_env": Evidence._difference,
     "intersection": Evidence._common,
-}
-_STEPS = {
-    "count_frequency_tool": "Count the lists of the tool result that hold the item",
-    "find_duplicates_tool": "Look for the item in both tool results",
-    "find_target_offsets_tool": "Find the item in the tool result, and take the two after it",
-    "count_correctness_env": "Count the values that are marked correct",
-    "count_frequency_env": "Count how often the value stands in the section",
-    "find_round_largest_value_env": "Find the first round with the largest number in the section",
-    "weighted_summation_env": "Add up the weights of the values that are marked correct, for each "
-    "of the two rounds, and subtract",
-    "intersection": "Keep the items that are in all of the lists",
 }

@@ -5,12 +5,18 @@ at once. They set the budget without using the hidden item.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.items import ItemTable, Value
 
+# Tables that determine a configuration's budget, with the turns of all their items.
+_SAMPLES = 8
+# Arbitrary: a configuration has the same budget for every seed.
+_SAMPLE_SEED = 20
 # Standard deviations from the average to the bound; one draw in several hundred exceeds it.
 SPREAD = 3.0
 
@@ -33,6 +39,29 @@ class ReferenceTurns:
         # The standard deviation of a sum grows with the square root of its length.
         spread = SPREAD * float(turns.std()) * hidden**0.5
         return min(hidden * int(turns.max()), int(np.ceil(hidden * float(turns.mean()) + spread)))
+
+
+def draw_reference(
+    config: PuzzleConfig, table: ItemTable, rng: np.random.Generator
+) -> tuple[int, ReferenceTurns]:
+    """Draw the first guess and count each item's turns after it."""
+    first = int(rng.integers(len(table)))
+    return first, count_turns(table, first if config.hidden == 1 else None)
+
+
+@lru_cache(256)  # a run has few configurations
+def limits(config: PuzzleConfig) -> tuple[int, int]:
+    """Return the turns of a puzzle's budget, and the most rounds that a hidden item takes."""
+    # They depend only on the configuration, so the budget reveals nothing about the episode.
+    turns, rounds = 0, config.rounds
+    for sample in range(_SAMPLES):
+        rng = np.random.default_rng((_SAMPLE_SEED, sample))
+        table = config.table(rng)
+        next(config.targets(table, rng))  # raises if items cannot be distinguished
+        _, counts = draw_reference(config, table, rng)
+        turns = max(turns, counts.bound(config.hidden))
+        rounds = max(rounds, int(counts.rounds.max()))
+    return turns, rounds
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:

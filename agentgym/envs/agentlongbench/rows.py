@@ -5,15 +5,16 @@ A row contains the whole log as chat messages, a question, the answer, and data 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from agentgym.envs.agentlongbench import FULL, TASKS
-from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
-from agentgym.envs.agentlongbench.rollout import Log
+from agentgym.envs.agentlongbench.config import QAConfig
+from agentgym.envs.agentlongbench.logs import Log
+from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import metric
 from agentgym.envs.agentlongbench.tasks import (
     LogQuestion,
@@ -21,6 +22,7 @@ from agentgym.envs.agentlongbench.tasks import (
     context_length,
     last_page_score,
 )
+from agentgym.envs.reading import load_texts
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter
 
@@ -42,29 +44,7 @@ TARGETS: Mapping[str, str] = {
     for task in TASKS
 }
 """Folder of each task's file."""
-_25 = (25,) * 8
-COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "concise": {
-        "count_frequency_tool": _25,
-        "find_duplicates_tool": _25,
-        "find_target_offsets_tool": _25,
-        "count_correctness_env": _25,
-        "count_frequency_env": (16, 12, 18, 17, 23, 21, 16, 17),
-        "find_round_largest_value_env": (20, 23, 20, 19, 12, 17, 18, 19),
-        "weighted_summation_env": (14, 15, 12, 14, 15, 12, 16, 14),
-        "intersection": (50,) * 8,
-    },
-    "verbose": {
-        "count_frequency_tool": _25,
-        "find_duplicates_tool": (24, *_25[1:]),
-        "find_target_offsets_tool": (26, *_25[1:]),
-        "count_correctness_env": _25,
-        "count_frequency_env": (21, 24, 20, 21, 13, 17, 20, 21),
-        "find_round_largest_value_env": (13, 13, 16, 15, 20, 18, 24, 17),
-        "weighted_summation_env": (16, 13, 14, 14, 17, 15, 6, 12),
-        "intersection": (50,) * 8,
-    },
-}
+COUNTS: Mapping[str, Mapping[str, Sequence[int]]] = load_texts(__file__, "counts")
 """Samples of each task at each length (tables 3 to 6), by style."""
 
 _FORM = " Write the answer alone between <answer> and </answer>."

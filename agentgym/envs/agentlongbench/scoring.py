@@ -13,19 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from agentgym.envs.agentlongbench.engine import TEXTS
 from agentgym.envs.agentlongbench.items import normalize_name
 
 Answer: TypeAlias = int | bool | str | list[str]
 
 
 _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
-_FORM_NAMES = {
-    "int": "a whole number",
-    "bool": "yes or no",
-    "pair": "the names of two items, such as: first and second",
-    "list": 'a list of names, such as: ["first", "second"]',
-    "name": "the name of one item",
-}
 _METRICS = {"list": "f1", "pair": "ordered pair"}
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TO_LAST_END = re.compile(r".*</answer>", re.IGNORECASE | re.DOTALL)
@@ -52,7 +46,7 @@ def form(task: str, style: str) -> str:
 
 def describe_form(task: str, style: str) -> str:
     """Describe the form of an answer in words."""
-    return _FORM_NAMES[form(task, style)]
+    return TEXTS["forms"][form(task, style)]
 
 
 def metric(task: str, style: str) -> str:

@@ -14,9 +14,8 @@ import numpy as np
 
 from agentgym.envs.agentlongbench.engine import dumps
 from agentgym.envs.agentlongbench.items import OPERATORS
-from agentgym.envs.agentlongbench.peaks import largest_section
+from agentgym.envs.agentlongbench.logs import Log, Round, largest_section, within, within_any
 from agentgym.envs.agentlongbench.questions import QuestionSpec
-from agentgym.envs.agentlongbench.rollout import Log, Round, within, within_any
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 

@@ -9,7 +9,7 @@ from agentgym.envs.gsm_agent.database import Database
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.facts import NUMBER_WORDS, Fact, Quantity, number_word, read_facts
 from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
-from agentgym.envs.gsm_agent.problems import read_question
+from agentgym.envs.gsm_agent.questions import read_question
 
 Violations = Iterator[tuple[str, str]]
 """A task or document id, and a sentence."""
@@ -57,7 +57,7 @@ def necessary(database: Database) -> Violations:
 def unambiguous(database: Database) -> Violations:
     """Check 3: no phrase about a person has two definitions in one month."""
     seen: dict[tuple[str, Quantity], str] = {}
-    for document in _documents(database):
+    for document in database.documents:
         for target in facts_of([document]):
             first = seen.setdefault((document.timestamp, target), document.id)
             if first != document.id:
@@ -89,7 +89,7 @@ def unique(database: Database) -> Violations:
     """Check 5: contents and ids are unique, and documents are sorted by id."""
     contents: dict[str, str] = {}
     last = ""
-    for document in _documents(database):
+    for document in database.documents:
         if document.id <= last:
             yield document.id, f"it stands after {last}"
         last = document.id
@@ -146,7 +146,7 @@ def search_alone(
         else:
             known.add_page(known.last, known.cursor + 1)
         page = results[5 * (known.cursor - 1) : 5 * known.cursor]
-        documents = list(map(database.documents.document, page))
+        documents = [database.documents[place] for place in page]
         shown += [document.id for document in documents]
         known.learn("\n\n".join(document.show() for document in documents))
     return known.answer(), shown
@@ -159,9 +159,5 @@ CHECKS: Mapping[str, Callable[[Database], Violations]] = {
 
 
 def _tasks(database: Database) -> Iterator[tuple[Task, list[Document]]]:
-    for task in map(database.tasks.task, range(len(database.tasks))):
-        yield task, list(map(database.documents.document, task.documents))
-
-
-def _documents(database: Database) -> Iterator[Document]:
-    return map(database.documents.document, range(len(database.documents)))
+    for task in database.tasks:
+        yield task, [database.documents[place] for place in task.documents]

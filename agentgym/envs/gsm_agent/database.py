@@ -21,14 +21,15 @@ from pydantic import Field
 
 from agentgym.envs.gsm_agent.documents import (
     Document,
-    DocumentPack,
+    Pack,
     Task,
     month_name,
     write_document,
 )
 from agentgym.envs.gsm_agent.loaders import load_folder
-from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
-from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
+from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
+from agentgym.envs.gsm_agent.questions import write_question
+from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -90,7 +91,9 @@ class DatabaseOptions(ProblemOptions):
 class Database:
     """Documents sorted by id, their tasks, and a search index."""
 
-    def __init__(self, documents: DocumentPack, tasks: DocumentPack, index: Index) -> None:
+    def __init__(
+        self, documents: Pack[Document], tasks: Pack[Task], index: Lexical | Dense
+    ) -> None:
         self.documents, self.tasks, self.index = documents, tasks, index
 
     @classmethod
@@ -102,10 +105,11 @@ class Database:
                 f"{len(documents)} documents"
             )
         texts = [document.content for document in documents]
-        index = (
-            Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
-        )
-        return cls(DocumentPack.of(documents), DocumentPack.of(tasks), index)
+        if search_by == "words":
+            index: Lexical | Dense = Lexical.of(texts)
+        else:
+            index = Dense.of(texts, load_embed(search_by))
+        return cls(Pack.of(Document, documents), Pack.of(Task, tasks), index)
 
     @cached_property
     def searchable(self) -> list[int]:
@@ -114,9 +118,7 @@ class Database:
         Raises:
             ValueError: There are none.
         """
-        places = [
-            place for place in range(len(self.tasks)) if not self.tasks.task(place).static_only
-        ]
+        places = [place for place, task in enumerate(self.tasks) if not task.static_only]
         if not places:
             raise ValueError(
                 f"none of {len(self.tasks)} tasks can be searched for before a model has "
@@ -131,13 +133,9 @@ class Database:
     @cached_property
     def _casts(self) -> dict[tuple[str, str], frozenset[str]]:
         casts: dict[tuple[str, str], frozenset[str]] = {}
-        for place in range(len(self.tasks)):
-            task = self.tasks.task(place)
-            people = {
-                name.strip()
-                for k in task.documents
-                for name in self.documents.document(k).name.split(",")
-            }
+        for task in self.tasks:
+            names = ",".join(self.documents[place].name for place in task.documents)
+            people = {name.strip() for name in names.split(",")}
             # Tasks that differ only in id must share a split.
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
@@ -158,20 +156,15 @@ class Database:
         Raises:
             OSError: The folder contains no database.
         """
-
-        def load_pack(name: str) -> DocumentPack:
-            return DocumentPack(
-                np.load(folder / f"{name}.npy", mmap_mode="r"),
-                np.load(folder / f"{name}.ends.npy", mmap_mode="r"),
-            )
-
-        return cls(
-            load_pack("documents"),
-            load_pack("tasks"),
-            Lexical.load(folder / "index")
-            if search_by == "words"
-            else Dense.load(folder / "index", load_embed(search_by)),
-        )
+        blocks = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r")
+            for name in ("documents", "documents.ends", "tasks", "tasks.ends")
+        }
+        documents = Pack(Document, blocks["documents"], blocks["documents.ends"])
+        tasks = Pack(Task, blocks["tasks"], blocks["tasks.ends"])
+        if search_by == "words":
+            return cls(documents, tasks, Lexical.load(folder / "index"))
+        return cls(documents, tasks, Dense.load(folder / "index", load_embed(search_by)))
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,43 +54,42 @@ class Task:
     premises: tuple[str, ...] = ()
     static_only: bool = False
 
+    def __post_init__(self) -> None:
+        # JSON records contain lists.
+        for name in ("documents", "premises"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
-class DocumentPack:
+
+RecordT = TypeVar("RecordT", bound=Document | Task)
+
+
+class Pack(Sequence[RecordT], Generic[RecordT]):
     """Records in one read-only byte block, which forked processes share.
 
     Args:
+        record: The class of the records.
         block: The concatenated JSON records; uint8, shape `(bytes,)`.
         ends: The start of each record and the end of the last; int64, shape `(records + 1,)`.
     """
 
-    def __init__(self, block: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
-        self.block, self.ends = block, ends
+    def __init__(
+        self, record: type[RecordT], block: NDArray[np.uint8], ends: NDArray[np.int64]
+    ) -> None:
+        self.record, self.block, self.ends = record, block, ends
 
     @classmethod
-    def of(cls, records: Iterable[Document | Task]) -> DocumentPack:
+    def of(cls, record: type[RecordT], records: Iterable[RecordT]) -> Self:
         """Pack records."""
-        lines = [json.dumps(asdict(record), ensure_ascii=False).encode() for record in records]
+        lines = [json.dumps(asdict(each), ensure_ascii=False).encode() for each in records]
         ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-        return cls(np.frombuffer(b"".join(lines), np.uint8), ends)
+        return cls(record, np.frombuffer(b"".join(lines), np.uint8), ends)
 
     def __len__(self) -> int:
         return len(self.ends) - 1
 
-    def document(self, place: int) -> Document:
-        """Parse the document at an index."""
-        return Document(**self._read(place))
-
-    def task(self, place: int) -> Task:
-        """Parse the task at an index."""
-        data = self._read(place)
-        for key in ("documents", "premises"):
-            data[key] = tuple(data[key])
-        return Task(**data)
-
-    def _read(self, place: int) -> dict[str, Any]:
+    def __getitem__(self, place: Any) -> Any:
         line = self.block[self.ends[place] : self.ends[place + 1]].tobytes()
-        record: dict[str, Any] = json.loads(line)
-        return record
+        return self.record(**json.loads(line))
 
 
 def month_name(timestamp: str) -> str:
@@ -111,7 +110,7 @@ def write_document(
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None
     kind = rng.choice(tuple(DOCUMENT_TYPES))
-    headings, fillers = DOCUMENT_TYPES[kind]
+    headings, fillers = DOCUMENT_TYPES[kind]["headings"], DOCUMENT_TYPES[kind]["fillers"]
     sentences = rng.sample(fillers, rng.randint(2, len(fillers)))
     place = rng.randint(0, len(sentences))
     topic = rng.choice(TOPICS).format(phrase=facts[-1].target.phrase)

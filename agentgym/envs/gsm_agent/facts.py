@@ -14,6 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from agentgym.envs.gsm_agent.vocabulary import ROLES
+from agentgym.envs.reading import load_texts
 
 
 class Quantity(NamedTuple):
@@ -83,93 +84,9 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-# {w} the owner, {w2} the source's owner, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
-_COUNTS = {
-    "is": (
-        "{w} counted {n} {p}",
-        "{w} had {n} {p} in all",
-        "The tally for {w} shows {n} {p}",
-        "According to this record, {w} was left with {n} {p}",
-        "It turned out that {w} could point to {n} {p}",
-    ),
-    "more": ("{w} counted {n} more {p} than {a}", "For {w} there were {n} more {p} than {a}"),
-    "more2": (
-        "{w} counted {n} more {p} than {w2} counted {a}",
-        "Compared with the {a} of {w2}, {w} had {n} more {p}",
-    ),
-    "fewer": ("{w} counted {n} fewer {p} than {a}", "For {w} there were {n} fewer {p} than {a}"),
-    "fewer2": (
-        "{w} counted {n} fewer {p} than {w2} counted {a}",
-        "Compared with the {a} of {w2}, {w} had {n} fewer {p}",
-    ),
-    "times": ("{w} counted {f} as many {p} as {a}", "For {w} there were {f} as many {p} as {a}"),
-    "times2": (
-        "{w} counted {f} as many {p} as {w2} counted {a}",
-        "Next to the {a} of {w2}, {w} had {f} as many {p}",
-    ),
-    "sum": (
-        "The {p} of {w} are made up of the {a} and the {b}",
-        "To arrive at the {p} of {w}, put together the {a} and the {b}",
-        "Taken together, the {a} and the {b} are all the {p} that {w} has",
-    ),
-    "minus": (
-        "The {p} of {w} are what remains of the {a} without the {b}",
-        "To arrive at the {p} of {w}, take the {a} and leave out the {b}",
-        "With the {b} taken off the {a}, what remains are the {p} of {w}",
-    ),
-    "product": (
-        "The {p} of {w} came packed as {a}, always with the same number of {b}",
-        "To arrive at the {p} of {w}, take the {a} and multiply by the {b}",
-        "All {p} of {w} were kept as {a}, each filled alike with the {b}",
-    ),
-}
-_MONEY = {
-    "is": (
-        "The {p} of {w} came to {n} dollars",
-        "{w} noted {n} dollars as the {p}",
-        "For {w}, the {p} was {n} dollars",
-        "A figure of {n} dollars was written down for {w} as the {p}",
-    ),
-    "more": (
-        "For {w}, the {p} was {n} dollars more than the {a}",
-        "The {p} of {w} lay {n} dollars above the {a}",
-    ),
-    "more2": (
-        "For {w}, the {p} was {n} dollars more than the {a} of {w2}",
-        "The {p} of {w} lay {n} dollars above the {a} of {w2}",
-    ),
-    "fewer": (
-        "For {w}, the {p} was {n} dollars less than the {a}",
-        "The {p} of {w} lay {n} dollars below the {a}",
-    ),
-    "fewer2": (
-        "For {w}, the {p} was {n} dollars less than the {a} of {w2}",
-        "The {p} of {w} lay {n} dollars below the {a} of {w2}",
-    ),
-    "times": (
-        "For {w}, the {p} was {f} as much as the {a}",
-        "The {p} of {w} was {f} as high as the {a}",
-    ),
-    "times2": (
-        "For {w}, the {p} was {f} as much as the {a} of {w2}",
-        "The {p} of {w} was {f} as high as the {a} of {w2}",
-    ),
-    "sum": (
-        "The {p} of {w} consists of the {a} and the {b}",
-        "To arrive at the {p} of {w}, add the {a} to the {b}",
-        "{w} says that the {p} is the {a} together with the {b}",
-    ),
-    "minus": (
-        "The {p} of {w} is the {a} less the {b}",
-        "To arrive at the {p} of {w}, take the {b} off the {a}",
-        "{w} says that the {p} is what is left of the {a} after the {b}",
-    ),
-    "product": (
-        "The {p} of {w} is the number of {a} times the {b}",
-        "To arrive at the {p} of {w}, multiply the number of {a} by the {b}",
-        "{w} paid for each of the {a} alike, so the {p} follows from their number and the {b}",
-    ),
-}
+_WORDINGS = load_texts(__file__, "wordings")
+_COUNTS: Mapping[str, Sequence[str]] = _WORDINGS["counts"]
+_MONEY: Mapping[str, Sequence[str]] = _WORDINGS["money"]
 # Full names or roles, the only owners of facts.
 _SOMEBODY = re.compile(rf"(?:[A-Z][a-z]+ [A-Z][a-z]+|[Tt]he (?:{'|'.join(ROLES)}))")
 _FACTORS = {word: key for key, word in _WORDS.items()}

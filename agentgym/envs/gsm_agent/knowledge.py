@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from agentgym.envs.gsm_agent.documents import month_name
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.documents import Task, month_name
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
-from agentgym.envs.gsm_agent.problems import Question, read_question
+from agentgym.envs.gsm_agent.questions import Question, read_question
 from agentgym.text.messages import ToolCall
 
+PAGE = 5
+"""Documents per page of results."""
+# Ten times a sentence; each word is looked up in all documents.
+MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
 # Pages to read of each query before the next depth. Most documents are on a first page, so all
@@ -75,6 +81,9 @@ class SearchKnowledge:
     def of(cls, question: str) -> SearchKnowledge:
         """Return the knowledge from the question alone."""
         return cls(*(read_question(question) or (None,)))
+
+    def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
+        """Ignore the hidden task: a drawn question needs only what `learn` reads."""
 
     def add_page(self, query: str, page: int) -> None:
         """Record a shown page of results."""
@@ -209,9 +218,10 @@ class GoldKnowledge(SearchKnowledge):
     missing_count: int | None = None
     solution: str = ""
 
-    def record(self, texts: Sequence[str], missing_count: int) -> None:
-        """Record the task's shown documents."""
-        self.texts, self.missing_count = tuple(texts), missing_count
+    def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
+        """Record the shown documents of the task and its solution."""
+        self.texts, self.missing_count = tuple(shown), missing_count
+        self.solution = task.answer
 
     def learn(self, shown: str) -> None:
         """Ignore the texts, which do not reveal which documents matter."""
@@ -221,7 +231,7 @@ class GoldKnowledge(SearchKnowledge):
         return (self.solution or None) if self.missing_count == 0 else None
 
     def lines(self) -> Iterator[str]:
-        """Format the knowledge for `read_lines`."""
+        """Format the knowledge for `from_lines`."""
         yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
         count = self.missing_count
         some = f"{count} document{'' if count == 1 else 's'}"
@@ -230,7 +240,7 @@ class GoldKnowledge(SearchKnowledge):
         yield from self.search_lines()
 
     @classmethod
-    def read_lines(cls, lines: Sequence[str]) -> GoldKnowledge:
+    def from_lines(cls, question: Question | None, lines: Sequence[str]) -> GoldKnowledge:
         """Parse `lines`.
 
         Raises:
@@ -254,14 +264,9 @@ class ProductiveSearches(Sequence[ToolCall]):
     """
 
     def __init__(
-        self,
-        first_page: Callable[[str], Collection[int]],
-        next_page: Collection[int],
-        missing: Collection[int],
-        text_of: Callable[[int], str],
+        self, database: Database, next_page: Collection[int], missing: Collection[int]
     ) -> None:
-        self._first_page, self._next_page = first_page, next_page
-        self._missing, self._text_of = sorted(missing), text_of
+        self._database, self._next_page, self._missing = database, next_page, sorted(missing)
 
     def __contains__(self, call: object) -> bool:
         if not isinstance(call, ToolCall):
@@ -270,18 +275,42 @@ class ProductiveSearches(Sequence[ToolCall]):
         page: Collection[int] = ()
         if call.name == "next_page":
             page = self._next_page
-        elif isinstance(query, str):
-            page = self._first_page(query)
+        elif isinstance(query, str) and query.strip():
+            page = self._database.index.best(query, PAGE)
         return not set(self._missing).isdisjoint(page)
 
     def __iter__(self) -> Iterator[ToolCall]:
-        return (ToolCall("search", {"query": self._text_of(place)}) for place in self._missing)
+        # A document's own text finds it.
+        for place in self._missing:
+            text = self._database.documents[place].content
+            yield ToolCall("search", {"query": text[:MAX_QUERY_CHARS]})
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
     def __len__(self) -> int:
         return len(self._missing)
+
+
+def knowledge_of(question: str) -> SearchKnowledge:
+    """Return the knowledge from a question alone, which may have been drawn or not."""
+    known = SearchKnowledge.of(question)
+    return GoldKnowledge(None) if known.question is None else known
+
+
+@lru_cache(maxsize=8)  # the number of databases kept per process
+def why_no_plan(options: DatabaseOptions) -> str:
+    """Return the reason why the tasks of a folder have no plan; empty if they have one."""
+    tasks = get_database(options).tasks
+    for task in tasks:
+        # The next query would have to come from the text of the missing documents.
+        if read_question(task.question) is None:
+            return (
+                f"the question of the task {task.id!r} in {options.data!r} cannot be read without a "
+                "model, and the next query of a plan would give its documents away; use "
+                "oracles='S', which comes from the documents of the tasks, or setting='static'"
+            )
+    return ""
 
 
 def _write(quantity: Quantity) -> str:

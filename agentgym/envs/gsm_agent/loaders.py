@@ -16,16 +16,10 @@ from typing import Any
 
 from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
+from agentgym.envs.reading import load_texts
 
 Ask = Callable[[str], str]
 """A model, from prompt to reply."""
-Decomposer = Callable[[str], tuple[str, Sequence[str]]]
-"""Function that splits a problem into a question and self-contained premises."""
-DocumentWriter = Callable[[str, str], str]
-"""Function that writes a document from the whole problem and one premise."""
-LeakJudge = Callable[[str, str, Sequence[str]], bool]
-"""Function that decides whether a document for a premise reveals another premise."""
-
 FIELDS = {
     name: name
     for name in (
@@ -41,6 +35,7 @@ FIELDS = {
 }
 """Field names of a folder."""
 
+_PROMPTS: Mapping[str, str] = load_texts(__file__, "prompts")["decomposition"]
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _MOST_REPORTED = 50  # more would hardly be read
 
@@ -102,35 +97,24 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
     return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
 
 
-def decompose(
-    problems: Iterable[RawProblem],
-    folder: Path,
-    split: Decomposer,
-    write: DocumentWriter,
-    leaks: LeakJudge,
-) -> None:
+def decompose(problems: Iterable[RawProblem], folder: Path, ask: Ask) -> None:
     """Create a folder of tasks and documents with a model; a second run resumes.
 
-    Tasks with a document that `leaks` rejects three times are skipped.
+    Skips a problem that the model does not take apart, or one of whose documents tells another
+    premise three times.
     """
     folder.mkdir(parents=True, exist_ok=True)
     existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
     done = {task["id"] for task in existing}
     # An interrupted run may leave documents of an unfinished task.
     complete = {name for task in existing for name in task["documents"]}
-    lines = (
-        f"{line}\n"
-        for line in _lines(folder / "documents.jsonl")
-        if json.loads(line)["id"] in complete
-    )
-    (folder / "documents.jsonl").write_text("".join(lines), encoding="utf-8")
+    written = [json.loads(line) for line in _lines(folder / "documents.jsonl")]
+    _write(folder / "documents.jsonl", [each for each in written if each["id"] in complete])
     for problem in problems:
         if problem.id in done:
             continue
-        question, premises = split(problem.text)
-        contents = [
-            _independent(problem.text, premise, premises, write, leaks) for premise in premises
-        ]
+        question, premises = _take_apart(problem.text, ask)
+        contents = [_write_document(problem.text, premise, premises, ask) for premise in premises]
         if not contents or None in contents:
             continue
         documents: list[dict[str, Any]] = [
@@ -141,21 +125,31 @@ def decompose(
             "id": problem.id,
             "question": question,
             "answer": problem.answer,
-            "premises": list(premises),
+            "premises": premises,
             "documents": [document["id"] for document in documents],
         }
         # Documents first: a task in the file then has all its documents.
-        _append(folder / "documents.jsonl", documents)
-        _append(folder / "tasks.jsonl", [task])
+        _write(folder / "documents.jsonl", documents, mode="a")
+        _write(folder / "tasks.jsonl", [task], mode="a")
 
 
-def _independent(
-    story: str, premise: str, premises: Sequence[str], write: DocumentWriter, leaks: LeakJudge
-) -> str | None:
+def _take_apart(problem: str, ask: Ask) -> tuple[str, list[str]]:
+    reply = ask(_PROMPTS["take_apart"].format(problem=problem))
+    try:
+        parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
+        return str(parts["question"]), [str(premise) for premise in parts["premises"]]
+    # A model's reply may have any form; no premises means that the problem is skipped.
+    except (ValueError, KeyError, TypeError):
+        return problem, []
+
+
+def _write_document(story: str, premise: str, premises: Sequence[str], ask: Ask) -> str | None:
+    others = "\n".join(f"- {other}" for other in premises if other != premise)
     for _ in range(3):
-        content = write(story, premise)
-        if not leaks(content, premise, [other for other in premises if other != premise]):
-            return content
+        document = ask(_PROMPTS["document"].format(premise=premise, story=story)).strip()
+        prompt = _PROMPTS["leak"].format(document=document, premise=premise, others=others)
+        if ask(prompt).strip().lower().startswith("no"):
+            return document
     return None
 
 
@@ -180,10 +174,8 @@ def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
                 "static_only": problem.needs_decomposition,
             }
         )
-    for name, records in (("tasks", tasks), ("documents", documents)):
-        (folder / f"{name}.jsonl").write_text(
-            "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
-        )
+    _write(folder / "tasks.jsonl", tasks)
+    _write(folder / "documents.jsonl", documents)
 
 
 def load_folder(
@@ -288,9 +280,9 @@ def _lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+def _write(path: Path, records: Iterable[Mapping[str, Any]], mode: str = "w") -> None:
+    with path.open(mode, encoding="utf-8") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def _refuse(path: Path, wrong: Sequence[str]) -> None:
@@ -300,52 +292,3 @@ def _refuse(path: Path, wrong: Sequence[str]) -> None:
         raise ValueError(
             f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_REPORTED])}{more}"
         )
-
-
-def decomposer(ask: Ask) -> Decomposer:
-    """Return a decomposer that asks a model."""
-
-    def split(problem: str) -> tuple[str, Sequence[str]]:
-        reply = ask(
-            "Take this problem apart. Reply with a JSON object only: 'question', the question "
-            "alone without any number, and "
-            "'premises', a list of sentences, each of which tells one fact and makes sense by "
-            f"itself.\n\n{problem}"
-        )
-        try:
-            parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
-            return str(parts["question"]), [str(premise) for premise in parts["premises"]]
-        # A model's reply may have any form; no premises means that the problem is skipped.
-        except (ValueError, KeyError, TypeError):
-            return problem, []
-
-    return split
-
-
-def document_writer(ask: Ask) -> DocumentWriter:
-    """Return a document writer that asks a model."""
-
-    def write(story: str, premise: str) -> str:
-        return ask(
-            "Write a short document of everyday life, such as a receipt or a letter, that tells "
-            "this fact and no other "
-            f"number: {premise}\nIt belongs to this story, of which it tells nothing else: "
-            f"{story}\nReply with the document only."
-        ).strip()
-
-    return write
-
-
-def leak_judge(ask: Ask) -> LeakJudge:
-    """Return a leak judge that asks a model."""
-
-    def leaks(document: str, premise: str, others: Sequence[str]) -> bool:
-        listed = "\n".join(f"- {other}" for other in others)
-        reply = ask(
-            "Does this document tell any of the facts in the list? Reply with yes or "
-            f"no.\n\nDocument: {document}\n\nIt may tell: "
-            f"{premise}\n\nFacts that it must not tell:\n{listed}"
-        )
-        return not reply.strip().lower().startswith("no")
-
-    return leaks

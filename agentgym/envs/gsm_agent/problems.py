@@ -7,16 +7,15 @@ that depend on them, so no draw is rejected.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from random import Random
 from typing import Annotated
 
 from pydantic import Field
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
+from agentgym.envs.gsm_agent.questions import Question
 from agentgym.envs.gsm_agent.vocabulary import (
     CONTAINERS,
     EVENTS,
@@ -36,28 +35,8 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 _PLANS, _DRAFTS = 10, 20
 # Premises per part that splitting a quantity requires; or the parts get none.
 _ROOM = 40
-_CAST = (
-    2,
-    3,
-)  # people in a problem; a gap is between two people and needs a third for its premises
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question for a quantity, a difference, or an even share."""
-
-    kind: str
-    targets: tuple[Quantity, ...]
-
-    def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """Compute the answer; None if a fact is missing."""
-        values = [solve(facts, target) for target in self.targets]
-        if None in values:
-            return None
-        first, last = values[0] or 0, values[-1] or 0
-        if self.kind == "share":
-            return first // last if last and first % last == 0 else None
-        return first - last if self.kind == "gap" else first
+# People in a problem; a gap is between two people and needs a third for its premises.
+_CAST = (2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,64 +369,3 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
     if not answer or answer < 0 or draft.largest > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)
-
-
-# The wording of questions: {w} {w2} owners, {a} {b} phrases, {m} the month.
-_QUESTIONS = {
-    "total": (
-        "How many {a} did {w} count{m}?",
-        "What was the number of {a} that {w} had{m}?",
-        "Looking at the records{m}, how many {a} belonged to {w}?",
-    ),
-    "total$": (
-        "How many dollars was the {a} of {w}{m}?",
-        "What did the {a} of {w} come to{m}, in dollars?",
-    ),
-    "gap": (
-        "How many more {a} did {w} count than {w2} counted {b}{m}?",
-        "By how many did the {a} of {w} exceed the {b} of {w2}{m}?",
-    ),
-    "gap$": (
-        "By how many dollars did the {a} of {w} exceed the {b} of {w2}{m}?",
-        "How many dollars lie between the {a} of {w} and the lower {b} of {w2}{m}?",
-    ),
-    "share": (
-        "If the {a} of {w} are split evenly among the {b}{m}, how many does each of them get?",
-    ),
-}
-
-
-def write_question(question: Question, month: str, rng: Random) -> str:
-    """Write the question; an empty `month` is omitted."""
-    first, last = question.targets[0], question.targets[-1]
-    wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
-    month = f" in {month}" if month else ""
-    return wording.format(a=first.phrase, w=first.owner, b=last.phrase, w2=last.owner, m=month)
-
-
-def read_question(text: str) -> tuple[Question, str] | None:
-    """Parse a text of `write_question` and its month; None for other texts."""
-    for kind, pattern in _question_patterns():
-        if match := pattern.fullmatch(text):
-            parts = match.groupdict()
-            targets = [Quantity(parts["w"], parts["a"])]
-            if kind != "total":
-                targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))
-            return Question(kind, tuple(targets)), (parts["m"] or "").removeprefix(" in ")
-    return None
-
-
-@cache
-def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {
-        key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"
-    }
-    slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
-    return tuple(
-        (
-            kind.removesuffix("$"),
-            re.compile(re.escape(wording).replace(r"\{", "{").replace(r"\}", "}").format(**slots)),
-        )
-        for kind, wordings in sorted(_QUESTIONS.items(), reverse=True)
-        for wording in wordings
-    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from agentgym.envs.reading import load_texts
 from agentgym.text.tools import tool
 
 TOOL_SETS: Mapping[str, Sequence[str]] = {
@@ -18,48 +19,15 @@ TOOL_SETS: Mapping[str, Sequence[str]] = {
 }
 """Tools added to `search` and `next_page`, by tool set."""
 
-TOOL_NOTES = {
-    "think": "Use think to write down what you have found and what is missing before you go on.",
-    "explore": "Use explore to try queries that are unlike those you have made.",
-    "revisit": "Use revisit to come back, in other words, to a subject that you have searched for "
-    "before: it may hold more.",
-}
-STEP_BY_STEP = (
-    "Think step by step: before each call and before the answer, write down what you "
-    "know, what follows, and what is missing."
-)
-EXAMPLE = (
-    "An example. Question: How many lemons did Tess Hill have in July 1999?\n"
-    "You search for 'lemons Tess Hill July 1999'. A document says that the lemons of Tess Hill are "
-    "made up of those in the "
-    "kitchen and those in the garden, and that there were 4 lemons in the kitchen. The garden is "
-    "missing, so you search for "
-    "'lemons in the garden July 1999'. A note that names nobody, but whose date and name fit, says "
-    "that there were twice as many "
-    "lemons in the garden as oranges. You search for 'oranges Tess Hill July 1999' and read that "
-    "there were 3 oranges. So there "
-    "were 6 lemons in the garden, and 4 + 6 = 10 lemons in all. You reply: #### 10"
-)
+_TEXTS = load_texts(__file__, "prompts")
 
 
-def rules(static: bool) -> str:
-    """Return the shared instructions."""
-    task = (
-        "You answer a question of grade-school arithmetic. The documents that tell what it depends "
-        "on are given with it."
-        if static
-        else "You answer a question of grade-school arithmetic. What it depends on is not given "
-        "with it, but stands in documents "
-        "of a database: find them with search, and look further down the results with next_page. "
-        "Each document tells little, "
-        "other documents are about other people or other months, and some leave out the name of "
-        "the person, which then stands "
-        "beside the date. What a document refers to may stand in yet another one."
-    )
-    return (
-        f"{task} When you know the answer, which is a number, give it with the tool answer, or reply "
-        "with '#### ' and the number as the last line."
-    )
+def rules(static: bool, tools: str, prompt: str) -> str:
+    """Return the system message of a setting, a tool set and a style of instructions."""
+    task = _TEXTS["static" if static else "agentic"]
+    notes = [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
+    style = [_TEXTS[prompt]] if prompt in _TEXTS else []
+    return "\n".join([f"{task} {_TEXTS['answer']}", *notes, *style])
 
 
 class _Searcher(Protocol):

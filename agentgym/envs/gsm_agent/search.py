@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,6 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 
 _TOKEN = re.compile(r"[a-z0-9]+")
 _BATCH = 1024  # bounds the memory of a large database
-
-
-class Index(Protocol):
-    """Search index over documents."""
-
-    def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the indices of at most `count` matching documents, best first."""
-
-    def save(self, folder: Path) -> None:
-        """Write the index into a folder."""
 
 
 class Lexical:

@@ -7,107 +7,39 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
 from math import ceil
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import Field
-
-from agentgym.envs.gsm_agent.database import (
-    MAX_TASKS,
-    SIZES,
-    Database,
-    DatabaseOptions,
-    draw_people,
-    get_database,
-)
+from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
+from agentgym.envs.gsm_agent.database import SIZES, Database, get_database
 from agentgym.envs.gsm_agent.knowledge import (
+    MAX_QUERY_CHARS,
+    PAGE,
     PAGES,
     GoldKnowledge,
     ProductiveSearches,
     SearchKnowledge,
+    knowledge_of,
+    why_no_plan,
 )
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.gsm_agent.prompts import (
-    EXAMPLE,
-    EXTRA_TOOLS,
-    STEP_BY_STEP,
-    TOOL_NOTES,
-    TOOL_SETS,
-    AnswerTool,
-    rules,
-)
+from agentgym.envs.gsm_agent.prompts import EXTRA_TOOLS, TOOL_SETS, AnswerTool, rules
 from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
-from agentgym.world.config import CallsPerTurn, Choice
-from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import CallSet, SplitName, World
 
-PAGE = 5
-"""Documents per page of results."""
-# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
-# than the third number take long to read.
-_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-# Ten times a sentence; each word is looked up in all documents.
-MAX_QUERY_CHARS = 2_000
 _TASK = re.compile(r"Question: (?P<question>[^\n]*)(?:\n(?P<documents>.*))?", re.DOTALL)
 _BUDGET = "\nTurn budget: "
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
-_OPEN = (
-    "Search for something else that the question depends on, or answer it once you know all "
-    "of "
-    "that."
-)
+_OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchConfig(DatabaseOptions, TurnBudget):
-    """Options of SearchWorld.
-
-    Attributes:
-        setting: `agentic`, or `static`: the task text contains all its documents, and there is no
-            search.
-        tools: Tools in addition to `search` and `next_page`: `base` for none, or those in the name.
-        prompt: The style of the instructions.
-        min_rounds: The number of search turns before which an answer is met with a request to keep
-            searching.
-        max_rounds: The turns of an episode, before `budget_factor` and `budget_slack`.
-        max_calls_per_turn: The maximum number of calls in one reply.
-        task: The number of the task to play; None for a random one.
-    """
-
-    setting: Literal["agentic", "static"] = "agentic"
-    tools: Annotated[str, Choice(TOOL_SETS)] = "base"
-    prompt: Literal["zero_shot", "few_shot", "cot"] = "zero_shot"
-    min_rounds: Annotated[int, Field(ge=0, le=10_000)] = 0
-    max_rounds: Annotated[int, Field(ge=1, le=100_000)] = 50
-    max_calls_per_turn: CallsPerTurn = 16
-    task: Annotated[int, Field(ge=0, le=MAX_TASKS - 1)] | None = None
-    budget_factor: BudgetFactor = 1.0
-    budget_slack: BudgetSlack = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.setting == "static" and (self.min_rounds or self.tools != "base"):
-            raise ValueError(
-                f"the static setting has no searches, got min_rounds={self.min_rounds}, "
-                f"tools={self.tools!r}; leave them out"
-            )
-
-    @cached_property
-    def database_options(self) -> DatabaseOptions:
-        """The options that determine the database."""
-        return DatabaseOptions(
-            **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
-        )
+_SEARCHES = ("search", "next_page", "explore", "revisit")
 
 
 class SearchWorld(World[SearchConfig]):
@@ -156,14 +88,8 @@ class SearchWorld(World[SearchConfig]):
         """Return the hooks that need parsable questions, if the data has others."""
         if not config.data or config.setting == "static":
             return {}
-        # The next query would have to come from the text of the missing documents.
-        task = _unreadable(config.database_options)
-        why = (
-            f"the question of the task {task!r} in {config.data!r} cannot be read without a model, "
-            "and the next query of a plan would give its documents away; use oracles='S', which "
-            "comes from the documents of the tasks, or setting='static'"
-        )
-        return dict.fromkeys(("subtask", "reasoning"), why) if task else {}
+        why = why_no_plan(config.database_options)
+        return dict.fromkeys(("subtask", "reasoning"), why) if why else {}
 
     def generate(self) -> None:
         """Select a task."""
@@ -176,22 +102,18 @@ class SearchWorld(World[SearchConfig]):
                 f"task must be below {len(playable)}, the number of tasks of this database, got "
                 f"{number}"
             )
-        self.problem = database.tasks.task(playable[number])
+        self.problem = database.tasks[playable[number]]
         self.max_turns = self.config.budget(self.config.max_rounds)
-        self.known = _knowledge_of(self.problem.question)
+        self.known = knowledge_of(self.problem.question)
         # The static setting shows all documents in the task.
         self._missing = set() if self.static else set(self.problem.documents)
-        if isinstance(self.known, GoldKnowledge):
-            self.known.solution = self.problem.answer
-            self._record_gold(self.known)
+        self.known.record(self.problem, self._shown_texts(), len(self._missing))
         if self.static:
-            self.known.learn(self._documents())
+            self.known.learn("\n\n".join(self._shown_texts()))
 
-    def _record_gold(self, known: GoldKnowledge) -> None:
+    def _shown_texts(self) -> list[str]:
         shown = [place for place in self.problem.documents if place not in self._missing]
-        known.record(
-            [self.database.documents.document(place).show() for place in shown], len(self._missing)
-        )
+        return [self.database.documents[place].show() for place in shown]
 
     def instance_key(self) -> str:
         """Return the problem, including its people and, if relevant, the month."""
@@ -203,20 +125,8 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people.
-
-        A folder's people are fixed; `split_keys` selects among its tasks.
-        """
-        if config.data:
-            return config
-        if config.people not in ("all", split):
-            raise ValueError(
-                f"split={split!r} draws people of its own, got people={config.people!r}; leave "
-                "people out"
-            )
-        drawn = replace(config, people=split)
-        draw_people(drawn)  # raises if there are too few names
-        return drawn
+        """Return the configuration whose database uses the split's people."""
+        return config.with_people_of(split)
 
     @classmethod
     def instance_count(cls, config: SearchConfig) -> float | None:
@@ -225,16 +135,9 @@ class SearchWorld(World[SearchConfig]):
             return None
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
-    def _documents(self) -> str:
-        return "\n\n".join(
-            self.database.documents.document(place).show() for place in self.problem.documents
-        )
-
     def rules(self) -> str:
         """Return the system message."""
-        notes = [TOOL_NOTES[name] for name in TOOL_SETS[self.config.tools]]
-        style = {"cot": [STEP_BY_STEP], "few_shot": [EXAMPLE]}.get(self.config.prompt, [])
-        return "\n".join([rules(self.static), *notes, *style])
+        return rules(self.static, self.config.tools, self.config.prompt)
 
     def task(self) -> str:
         """Return the question, the static setting's documents, and the budget."""
@@ -244,7 +147,7 @@ class SearchWorld(World[SearchConfig]):
         """Return the question and the static setting's documents."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
-            lines.append(f"Documents:\n\n{self._documents()}")
+            lines.append("\n\n".join(["Documents:", *self._shown_texts()]))
         if self.min_rounds:
             lines.append(f"Search for at least {self.min_rounds} turns before you answer.")
         return "\n".join(lines)
@@ -295,7 +198,7 @@ class SearchWorld(World[SearchConfig]):
     def _page(self, name: str) -> str:
         query, page = self.known.last, self.known.cursor
         places = self._results[PAGE * (page - 1) : PAGE * page]
-        documents = [self.database.documents.document(place) for place in places]
+        documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
         # A repeat takes precedence: it cannot show a new document.
@@ -314,8 +217,7 @@ class SearchWorld(World[SearchConfig]):
         }
         # A new list: copies of the world share the old one.
         self.log = [*self.log, entry]
-        if isinstance(self.known, GoldKnowledge):
-            self._record_gold(self.known)
+        self.known.record(self.problem, self._shown_texts(), len(self._missing))
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
         texts = [document.show() for document in documents]
         result = "\n\n".join([head, *(texts or ["No document fits."])])
@@ -345,17 +247,14 @@ class SearchWorld(World[SearchConfig]):
 
     def score(self) -> float:
         """Return 1 if the right number was submitted, else 0."""
-        answer = None if self._submitted is None else parse_number(self._submitted)
+        answer = parse_number(self._submitted or "")
         return float(answer is not None and answer == parse_number(self.problem.answer))
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the premises for `steps` turns of the scripted searcher, at most 12."""
         check_int("horizon", steps, 2, 10_000)
-        premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
-        sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
-        # Longer problems take long to read, so longer episodes require more search turns instead.
-        return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
+        return options_for_turns(steps)
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Return the answer if it follows from the results, else the next search for each missing
@@ -371,7 +270,9 @@ class SearchWorld(World[SearchConfig]):
             return ()
         answer, may_search = self.known.answer(), self.turns_left > 1
         if answer is None and isinstance(self.known, GoldKnowledge):
-            return self._productive() if may_search else ()
+            following = self._results[PAGE * self.known.cursor : PAGE * (self.known.cursor + 1)]
+            searches = ProductiveSearches(self.database, following, self._missing)
+            return searches if may_search else ()
         if answer is None:
             return self.known.useful() if may_search and not self.static else ()
         if may_search and not self.static and self.rounds < self.min_rounds:
@@ -379,17 +280,6 @@ class SearchWorld(World[SearchConfig]):
             again = ToolCall("search", {"query": self.known.last or "documents"})
             return self._next_pages() or (again,)
         return (ToolCall("answer", {"value": answer}),)
-
-    def _productive(self) -> ProductiveSearches:
-        documents, index = self.database.documents, self.database.index
-        cursor = self.known.cursor
-        return ProductiveSearches(
-            lambda query: index.best(query, PAGE) if query.strip() else (),
-            self._results[PAGE * cursor : PAGE * (cursor + 1)],
-            self._missing,
-            # A document's own text finds it.
-            lambda place: documents.document(place).content[:MAX_QUERY_CHARS],
-        )
 
     def _next_pages(self) -> tuple[ToolCall, ...]:
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
@@ -399,21 +289,16 @@ class SearchWorld(World[SearchConfig]):
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
-        queries = [
-            *(query for each in self.known.missing() for query in self.known.queries(each)[:2]),
-            self.known.last or "what was counted",
-        ]
+        queries: list[str] = []
+        for quantity in self.known.missing():
+            queries += self.known.queries(quantity)[:2]
+        queries.append(self.known.last or "what was counted")
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
         """Return the knowledge and the turns left."""
-        return "\n".join(
-            [
-                *self.known.lines(),
-                f"Turns spent looking: {self.rounds}",
-                f"Turns left: {self.turns_left}",
-            ]
-        )
+        turns = f"Turns spent looking: {self.rounds}\nTurns left: {self.turns_left}"
+        return "\n".join([*self.known.lines(), turns])
 
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
@@ -424,9 +309,9 @@ class SearchWorld(World[SearchConfig]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Describe the query, the next page or the answer."""
-        return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(
-            call.arguments["query"]
-        )
+        if call.name == "search":
+            return _SEARCH.format(call.arguments["query"])
+        return _ANSWER if call.name == "answer" else _NEXT
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label the calls of the next reply.
@@ -438,11 +323,12 @@ class SearchWorld(World[SearchConfig]):
         start = len(self.log)
 
         def label(call: ToolCall, entries: Iterator[Mapping[str, Any]]) -> str:
-            if call.name == "answer":
-                if self._submitted is None:
-                    return "early"
-                return "right" if self.score() else "wrong"
-            return str(next(entries)["label"]) if call.name in _SEARCHES else "neutral"
+            if call.name in _SEARCHES:
+                return str(next(entries)["label"])
+            if call.name != "answer":
+                return "neutral"
+            answered = "right" if self.score() else "wrong"
+            return "early" if self._submitted is None else answered
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             entries = iter(self.log[start:])
@@ -457,7 +343,7 @@ class SearchWorld(World[SearchConfig]):
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
         world = cls(cls.Config(), 0)
-        world.known = _knowledge_of(match["question"])
+        world.known = knowledge_of(match["question"])
         world.static = documents.startswith("Documents:\n")
         rounds = _ROUNDS.search(documents)
         world.min_rounds = int(rounds[1]) if rounds else 0
@@ -470,9 +356,7 @@ class SearchWorld(World[SearchConfig]):
         """Add a page of results."""
         if call.name not in _SEARCHES:
             return
-        head = _HEAD.match(result)
-        if head is None:
-            raise ValueError(f"this is no page of results: {result[:100]!r}")
+        head = expect(_HEAD.match(result), "a page of results", result)
         # A context strategy may remove results, so the page number cannot be counted.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
@@ -481,10 +365,7 @@ class SearchWorld(World[SearchConfig]):
         """Replace the history by the knowledge in the text."""
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
-        if isinstance(self.known, GoldKnowledge):
-            self.known = GoldKnowledge.read_lines(lines.split("\n"))
-        else:
-            self.known = SearchKnowledge.from_lines(self.known.question, lines.split("\n"))
+        self.known = self.known.from_lines(self.known.question, lines.split("\n"))
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn
@@ -505,31 +386,13 @@ class SearchWorld(World[SearchConfig]):
         """Return the documents of the task and whether all were shown, the searches (`log`), and
         how the answer was submitted.
         """
+        documents = self.database.documents
         return {
             "task": self.problem.id,
             "setting": "static" if self.static else "agentic",
-            "oracle_documents": [
-                self.database.documents.document(place).id for place in self.problem.documents
-            ],
+            "oracle_documents": [documents[place].id for place in self.problem.documents],
             "search_complete": not self.static and not self._missing,
             "searches": self.log,
             "early_stops": self._early_stops,
             "answer": self._submitted,
         }
-
-
-def _knowledge_of(question: str) -> SearchKnowledge:
-    known = SearchKnowledge.of(question)
-    return GoldKnowledge(None) if known.question is None else known
-
-
-@lru_cache(maxsize=8)  # the number of databases kept per process
-def _unreadable(options: DatabaseOptions) -> str:
-    tasks = get_database(options).tasks
-    every = map(tasks.task, range(len(tasks)))
-    return next(
-        (task.id for task in every if SearchKnowledge.of(task.question).question is None), ""
-    )
-
-
-_SEARCHES = ("search", "next_page", "explore", "revisit")

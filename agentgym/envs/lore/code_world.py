@@ -12,10 +12,9 @@ from typing import Annotated, ClassVar, Literal
 
 from agentgym.envs.lore.codebase import Codebase
 from agentgym.envs.lore.config import LoreConfig
-from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
+from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, number
 from agentgym.envs.lore.growth import ModuleSampler, grow_top_down, letters
 from agentgym.envs.lore.knowledge import ReadDocuments
-from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import (
     HARD,
     REDIRECTS,
@@ -25,7 +24,7 @@ from agentgym.envs.lore.programs import (
     Program,
     write_source,
 )
-from agentgym.envs.lore.world import LoreWorld
+from agentgym.envs.lore.world import TEXTS, LoreWorld
 from agentgym.envs.reading import expect
 from agentgym.text.messages import Content
 from agentgym.text.tools import tool
@@ -77,6 +76,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
     """
 
     Config = CodeConfig
+    texts = TEXTS["code"]
     documents_per_operation = 2.3  # 2.5 in small tasks, 2.1 in large ones
     known: Codebase
 
@@ -95,23 +95,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph
-
-    def rules(self) -> str:
-        """Return the system message."""
-        return (
-            "You look for what a program in Python 3.11 returns. It is spread over files, each of "
-            "which is a module with a "
-            "function main without arguments; a line such as 'import m_abcd' imports the file "
-            "m_abcd.py. You cannot run the "
-            "program. Read the files that you need with read_document, beginning with main.py, and "
-            "work out what its main() "
-            "returns. Not every file that is imported is needed: of a conditional only the branch "
-            "that is taken.\n"
-            f"{_COROUTINES if self.config.difficulty == 'hard' else ''}"
-            "When you know the value, an integer, give it with submit, or reply with a last line "
-            "'Final answer: ' and the value. "
-            "This ends the task: you succeed if the value is exactly right."
-        )
 
     def task(self) -> str:
         """Return the question and the budget."""
@@ -163,13 +146,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def rounds_left(self) -> int:
         """Count the reading turns until the target is known, using the hidden graph."""
         return count_rounds(self.graph, self.known.read, self.known.values)
-
-
-_COROUTINES = (
-    "Some modules run coroutines that share a global variable. Nothing takes time in them but "
-    "asyncio.sleep, and between two "
-    "sleeps a coroutine is not interrupted.\n"
-)
 
 
 def _opaque() -> Callable[[Random, int], str]:

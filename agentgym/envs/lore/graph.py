@@ -44,28 +44,37 @@ def deal(rng: Random, items: list[Any], count: int) -> None:
         items[place], items[other] = items[other], items[place]
 
 
+def number(rng: Random) -> int:
+    """Draw an operand of at most two digits."""
+    return below(rng, 100)
+
+
+def draw_nothing(rng: Random, operands: int) -> None:
+    """Draw no parameters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A kind of rule.
 
     Attributes:
-        operand: `number` or `text`.
-        least: The minimum number of operands; `most` is the maximum.
-        child: Draws an operand's value (bottom-up).
-        draw: Draws the parameters (signs, constants, a program) for a number of operands.
         execute: Computes the result from parameters and operand values.
         write: Formats the rule from parameters and operand names.
+        draw: Draws the parameters (signs, constants, a program) for a number of operands.
+        child: Draws an operand's value (bottom-up).
+        operand: `number` or `text`.
+        least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
     """
 
     name: str
-    operand: str
-    least: int
-    most: int
-    child: Callable[[Random], Value]
-    draw: Callable[[Random, int], Any]
     execute: Callable[[Any, Sequence[Any]], Value]
     write: Callable[[Any, Sequence[str]], str]
+    draw: Callable[[Random, int], Any] = draw_nothing
+    child: Callable[[Random], Value] = number
+    operand: str = "number"
+    least: int = 2
+    most: int = 10
     needs: Callable[[Any, Sequence[Any]], Sequence[int]] | None = None
 
 
@@ -228,31 +237,4 @@ class Grower(ABC):
             height=max([node.depth for node in nodes]),
             needed=sum([node.needed for node in nodes]),
             uids={node.file: node.uid for node in nodes},
-        )
-
-
-def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Check that ids differ and that all documents but `leaves` (uids) depend on younger ones.
-
-    Raises:
-        AssertionError: The generator or an operator is wrong.
-    """
-    # The rest follows by induction from the leaves.
-    ensure(len(graph.uids) == len(graph.nodes), "ids differ")
-    ensure(
-        leaves == {node.uid for node in graph.nodes if not node.children},
-        "leaves have no children, others have some",
-    )
-    ensure(
-        all(node.uid < min(node.children) for node in graph.nodes if node.children),
-        "parents are older",
-    )
-
-
-def ensure(holds: bool, what: str) -> None:
-    """Raise `AssertionError` unless the generator's guarantee holds."""
-    if not holds:
-        raise AssertionError(
-            f"a grown graph broke a guarantee: {what}; this is an error of the generator or of an "
-            "operator"
         )

@@ -30,6 +30,7 @@ from agentgym.envs.lore.pictures import (
     scatter,
 )
 from agentgym.envs.lore.records import Facts, Records, read_document, write_values
+from agentgym.envs.lore.world import TEXTS
 from agentgym.text.messages import Content, Image, ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.world.config import Share
@@ -42,10 +43,8 @@ NEUTRAL_CHANGES = 3
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-_OTHERS = (
-    6,
-    18,
-)  # up to three times as many as are counted
+# Up to three times as many as are counted.
+_OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
 _COUNT = "v{} is how many {} the picture shows."
@@ -173,28 +172,9 @@ class MultimodalWorld(DocumentWorld):
 
     def rules(self) -> str:
         """Return the system message."""
-        return (
-            "You look for the value of a variable in a collection of documents, each of which has "
-            "an id such as v12%aB or v7%-30. "
-            "A document gives values of variables, in words or as the number of things in a "
-            "picture, or lists other documents, or "
-            "says how to compute the id of another one, in words or by an expression in a picture. "
-            "No list of all documents "
-            "exists: read those that the task names with read_document and follow what they say "
-            "until you find the variable of "
-            "the task, whose value is a text of letters. Ids and texts are case-sensitive; a full "
-            "stop at the end of a sentence is "
-            "no part of a value; some variables are irrelevant.\n"
-            f"The things in pictures are {', '.join(f'{shape}s' for shape in SHAPES)} (a diamond "
-            "is a square on a corner) in "
-            f"{', '.join(COLOURS)}. rotate_image, flip_image and stretch_image show a changed copy "
-            "of the picture of a document "
-            "that you have read. Changes of one picture add up; reading its document again shows "
-            "it as it was.\n"
-            "When you know the value, give it with submit, or reply with a last line 'Final "
-            "answer: ' and the value. This ends the "
-            "task: you succeed if the value is exactly right."
-        )
+        shapes = ", ".join(f"{shape}s" for shape in SHAPES)
+        rules = TEXTS["multimodal"]["rules"].format(shapes=shapes, colours=", ".join(COLOURS))
+        return f"{rules}\n{self.texts['answer']}"
 
     def show(self, node: Node) -> str | Content:
         """Return the document's text and picture."""

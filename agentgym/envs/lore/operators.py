@@ -39,11 +39,6 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def number(rng: Random) -> int:
-    """Draw an operand of at most two digits."""
-    return below(rng, 100)
-
-
 def factor(rng: Random) -> int:
     """Draw a factor small enough to multiply without a tool."""
     return among(rng, 2, 12)
@@ -52,10 +47,6 @@ def factor(rng: Random) -> int:
 def text(rng: Random) -> str:
     """Draw one to three letters."""
     return letters(rng, among(rng, 1, 3))
-
-
-def _nothing(rng: Random, operands: int) -> None:
-    return None
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
@@ -94,46 +85,25 @@ def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
 def _function(name: str, function: Callable[..., int]) -> Operator:
     return Operator(
         name,
-        "number",
-        2,
-        10,
-        number,
-        _nothing,
         lambda _, values: function(*values),
         lambda _, names: f"{name}({', '.join(names)})",
     )
 
 
 STANDARD = (
-    Operator(
-        "add",
-        "number",
-        2,
-        10,
-        number,
-        _nothing,
-        lambda _, values: sum(values),
-        lambda _, names: " + ".join(names),
-    ),
+    Operator("add", lambda _, values: sum(values), lambda _, names: " + ".join(names)),
     Operator(
         "subtract",
-        "number",
-        2,
-        10,
-        number,
-        _signs,
         lambda signs, values: sum(sign * value for sign, value in zip(signs, values, strict=True)),
         _signed,
+        _signs,
     ),
     Operator(
         "join",
-        "text",
-        2,
-        10,
-        text,
-        _nothing,
         lambda _, values: "".join(values),
         lambda _, names: " + ".join(names),
+        child=text,
+        operand="text",
     ),
 )
 """The operators of the paper's document domain (section 3): addition, subtraction, concatenation.
@@ -143,37 +113,26 @@ HARD = (
     *STANDARD,
     Operator(
         "multiply",
-        "number",
-        2,
-        3,
-        factor,
-        _nothing,
         lambda _, values: prod(values),
         lambda _, names: " * ".join(names),
+        child=factor,
+        most=3,
     ),
     Operator(
         "remainder",
-        "number",
-        2,
-        10,
-        number,
-        lambda rng, _: among(rng, 7, 97),
         lambda modulus, values: sum(values) % modulus,
         lambda modulus, names: f"({' + '.join(names)}) mod {modulus}",
+        lambda rng, _: among(rng, 7, 97),
     ),
     _function("max", max),
     _function("min", min),
     Operator(
         "difference",
-        "number",
-        2,
-        2,
-        number,
-        _nothing,
         lambda _, values: abs(values[0] - values[1]),
         lambda _, names: f"abs({names[0]} - {names[1]})",
+        most=2,
     ),
-    Operator("edit", "text", 2, 10, text, _edits, _edited, _calls),
+    Operator("edit", _edited, _calls, _edits, text, "text"),
 )
 """These and harder ones; the paper calls the domain extendable."""
 

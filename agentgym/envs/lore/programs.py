@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from agentgym.envs.lore.graph import Operator, among, below, shuffled
-from agentgym.envs.lore.operators import BY_NAME, number
+from agentgym.envs.lore.operators import BY_NAME
 
 Worker = tuple[tuple[int, str], ...]
 """Statements of a coroutine, each with its preceding sleep in ticks of 0.1 s; sums of floats might
@@ -188,29 +188,24 @@ def _signs(rng: Random, operands: int) -> tuple[int, ...]:
 _ARITHMETIC = replace(BY_NAME["subtract"], name="arithmetic", draw=_signs)
 _SCALE = Operator(
     "scale",
-    "number",
-    2,
-    2,
-    number,
-    lambda rng, operands: (among(rng, 2, 4), _signs(rng, operands)),
     lambda drawn, values: drawn[0] * _ARITHMETIC.execute(drawn[1], values),
     lambda drawn, names: f"{drawn[0]} * ({_ARITHMETIC.write(drawn[1], names)})",
+    lambda rng, operands: (among(rng, 2, 4), _signs(rng, operands)),
+    most=2,
 )
 _CONDITIONAL = Operator(
     "conditional",
-    "number",
-    4,
-    4,
-    number,
-    lambda rng, _: tuple(_COMPARISONS)[below(rng, len(_COMPARISONS))],
     _conditional,
     lambda comparison, names: (
         f"if {names[0]} {comparison} {names[1]} then {names[2]} else {names[3]}"
     ),
-    _taken,
+    lambda rng, _: tuple(_COMPARISONS)[below(rng, len(_COMPARISONS))],
+    least=4,
+    most=4,
+    needs=_taken,
 )
 # Two or three workers, and the shared variable.
-_ASYNC = Operator("async", "number", 3, 4, number, _draw_workers, _run_workers, _write_workers)
+_ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
 """Integer arithmetic and conditional statements, as in the paper; their form is not the paper's."""
@@ -223,26 +218,15 @@ WEIGHTS = {"arithmetic": 1.0, "scale": 1.0, "conditional": 1.0, "async": 0.5}
 
 WRAP = Operator(
     "wrap",
-    "number",
-    1,
-    1,
-    number,
-    lambda rng, _: ((1, 3, 7, 9)[below(rng, 4)], below(rng, 100)),
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
+    lambda rng, _: ((1, 3, 7, 9)[below(rng, 4)], below(rng, 100)),
+    least=1,
+    most=1,
 )
 """Redirect of a gathered module; the factor is coprime to 100, which keeps remainders distinct."""
 
-PLAIN = Operator(
-    "plain",
-    "number",
-    1,
-    1,
-    number,
-    lambda rng, _: None,
-    lambda _, values: values[0],
-    lambda _, names: names[0],
-)
+PLAIN = Operator("plain", lambda _, values: values[0], lambda _, names: names[0], least=1, most=1)
 """The paper's redirect: the value behind it. Equal values cancel, so half of all answers would be
 0.
 """

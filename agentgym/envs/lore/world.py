@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import ReadDocuments
-from agentgym.envs.reading import expect
+from agentgym.envs.reading import expect, load_texts
 from agentgym.text.messages import Content, ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -35,6 +35,9 @@ _FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
 _SUBMIT = "Submit the answer."
 _LOST = "No turn is left to find the answer out."
 
+
+TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
+"""Parts of the system message of each world."""
 
 # Keyed by class and configuration text, because `weights` has no hash.
 _most_turns: dict[tuple[type[Any], str], int] = {}
@@ -64,6 +67,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     max_failed_rounds = 3  # TaskWeaver, appendix C
     # Mean needed documents: three operands, a rule, and a share of the gathering documents.
     documents_per_operation: ClassVar[float] = 4.25
+    texts: ClassVar[Mapping[str, str]]
     known: ReadDocuments
     graph: Graph
 
@@ -79,6 +83,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         }
         self._since: dict[str, int] = {}
         self._round: tuple[int, int] = (0, 0)
+
+    def rules(self) -> str:
+        """Return the system message."""
+        hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
+        return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
     # Hooks of a domain.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.lumina.prompts import TEXTS, LuminaConfig, without_frame
 from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
@@ -40,40 +40,6 @@ _TASK = re.compile(
     r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
     re.DOTALL,
 )
-_RULES = (
-    "You walk on a square board, one step per turn, from a start to a goal, and want to "
-    "use as few moves as you can.\n"
-    "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
-    "and columns to the right. up, "
-    "down, left and right take you to the next cell. A step costs 1 move, and a step into "
-    "a hole costs more, as the task "
-    "says. A step off the board is an error: you stay where you are and lose 1 move. After "
-    "each step you are told "
-    "your position and the moves you have left; if they fall below 0 you have failed.\n"
-    "When you are at the goal, call done, which costs no move. It ends the task: you "
-    "succeed if you are at the goal then."
-)
-_PAPER_RULES = (
-    "You are an intelligent agent in a navigation game on a grid. Your goal is to get from a start "
-    "to a goal in as few moves as you can. The board has these properties:\n"
-    "- The top left corner is (0, 0), the bottom right one (size-1, size-1); positions are "
-    "(row, column).\n"
-    "- You are told the size of the board, your start, the goal, the holes, and the most moves that "
-    "you may make.\n"
-    "- You move with up, down, left and right.\n"
-    "- Call done *only* at the goal; it ends the game, and you can move no more.\n"
-    "- Reason if you like, but end with one action.\n"
-    "- Each move costs **1 move**.\n"
-    "- A move into a hole has a **penalty of more moves**, which the task names.\n"
-    "- Stay on the board.\n"
-    "- Your objective: **reach the goal in as few moves as possible, within the budget.**\n"
-    "- After each move you are told your position and the moves that remain."
-)
-_PAPER_REMINDER = (
-    "Go from the start to the goal in as few moves as possible. Remember: move with up, down, left "
-    "and right; at the goal, end the game with done; avoid holes where you can, since they cost "
-    "extra moves; stay within the budget. Begin with your next move now."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +53,8 @@ class GridConfig(LuminaConfig):
         distance: The steps between start and goal without holes, at most `2 * (size - 1)`; None
             draws both cells freely.
     """
+
+    texts: ClassVar[Mapping[str, str]] = TEXTS["grid"]
 
     size: Annotated[int, Field(ge=1, le=_MAX_SIZE)] = 6
     hole_density: Share = 0.2
@@ -153,16 +121,16 @@ class GridWorld(World[GridConfig]):
 
     def rules(self) -> str:
         """Return the system message."""
-        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
+        return self.config.rules()
 
     def task(self) -> str:
         """Return the board, start, goal and budget."""
         board = self._board(f"Start: {self.position}\n")
-        return self.config.frame(f"{board}\nMove budget: {self.moves_left}", _PAPER_REMINDER)
+        return self.config.frame(f"{board}\nMove budget: {self.moves_left}")
 
     def restate(self) -> str:
         """Return the board and the goal; the state contains the rest."""
-        return self.config.frame(self._board(), _PAPER_REMINDER)
+        return self.config.frame(self._board())
 
     def _board(self, start: str = "") -> str:
         holes = ", ".join(map(str, self.holes)) or "none"

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, perm
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.lumina.prompts import TEXTS, LuminaConfig, without_frame
 from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
@@ -26,34 +26,6 @@ _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _RESTATED = "Turn the current list into the target list."
 _LOST = "The target can no longer be reached."
-_RULES = (
-    "You edit a list of integers, one command per turn, until it equals a target list.\n"
-    "The target holds elements of the initial list in their order; the others have to be "
-    "removed with pop, which takes "
-    "an index into the list as it is now, counted from 0. After a removal every later "
-    "element moves down by one index. "
-    "The result of a removal does not show the list.\n"
-    "You may only work from left to right: after a removal, the elements to the left of "
-    "the removed one can never be "
-    "removed, and trying to is an error that costs the turn.\n"
-    "When the list equals the target, call done. It ends the task: you succeed if the "
-    "lists are equal then."
-)
-_PAPER_RULES = (
-    "You are an assistant that **edits lists** by simple commands, one in each turn. A task gives "
-    "you an initial list and a target list; you turn the one into the other with the functions "
-    "below.\n"
-    "The initial list holds every element of the target list in the same order, and some more, "
-    "which have to go. Remove each with pop and its index; the indices of the elements behind it "
-    "then decrease by 1. The most important rule: you may **only pop from left to right**. Elements "
-    "before one that was popped cannot be popped any more, and trying it is an error. Call done "
-    "once the list equals the target list.\n"
-    "Reason step by step, and choose each action by the list as it is now. Make no needless calls."
-)
-_PAPER_REMINDER = (
-    "Turn the initial list into the target list with pop, then call done. Remember to **only pop "
-    "from left to right**."
-)
 # Longer lists have even more instances, so counting stops here.
 _COUNTED = 50
 _NUMBERS = re.compile(r"-?[0-9]+")
@@ -77,6 +49,8 @@ class ListConfig(LuminaConfig):
         duplicates: Whether values may repeat; then several removals can be equally good, and one
             can be fatal.
     """
+
+    texts: ClassVar[Mapping[str, str]] = TEXTS["list"]
 
     items: Annotated[int, Field(ge=1, le=_MAX_ITEMS)] = 10
     removals: Annotated[int, Field(ge=0, le=_MAX_ITEMS)] = 4
@@ -130,12 +104,12 @@ class ListWorld(World[ListConfig]):
 
     def rules(self) -> str:
         """Return the system message."""
-        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
+        return self.config.rules()
 
     def task(self) -> str:
         """Return the two lists and the budget."""
         lists = f"Initial list: {self.items}\nTarget list: {self.target}"
-        return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}", _PAPER_REMINDER)
+        return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
     def board(self) -> str:
         """Draw the list from the lock `|` on, above the target."""
@@ -247,7 +221,7 @@ class ListWorld(World[ListConfig]):
 
     def restate(self) -> str:
         """Return the goal; the state contains the rest."""
-        return self.config.frame(_RESTATED, _PAPER_REMINDER)
+        return self.config.frame(_RESTATED)
 
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.

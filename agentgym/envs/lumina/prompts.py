@@ -1,17 +1,21 @@
-"""Prompts in the structure of LUMINA's appendix A: role, rules, a request to reason, and a task
-between separators that ends with a reminder.
+"""Prompts in our own words, or in the structure of LUMINA's appendix A: role, rules, a request to
+reason, and a task between separators that ends with a reminder.
 
-The wording is new. The task states the budget, because the budget ends the episode. Tools and call
-format follow the rules, as in every world (`dialect="python"` is the paper's format).
+The task states the budget, because the budget ends the episode. Tools and call format follow the
+rules, as in every world (`dialect="python"` is the paper's format).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
+from agentgym.envs.reading import load_texts
 from agentgym.world.turn_budget import TurnBudget
 
+TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
+"""The rules of each world in both wordings, and the reminder of its framed tasks."""
 _NEW_TASK = "=== Starting new task ===\n"
 
 
@@ -24,11 +28,19 @@ class LuminaConfig(TurnBudget):
             of the paper's appendix A.
     """
 
+    texts: ClassVar[Mapping[str, str]]
+
     prompts: Literal["own", "paper"] = "own"
 
-    def frame(self, task: str, reminder: str) -> str:
+    def rules(self) -> str:
+        """Return the system message of the world."""
+        return self.texts[self.prompts]
+
+    def frame(self, task: str) -> str:
         """Return the framed task."""
-        return f"{_NEW_TASK}{task}\n\n{reminder}" if self.prompts == "paper" else task
+        if self.prompts == "own":
+            return task
+        return f"{_NEW_TASK}{task}\n\n{self.texts['reminder']}"
 
 
 def without_frame(text: str) -> str:

@@ -8,13 +8,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.lumina.prompts import LuminaConfig, without_frame
+from agentgym.envs.lumina.prompts import TEXTS, LuminaConfig, without_frame
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -32,35 +32,6 @@ _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
 _MAY_BE_ABSENT = "The target may be missing from the tree."
 _IS_THERE = "The target is in the tree."
-_RULES = (
-    "You search a tree for the node that holds a target value. Every node has an id (a "
-    "text) and a value (an integer), "
-    "both unique. You are told a part of the tree, one node per line: (id=..., value=...) "
-    "-> [ids of its children]; the "
-    "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have "
-    "not been looked up.\n"
-    "get_children tells the children of a node whose id you have been shown. When you know "
-    "the node with the target "
-    "value, report it with found. If the whole tree holds no such node, call unreachable. "
-    "Either ends the task: you "
-    "succeed if the report is right. Do not ask for anything twice."
-)
-_PAPER_RULES = (
-    "You are a reasoning agent that searches a tree for a node with a given value, which you may or "
-    "may not be able to reach. Each node has an id (a unique string) and a value (a unique integer). "
-    "A task tells you a part of the tree. A node whose children are told reads "
-    "(id=<id>, value=<value>) -> [<child id>, <child id>, ...], and an empty list means that it is a "
-    "leaf; where the children are not told, UNKNOWN stands in their place.\n"
-    "Your job is to find the node with the target value and to report its id, with the functions "
-    "below. get_children tells the ids and values of the children of a node. found reports the "
-    "node; it ends the task, and you succeed if it is the right one. unreachable says that there is "
-    "no way to the node; it ends the task too, and you succeed if that is so.\n"
-    "Reason step by step, and choose each action by the search as it stands. Make no needless calls."
-)
-_PAPER_REMINDER = (
-    "Once you know the node with this value, report its id with found. If you think that it cannot "
-    "be reached, call unreachable."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +45,8 @@ class TreeConfig(LuminaConfig):
         absent_probability: The probability that no node has the target value.
         target: Whether the target is a `leaf` or `any` node.
     """
+
+    texts: ClassVar[Mapping[str, str]] = TEXTS["tree"]
 
     nodes: Annotated[int, Field(ge=1, le=_MAX_NODES)] = 12
     arity: Annotated[int, Field(ge=1, le=100)] = 3
@@ -168,17 +141,17 @@ class TreeWorld(World[TreeConfig]):
 
     def rules(self) -> str:
         """Return the system message."""
-        return _PAPER_RULES if self.config.prompts == "paper" else _RULES
+        return self.config.rules()
 
     def task(self) -> str:
         """Return the target, the visible tree and the budget."""
         return self.config.frame(
-            f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}", _PAPER_REMINDER
+            f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
         )
 
     def restate(self) -> str:
         """Return the target; the state contains the visible tree."""
-        return self.config.frame(self._goal(), _PAPER_REMINDER)
+        return self.config.frame(self._goal())
 
     def _goal(self) -> str:
         presence = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE

@@ -195,7 +195,7 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
 @lru_cache(maxsize=4)
 def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> ReasoningGraph:
     documents = get_database(options).documents
-    texts = [documents.document(place).content for place in range(len(documents))]
+    texts = [document.content for document in documents]
     return ReasoningGraph(texts, load_embed(embed) if embed else None, nodes)
 
 

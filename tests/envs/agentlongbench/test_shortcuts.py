@@ -11,8 +11,10 @@ import pytest
 
 from agentgym import make, worlds
 from agentgym.envs.agentlongbench import TASKS
-from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
-from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
+from agentgym.envs.agentlongbench.config import PuzzleConfig, QAConfig
+from agentgym.envs.agentlongbench.puzzle_world import PuzzleWorld
+from agentgym.envs.agentlongbench.qa_world import LongContextQA
+from agentgym.envs.agentlongbench.reference import draw_reference
 from agentgym.envs.agentlongbench.scoring import form, score
 from agentgym.envs.agentlongbench.tasks import as_json
 from agentgym.oracles import OraclePolicy
@@ -67,7 +69,7 @@ def test_reference_turns_are_those_of_play_item_by_item() -> None:
     for options in ({"hidden": 1}, {"hidden": 2}, {"hidden": 1, "style": "verbose"}):
         world = puzzle(3, items=40, **options)
         config: PuzzleConfig = world.config
-        first, counts = config.reference(world.table, np.random.default_rng(7))
+        first, counts = draw_reference(config, world.table, np.random.default_rng(7))
         checked = 0
         for target in range(40):
             if target == first and config.hidden == 1:

@@ -10,10 +10,9 @@ import gymnasium
 import pytest
 
 from agentgym import ToolCall, ToolEnv, make, render, spec, tool_env
-from agentgym.envs.gsm_agent.database import get_database
 from agentgym.envs.gsm_agent.loaders import as_folder, load_gsm8k
 from agentgym.envs.gsm_agent.search_world import SearchWorld
-from agentgym.oracles import NoisyPolicy, OraclePolicy, PlanOracle
+from agentgym.oracles import NoisyPolicy, PlanOracle
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
 from agentgym.training.rollout import rollout
@@ -52,7 +51,7 @@ def test_the_state_comes_from_the_documents_of_the_task(folder: str) -> None:
     env = make("SearchWorld", data=folder, oracles="S", labels=True)
     chat, _ = env.reset(seed=0)
     world = world_of(env)
-    first, second = (world.database.documents.document(place) for place in world.problem.documents)
+    first, second = (world.database.documents[place] for place in world.problem.documents)
     assert "Still missing: 2 documents" in state(chat)
     assert "Document of the task" not in state(chat)
     chat, _, _, _, info = env.step(render(ToolCall("search", {"query": "zebra"})))
@@ -120,13 +119,6 @@ def test_where_all_documents_are_shown_the_plan_is_to_answer(folder: str) -> Non
     assert "Still missing: nothing" in state(chat)
     *_, info = env.step(render(best_call(world_of(env))))
     assert (info["optimal"], info["success"]) == (True, True)
-
-
-def test_a_saved_database_of_drawn_tasks_has_all_oracles(tmp_path: Path) -> None:
-    options = SearchWorld.Config(tasks=12).database_options
-    get_database(options).save(tmp_path / "saved")
-    env = make("SearchWorld", data=str(tmp_path / "saved"), oracles="SP")
-    assert rollout(env, OraclePolicy("SearchWorld"), 1).reward == 1.0
 
 
 def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:

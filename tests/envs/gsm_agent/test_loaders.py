@@ -14,9 +14,6 @@ from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.loaders import (
     as_folder,
     decompose,
-    decomposer,
-    document_writer,
-    leak_judge,
     load_folder,
     load_gsm8k,
     take_apart,
@@ -213,12 +210,11 @@ class Model:
 def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     model = Model()
     ask = asker(model)
-    hooks = decomposer(ask), document_writer(ask), leak_judge(ask)
     problems = [
         take_apart(name, text, "72")
         for name, text in (("a", CLIPS), ("b", "broken"), ("c", "a leaking story"))
     ]
-    decompose(problems, tmp_path, *hooks)
+    decompose(problems, tmp_path, ask)
     documents, tasks = load_folder(tmp_path)
     assert [task.id for task in tasks] == ["a"], (
         "what cannot be taken apart, or tells too much, is left out"
@@ -233,7 +229,7 @@ def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
         "a"
     ) as file:  # left by a run interrupted within a task
         file.write(json.dumps({"id": "z-0", "content": "Half done."}) + "\n")
-    decompose(problems[:1], tmp_path, *hooks)
+    decompose(problems[:1], tmp_path, ask)
     assert load_folder(tmp_path) == (documents, tasks)
     assert model.asked == before
     assert (

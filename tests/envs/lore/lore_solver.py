@@ -69,6 +69,10 @@ class Solver:
             self.frontier |= {f"{prefix}%{calculate(expression, self.values)}"} - self.read
             self.rules.remove((prefix, expression, names))
 
+    def useful(self) -> set[str]:
+        """Return the known ids, all of which are needed if no document is irrelevant."""
+        return set(self.frontier)
+
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
         """Read round by round until the target is found; return the number of rounds."""
         rounds = 0

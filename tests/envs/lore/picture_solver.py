@@ -3,82 +3,57 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
+from scipy import ndimage
 
-NAMES = ("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink", "brown", "gray")
 WHITE = 0xFFFFFF
+NAMES = ("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink", "brown", "gray")
 
 
 @functools.cache
 def name(colour: int) -> str:
     """Return the name of the nearest web colour."""
-    rgb = [colour >> shift & 255 for shift in (16, 8, 0)]
-    return min(
-        NAMES,
-        key=lambda each: sum(
-            (a - b) ** 2 for a, b in zip(ImageColor.getrgb(each), rgb, strict=True)
-        ),
-    )
+    rgb = colour >> 16, colour >> 8 & 255, colour & 255
+    return min(NAMES, key=lambda each: math.dist(ImageColor.getrgb(each), rgb))
 
 
-def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """Return 4-connected areas of one non-white colour as runs (row, first, end column)."""
+class Area(NamedTuple):
+    """A connected area of one non-white colour: its colour, bounding box and pixels in the box."""
+
+    colour: int
+    rows: slice
+    columns: slice
+    filled: np.ndarray[Any, Any]
+
+    @property
+    def shape(self) -> str:
+        """Classify the shape by its share of the box, and of the box's upper half."""
+        share = self.filled.mean()
+        if share > 0.66:
+            return "square" if share > 0.93 else "circle"
+        upper = self.filled[: len(self.filled) // 2].sum() / self.filled.sum()
+        return "triangle" if upper < 0.38 else "diamond"
+
+
+def areas(pixels: np.ndarray[Any, Any]) -> list[Area]:
     codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
-    begins = np.concatenate((np.ones((len(codes), 1), bool), np.diff(codes, axis=1) != 0), axis=1)
-    starts = np.flatnonzero(begins)
-    lengths, colours = np.diff(starts, append=codes.size), codes.ravel()[starts]
-    inked = colours != WHITE
-    found: list[tuple[int, list[tuple[int, int, int]]]] = []
-    above: list[list[int]] = []  # first column, column after it, index in found
-    here: list[list[int]] = []
-    last = -1
-    for start, length, colour in zip(
-        starts[inked].tolist(), lengths[inked].tolist(), colours[inked].tolist(), strict=True
-    ):
-        row, first = divmod(start, codes.shape[1])
-        if row != last:
-            above, here, last = here if row == last + 1 else [], [], row
-        touched = sorted(
-            {k for a, b, k in above if a < first + length and first < b and found[k][0] == colour}
-        )
-        place = touched[0] if touched else len(found)
-        if not touched:
-            found.append((colour, []))
-        for other in touched[1:]:
-            found[place][1].extend(found[other][1])
-            found[other][1].clear()
-            for run in (*above, *here):
-                run[2] = place if run[2] == other else run[2]
-        found[place][1].append((row, first, first + length))
-        here.append([first, first + length, place])
-    return [(colour, runs) for colour, runs in found if runs]
-
-
-def box(runs: list[tuple[int, int, int]]) -> tuple[int, int, int, int]:
-    """Return first row, end row, first column and end column."""
-    rows, firsts, afters = zip(*runs, strict=True)
-    return min(rows), max(rows) + 1, min(firsts), max(afters)
-
-
-def shape(runs: list[tuple[int, int, int]]) -> str:
-    """Classify a shape by its share of the bounding box, and of the box's upper half."""
-    top, bottom, left, right = box(runs)
-    area = sum(after - first for _, first, after in runs)
-    filled = area / ((bottom - top) * (right - left))
-    if filled > 0.66:
-        return "square" if filled > 0.93 else "circle"
-    upper = sum(after - first for row, first, after in runs if row < (top + bottom) // 2)
-    return "triangle" if upper / area < 0.38 else "diamond"
+    found = []
+    for colour in set(np.unique(codes).tolist()) - {WHITE}:
+        labels, _ = ndimage.label(codes == colour)
+        for number, (rows, columns) in enumerate(ndimage.find_objects(labels), 1):
+            found.append(Area(colour, rows, columns, labels[rows, columns] == number))
+    return found
 
 
 def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
-    return Counter(f"{name(colour)} {shape(runs)}" for colour, runs in components(pixels))
+    return Counter(f"{name(area.colour)} {area.shape}" for area in areas(pixels))
 
 
 # Reading.

@@ -12,9 +12,9 @@ import pytest
 from agentgym import Image
 from agentgym.envs.lore import pictures
 from agentgym.text.tokens import image_tokens
-from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
-from tests.envs.lore.test_document_world import BOTH
-from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured, tools
+from tests.envs.lore.games import BOTH, LOSSLESS, pictured, tools
+from tests.envs.lore.picture_solver import agreement, areas, kinds, read, undoing
+from tests.envs.lore.test_multimodal_world import generated
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -55,12 +55,16 @@ def test_pixels_show_each_kind_as_often_as_the_words_say_and_the_target_as_often
 
 def test_nothing_touches_another_thing_or_the_border() -> None:
     for _, shown in pictured(generated(5, operations=20, difficulty="hard"), "value"):
-        boxes = [box(runs) for _, runs in components(shown.images[0].to_array())]
+        boxes = areas(shown.images[0].to_array())
         assert len(boxes) == shown.images[0].alt.count(" at ")
-        for k, (top, bottom, left, right) in enumerate(boxes):
-            assert min(top, left, 384 - bottom, 384 - right) >= 5
-            for up, down, first, after in boxes[:k]:
-                assert max(up - bottom, top - down, first - right, left - after) >= 5
+        for k, (_, rows, columns, _) in enumerate(boxes):
+            assert min(rows.start, columns.start, 384 - rows.stop, 384 - columns.stop) >= 5
+            for _, other_rows, other_columns, _ in boxes[:k]:
+                assert max(gap(rows, other_rows), gap(columns, other_columns)) >= 5
+
+
+def gap(one: slice, other: slice) -> int:
+    return int(max(one.start - other.stop, other.start - one.stop))
 
 
 def test_things_are_placed_quickly_where_they_are_most() -> None:
@@ -123,24 +127,3 @@ def test_tokens_of_a_picture_go_by_its_size() -> None:
     assert image_tokens(b"x") == 765
     (_, shown), *_ = pictured(generated(5, operations=20), "value")
     assert image_tokens(shown.images[0].png) == 255
-
-
-def test_areas_are_those_that_a_flood_fills() -> None:
-    rng, palette = np.random.default_rng(0), np.array([[255] * 3, [1, 2, 3], [9, 8, 7]], np.uint8)
-    for _ in range(40):
-        grid = rng.integers(0, 3, (9, 12))
-        left, areas = {(int(y), int(x)) for y, x in np.argwhere(grid)}, []
-        while left:
-            area, edge = set[tuple[int, int]](), [left.pop()]
-            while edge:
-                y, x = edge.pop()
-                area.add((y, x))
-                near = {(y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)} & left
-                edge += [(v, u) for v, u in near if grid[v, u] == grid[y, x]]
-                left -= set(edge)
-            areas.append(sorted(area))
-        found = [
-            sorted((y, x) for y, first, after in runs for x in range(first, after))
-            for _, runs in components(palette[grid])
-        ]
-        assert sorted(found) == sorted(areas)

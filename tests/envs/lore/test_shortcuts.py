@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall, make, render, tool_env, worlds
-from agentgym.envs.lore.code_world import CodeConfig, CodeWorld
-from agentgym.envs.lore.config import LoreConfig
-from agentgym.envs.lore.document_world import DocumentWorld
+from tests.envs.lore.games import LORE, default, read, submit
 from tests.envs.lore.lore_solver import Solver
-from tests.envs.lore.test_document_world import default, read, submit
 from tests.helpers import play_optimally, start
 
-IDS = ["DocumentWorld", "MultimodalWorld", "CodeWorld"]
 _ID = re.compile(r"v[0-9]+%-?[A-Za-z0-9]+|m_[a-z]+\.py")
 
 
@@ -92,7 +88,7 @@ def forgetful(rng: Random) -> Any:
     return choose
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", LORE)
 @pytest.mark.parametrize("operations", [1, 5, 60])
 def test_guessed_ids_lead_nowhere(env_id: str, operations: int) -> None:
     options = {"render": "scene"} if env_id == "MultimodalWorld" else {}
@@ -100,7 +96,7 @@ def test_guessed_ids_lead_nowhere(env_id: str, operations: int) -> None:
     assert mean(env_id, guesser, seeds, operations=operations, **options) == 0.0
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", LORE)
 def test_nothing_but_what_follows_can_be_read_and_only_once(env_id: str) -> None:
     env = start(env_id, operations=6, max_failed_rounds=None, budget_slack=1_000)
     world: Any = env.world
@@ -134,14 +130,14 @@ def test_reading_all_there_is_takes_more_turns_than_there_are() -> None:
         assert play_optimally(start("DocumentWorld", operations=operations)).reward == 1.0
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", LORE)
 def test_the_last_result_is_not_enough(env_id: str) -> None:
     options = {"render": "scene"} if env_id == "MultimodalWorld" else {}
     assert mean(env_id, forgetful, 40, **options) <= 0.1
     assert mean(env_id, forgetful, 2, operations=350, difficulty="hard", **options) == 0.0
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", LORE)
 def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
     presets = [entry.options for entry in worlds(presets=True) if entry.world.__name__ == env_id]
     for preset in presets:
@@ -158,7 +154,7 @@ def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
 def test_irrelevant_documents_are_told_by_rules_alone() -> None:
     """Until the target is known, a search over the read rules agrees."""
     for seed in range(12):
-        world = default(seed, operations=25, theta=6)
+        world = default("DocumentWorld", seed, operations=25, theta=6)
         irrelevant = {node.file for node in world.graph.nodes if not node.needed}
         assert len(irrelevant) > len(world.graph.start) // 2
         named = dict(re.findall(r"(v[0-9]+%\S+) \((v[0-9]+)\)", world.task()))
@@ -183,7 +179,7 @@ def test_irrelevant_documents_are_told_by_rules_alone() -> None:
 def test_variables_of_irrelevant_documents_have_numbers_like_any_others() -> None:
     ranks = []
     for seed in range(60):
-        nodes = [n for n in default(seed).graph.nodes[1:] if n.kind == "value"]
+        nodes = [n for n in default("DocumentWorld", seed).graph.nodes[1:] if n.kind == "value"]
         order = sorted(n.number for n in nodes)
         ranks += [order.index(n.number) / len(order) - 0.5 for n in nodes if not n.needed]
     assert abs(sum(ranks)) < 3.3 * sum(rank * rank for rank in ranks) ** 0.5, "1 in 1,000"
@@ -191,14 +187,5 @@ def test_variables_of_irrelevant_documents_have_numbers_like_any_others() -> Non
 
 def test_answers_of_programs_are_spread() -> None:
     for options in ({"operations": 1}, {}, {"operations": 10, "difficulty": "hard"}):
-        answers = []
-        for seed in range(200):
-            world = CodeWorld(CodeConfig(**options), seed)
-            world.generate()
-            answers.append(world.graph.answer)
+        answers = [default("CodeWorld", seed, **options).graph.answer for seed in range(200)]
         assert max(map(answers.count, answers)) <= 20
-
-
-def test_defaults_are_strict() -> None:
-    config: LoreConfig = DocumentWorld.Config()
-    assert (config.strict_ids, config.rereads, config.budget_by) == (True, False, "rounds")

@@ -52,8 +52,3 @@ def test_examples_begin_like_the_task(world: str) -> None:
     assert len(tasks) >= 3
     assert "eason" in chat.messages[0].text
     assert tool_env(env).world.read_task(tasks[-1].partition("\n\n<")[0])
-
-
-def test_other_prompts_are_refused() -> None:
-    with pytest.raises(ValueError, match="prompts"):
-        make("ListWorld", prompts="theirs")

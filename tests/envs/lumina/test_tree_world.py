@@ -25,11 +25,10 @@ from tests.envs.lumina.tree_beliefs import (
     Prior,
     Tree,
     mixed,
-    recursive,
     shape_of,
     uniform,
 )
-from tests.helpers import play, play_optimally, start
+from tests.helpers import play, start
 
 UNREACHABLE = ToolCall("unreachable", {})
 PLENTY = 1_000  # turns, more than any case needs
@@ -141,35 +140,6 @@ def test_with_few_turns_left_the_optimal_set_is_still_the_argmax(
             )
 
 
-def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
-    """Hence the number is hidden: with both of two nodes visible, the other must be a leaf."""
-    both_seen = frozenset({((), 1)})
-    assert Beliefs(uniform(2), "any", Fraction(1, 3)).best(both_seen) == {"unreachable"}
-    assert (
-        Beliefs(mixed(4), "any", Fraction(1, 3)).best(both_seen)
-        == {(0,)}
-        == optimal(world_at(both_seen, may_be_absent=True))
-    )
-
-
-@SETTINGS
-def test_in_trees_grown_at_random_shallow_nodes_would_be_better(
-    target: str, absent: Fraction
-) -> None:
-    """Hence nodes do not attach to random earlier ones: not all frontier nodes would be optimal."""
-    beliefs = Beliefs(recursive(5), target, absent)
-    history = frozenset({((), 2), ((0,), 1)})
-    values = beliefs.values(history, None)
-    assert (values[1,], values[0, 0]) == ((1, -Fraction(12, 5)), (1, -Fraction(13, 5)))
-    assert beliefs.best(history) == {(1,)} < optimal(world_at(history, absent > 0))
-
-
-def test_in_complete_trees_of_known_depth_nodes_above_the_bottom_would_be_better() -> None:
-    pair: Tree = ((), ())
-    beliefs = Beliefs({(pair, pair): 1}, "leaf", Fraction(0))
-    assert beliefs.best(frozenset({((), 2), ((0,), 2)})) == {(1,)}
-
-
 # The number of turns that an optimal policy needs.
 
 
@@ -226,24 +196,6 @@ def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
         assert max(map(slowest_search, hidden)) == budget
 
 
-@pytest.mark.parametrize(
-    ("options", "turns"),
-    [
-        ({"nodes": 1, "revealed": 0, "absent_probability": 0}, 1),
-        ({"nodes": 1, "revealed": 0, "absent_probability": 1}, 2),
-        ({"nodes": 1, "revealed": 1, "absent_probability": 1}, 1),
-        ({"nodes": 6, "revealed": 6, "absent_probability": 0}, 1),
-        ({"nodes": 6, "revealed": 6, "absent_probability": 1}, 1),
-        ({"nodes": 6, "revealed": 0, "absent_probability": 1}, 7),
-        ({"nodes": 6, "revealed": 0, "absent_probability": 0, "arity": 1}, 6),
-    ],
-)
-def test_the_turns_of_an_optimal_policy_in_special_cases(
-    options: dict[str, Any], turns: int
-) -> None:
-    assert exact(0, **options).max_turns == turns
-
-
 def test_a_target_at_the_root_is_known_from_the_start() -> None:
     worlds = [
         exact(seed, nodes=3, target="any", absent_probability=0, revealed=0) for seed in range(30)
@@ -255,46 +207,7 @@ def test_a_target_at_the_root_is_known_from_the_start() -> None:
         assert (world.max_turns, list(world.optimal_calls())) == (1, [found(root)])
 
 
-def test_every_search_that_asks_nothing_twice_succeeds_within_the_turns_of_an_optimal_policy() -> (
-    None
-):
-    rng = random.Random(0)
-    for seed in range(40):
-        env = start(
-            "TreeWorld", seed=seed, budget_factor=1.0, budget_slack=0, absent_probability=0.5
-        )
-        outcome = play(env, rng.choice(list(env.world.optimal_calls())))
-        while outcome.going_on:
-            outcome = play(env, rng.choice(list(env.world.optimal_calls())))
-        assert (outcome.reward, outcome.terminated) == (1.0, True)
-
-
 # Visible and hidden information.
-
-
-def test_swapping_the_hidden_subtrees_of_two_unexplored_nodes_changes_no_hook() -> None:
-    rng, swaps = random.Random(0), 0
-    for seed in range(20):
-        env = start("TreeWorld", seed=seed, nodes=15, absent_probability=0.5)
-        while len(frontier := [call.arguments.get("id") for call in env.world.optimal_calls()]) > 1:
-            a, b = rng.sample(frontier, 2)
-            twin = copy.deepcopy(env.world)
-            twin.children[a], twin.children[b] = twin.children[b], twin.children[a]
-            assert hooks(twin) == hooks(env.world)
-            swaps += len({str(env.world.children[node]) for node in (a, b)}) > 1
-            play(env, ask(a))
-    assert swaps > 50
-
-
-def hooks(world: TreeWorld) -> tuple[object, ...]:
-    calls = list(world.optimal_calls()), list(world.legal_calls())
-    return (
-        world.task(),
-        world.state(),
-        world.subtask(with_state=True),
-        world.subtask(with_state=False),
-        calls,
-    )
 
 
 @pytest.mark.parametrize("call", [ask, found])
@@ -312,17 +225,6 @@ def test_an_id_that_was_not_shown_is_answered_like_one_that_does_not_exist(
     assert answers == {"error: no node with this id has been shown"}
     assert env.world.known == known
     assert not env.over
-
-
-def test_asking_again_gives_the_same_answer_costs_a_turn_and_is_not_optimal() -> None:
-    env = start("TreeWorld", nodes=20, revealed=0)
-    (root,) = env.world.known
-    first = play(env, ask(root))
-    hooks_before = env.world.known.copy(), list(env.world.optimal_calls())
-    assert ask(root) not in env.world.optimal_calls()
-    again = play(env, ask(root))
-    assert (again.text, again.turn) == (first.text, first.turn + 1)
-    assert (env.world.known, list(env.world.optimal_calls())) == hooks_before
 
 
 def test_ids_are_seven_letters_so_none_looks_like_a_number_or_a_value() -> None:
@@ -416,40 +318,3 @@ def test_the_target_is_missing_about_as_often_as_asked_for() -> None:
         explored(start("TreeWorld", seed=seed, absent_probability=0.3).world) for seed in range(200)
     ]
     assert 40 < sum(world.target not in world.known.values() for world in worlds) < 80
-
-
-@pytest.mark.parametrize("steps", [2, 9, 100])
-def test_at_horizon_gives_trees_that_take_that_many_turns_to_search_through(steps: int) -> None:
-    outcome = play_optimally(
-        start("TreeWorld", absent_probability=1, **TreeWorld.config_for_horizon(steps))
-    )
-    assert (outcome.reward, outcome.turn) == (1.0, steps)
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"nodes": 0}, "nodes must be an integer in [1, 100000], got 0"),
-        ({"arity": 0}, "arity must be an integer in [1, 100], got 0"),
-        ({"nodes": 3, "revealed": 4}, "revealed must be an integer in [0, 3], got 4"),
-        (
-            {"absent_probability": -0.1},
-            "absent_probability must be a number in [0.0, 1.0], got -0.1",
-        ),
-        ({"target": "root"}, "target must be one of leaf, any, got 'root'"),
-    ],
-)
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
-    options: dict[str, object], why: str
-) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
-        start("TreeWorld", **options)
-    assert str(refused.value) == why
-
-
-@pytest.mark.parametrize("steps", [1, 100_001])
-def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"horizon must be an integer in \[2, 100000\], got {steps}"
-    ):
-        TreeWorld.config_for_horizon(steps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -50,27 +49,6 @@ def mixed(nodes: int) -> Prior:
         for trees in shapes.values()
         for tree, weight in trees.items()
     }
-
-
-def recursive(nodes: int) -> Prior:
-    """Each new node joins a random earlier one, and children have a random order."""
-    weights: Counter[Tree] = Counter()
-    for parents in itertools.product(*map(range, range(1, nodes))):
-        shape = shape_of(
-            [[k for k, parent in enumerate(parents, 1) if parent == node] for node in range(nodes)]
-        )
-        orders = reorderings(shape)
-        for order in orders:
-            weights[order] += Fraction(1, len(orders))
-    return weights
-
-
-def reorderings(tree: Tree) -> list[Tree]:
-    return [
-        children
-        for order in itertools.permutations(tree)
-        for children in itertools.product(*map(reorderings, order))
-    ]
 
 
 def shape_of(children: Sequence[Sequence[int]], node: int = 0) -> Tree:

@@ -11,8 +11,9 @@ import pytest
 
 from agentgym import Chat, Reply, ToolCall, make, render, tool_env
 from agentgym.envs.agentlongbench import SETTINGS, TASKS
-from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.rollout import within
+from agentgym.envs.agentlongbench.config import QAConfig
+from agentgym.envs.agentlongbench.logs import within
+from agentgym.envs.agentlongbench.qa_world import LongContextQA
 from agentgym.envs.agentlongbench.rows import make_log, make_rows
 from agentgym.envs.agentlongbench.scoring import form, last_tag, metric, read, score
 from agentgym.oracles import OraclePolicy

@@ -1,0 +1,290 @@
+"""The simulated agent of a log, which forgets and explores (AgentLongBench, sections 2.2 and C.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.agentlongbench.belief import Constraints
+from agentgym.envs.agentlongbench.engine import (
+    TOOL,
+    explain_game,
+    search,
+    to_atoms,
+    to_conditions,
+    write_feedback,
+)
+from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
+from agentgym.envs.agentlongbench.logs import (
+    Habits,
+    Log,
+    Peak,
+    Round,
+    within,
+)
+from agentgym.text.messages import Message, ToolCall
+from agentgym.text.tokens import TokenCounter
+
+FILLED = 0.9
+"""Minimum filled share of a log's length; rounds are indivisible, so 1 is impossible."""
+FEWEST = 4
+"""Minimum rounds of a log that fills a length, so each task can be asked."""
+_DECOYS = 2  # one could be excluded by chance
+_RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
+_ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
+_TRIES = 40  # candidate rounds; the largest that fits wins
+
+
+class SimulatedGame:
+    """A puzzle in play.
+
+    Attributes:
+        heard: Each atom in the feedback, with the last round that mentioned it.
+        left: The items in all lists so far.
+        decoys: Items that stay in all lists until the log nears its end.
+        returning: Items that only early lists exclude, so the last lists alone do not reveal the
+            hidden item.
+    """
+
+    def __init__(
+        self,
+        table: ItemTable,
+        target: int,
+        style: str,
+        habits: Habits,
+        rng: np.random.Generator,
+        counter: TokenCounter,
+        cap: int,
+        peak: Peak | None,
+    ) -> None:
+        self.table, self.target, self.style, self.habits = table, target, style, habits
+        self.rng, self.counter, self.cap, self.peak = rng, counter, cap, peak
+        self.heard: dict[Atom, int] = {}
+        self.left = np.ones(len(table), bool)
+        self.guessed = np.zeros(len(table), bool)
+        self.decoys = np.zeros(len(table), bool)
+        self.returning = np.zeros(len(table), bool)
+        self.rounds: list[Round] = []
+        self.repeats = 0
+        self.system = Message("system", explain_game(style), id="0:0")
+        self.tokens = counter.count(self.system)
+        first = int((target + rng.integers(1, len(table))) % len(table))
+        if peak is not None:
+            first = int(rng.choice(np.flatnonzero(peak.allowed(1))))
+        self._add(self._round(first, None))
+
+    def log(self) -> Log:
+        """Return the log so far."""
+        return Log(
+            self.table,
+            self.target,
+            self.style,
+            self.system,
+            tuple(self.rounds),
+            self.tokens,
+            self.repeats,
+        )
+
+    def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
+        """Play to the limit; return whether the log is complete."""
+        while len(self.rounds) < self.cap:
+            used = len(self.rounds) if by_rounds else self.tokens
+            isolating = close_at is not None and int(self.left.sum()) > 1
+            if by_rounds and used >= limit:
+                return not isolating
+            closing = isolating and used >= (close_at or 0)
+            if close_at is not None and used >= _ENDING * limit and not self.returning.any():
+                self._choose_returning()
+            kept = self.returning | (self.decoys if isolating and not closing else False)
+            if self.peak is not None and self.peak.number == len(self.rounds) + 1 and not closing:
+                kept = kept | self._peak_item  # the guess must be in the list
+            drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
+            room = limit - self.tokens
+            # Early rounds leave room for the minimum number of rounds.
+            share = room // max(1, FEWEST - len(self.rounds))
+            if not by_rounds and drawn.tokens > share:
+                fitting = self._fitting(share, kept) if not isolating or share < room else None
+                if fitting is None and drawn.tokens > room:
+                    return (
+                        not isolating
+                        and len(self.rounds) >= FEWEST
+                        and self.tokens >= FILLED * limit
+                    )
+                drawn = fitting or drawn
+            self._add(drawn)
+            if isolating and len(self.rounds) == 2:
+                self._choose_decoys(drawn)
+        return False
+
+    @property
+    def _peak_item(self) -> Mask:
+        if self.peak is None:
+            return np.zeros(len(self.table), bool)
+        return self.peak.allowed(self.peak.number)
+
+    def _draw(self, atoms: Sequence[Atom], kept: Mask, closing: bool = False) -> Round:
+        query = self._loosened(atoms, kept)
+        return self._round(self._guess(self.table.meet(query), closing), query)
+
+    def _remembered(self) -> list[Atom]:
+        newest = len(self.rounds) - self.habits.history_window
+        old = [atom for atom, told in self.heard.items() if told <= newest]
+        lost = self.rng.random(len(old)) < self.habits.forget_history_prob
+        forgotten = set(compress(old, lost))
+        constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
+        names = list(dict.fromkeys(atom[0] for atom in constraints))
+        masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
+        # At least one section remains, because a query needs a condition.
+        most = min(self.habits.max_mask_sections, len(names) - 1)
+        out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
+        shown = [atom for atom in constraints if atom[0] not in out]
+        order = self.rng.permutation(len(shown))
+        if len(shown) > 1 and self.rng.random() < self.habits.epsilon:
+            order = order[: self.rng.integers(1, len(shown))]
+        return [shown[k] for k in order]
+
+    def _aimed(self) -> list[Atom]:
+        """List few known atoms that exclude the items still in all lists, greedily."""
+        masks = {atom: self.table.mask(atom) for atom in self.heard}
+        # Returning items must stay in the last lists.
+        masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
+        left, chosen = self.left.copy(), list[Atom]()
+        while left.sum() > 1 and masks:
+            # Ties go to the longest list, because long lists do not reveal the hidden item.
+            best = max(
+                masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
+            )
+            # No known atom excludes further items.
+            if not (left & ~masks[best]).any():
+                break
+            left &= masks[best]
+            chosen.append(best)
+        return chosen
+
+    def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
+        """Return atoms that leave every list long enough, at least one."""
+        query: list[Atom] = []
+        least = self.habits.shortest_list(self.table)
+        found = np.ones(len(self.table), bool)
+        sections: dict[str, Mask] = {}
+        for atom in atoms:
+            mask = self.table.mask(atom)
+            listed = (
+                found
+                if self.style == "concise"
+                else sections.get(atom[0], np.ones(len(self.table), bool))
+            )
+            both = found & mask
+            if (listed & mask).sum() >= least and both.sum() > 1 and not (kept & ~mask).any():
+                query.append(atom)
+                found, sections[atom[0]] = both, listed & mask
+        return query or [
+            max(
+                self.heard,
+                key=lambda atom: (
+                    not (kept & ~self.table.mask(atom)).any(),
+                    int(self.table.mask(atom).sum()),
+                ),
+            )
+        ]
+
+    def _guess(self, found: Mask, closing: bool) -> int:
+        # A guessed decoy would no longer stay in all lists.
+        able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
+        others = np.arange(len(self.table)) != self.target
+        if self.peak is not None:
+            others = self.peak.allowed(len(self.rounds) + 1)
+        able = able & others
+        # Repeats are rare: only if a list has no unguessed item.
+        fresh = able & ~self.guessed
+        pool = np.flatnonzero(fresh if fresh.any() else able)
+        return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
+
+    def _telling(self, found: Mask) -> Mask:
+        """Return items in all lists or, if all were guessed, those that share an unseen value with
+        the hidden one.
+        """
+        others: Mask = self.left & (np.arange(len(self.table)) != self.target)
+        if (others & ~self.guessed).any():
+            return others
+        for section, column in zip(self.table.sections, self.table.columns, strict=True):
+            for value in () if section.numeric else column[self.target]:
+                atom: Atom = (section.name, "has", value)
+                holders = self.table.mask(atom)
+                if atom not in self.heard and holders.sum() > 1:
+                    return holders
+        return found
+
+    def _fitting(self, room: int, kept: Mask) -> Round | None:
+        best = None
+        for attempt in range(_TRIES):
+            atoms = self._remembered()
+            if attempt % 2 and self.style == "verbose":
+                atoms = [atom for atom in self.heard if atom[0] == atoms[0][0]]
+            elif attempt % 2:
+                heard = list(self.heard)
+                atoms = [heard[k] for k in self.rng.permutation(len(heard))]
+            drawn = self._draw(atoms, kept)
+            if drawn.tokens <= room and (best is None or drawn.tokens > best.tokens):
+                best = drawn
+        return best
+
+    def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
+        number = len(self.rounds) + 1
+        start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
+        messages: list[Message] = []
+        sections: tuple[str, ...] = ()
+        lists: tuple[NDArray[np.intp], ...] = ()
+        if query is not None:
+            conditions = to_conditions(Constraints.of(query).atoms())
+            call = ToolCall(TOOL, {"conditions": conditions}, f"call_{start}")
+            messages += [
+                Message("assistant", calls=(call,)),
+                Message("tool", search(self.table, conditions, self.style), call_id=call.id),
+            ]
+            atoms = to_atoms(conditions)
+            sections = (
+                ("",)
+                if self.style == "concise"
+                else tuple(dict.fromkeys(atom[0] for atom in atoms))
+            )
+            lists = tuple(
+                np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
+                for name in sections
+            )
+        feedback = write_feedback(self.table, number, guess, self.target, self.cap - number)
+        messages += [
+            Message("assistant", f"<answer>{self.table.names[guess]}</answer>"),
+            Message("user", feedback),
+        ]
+        tokens = sum(map(self.counter.count, messages))
+        return Round(number, guess, sections, lists, tuple(messages), start, tokens)
+
+    def _add(self, drawn: Round) -> None:
+        self.rounds.append(drawn)
+        self.tokens += drawn.tokens
+        if drawn.lists:
+            self.left &= within(drawn.lists, len(self.table))
+        self.repeats += bool(self.guessed[drawn.guess])
+        self.guessed[drawn.guess] = True
+        for atom in self.table.feedback_atoms(drawn.guess, self.target):
+            self.heard[atom] = drawn.number
+
+    def _choose_returning(self) -> None:
+        # They resemble the hidden item, because they satisfy most known atoms.
+        able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
+        met = np.zeros(len(self.table), np.int64)
+        for atom in self.heard:
+            met += self.table.mask(atom)
+        self.returning[able[np.argsort(-met[able], kind="stable")[:_RETURNING]]] = True
+
+    def _choose_decoys(self, drawn: Round) -> None:
+        able = [
+            place
+            for place in drawn.lists[0].tolist()
+            if place != self.target and not (self.guessed | self._peak_item)[place]
+        ]
+        self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

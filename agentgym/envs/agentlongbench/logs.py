@@ -1,0 +1,177 @@
+"""Logs of a puzzle: their options, their rounds, and the round with the largest number
+(AgentLongBench, sections 2.2 and C.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.agentlongbench.items import ItemTable, Mask
+from agentgym.text.messages import Message
+from agentgym.world.config import Config, Share
+
+LARGEST = "find_round_largest_value_env"
+SHORTEST = 4_000
+"""Minimum tokens; less has no room for the minimum rounds."""
+ListLength = Annotated[int, Field(ge=2, le=10_000)]
+"""A list of one would reveal the hidden item."""
+FEWEST_ROUNDS, LONGEST_ROUNDS = 3, 100_000
+"""A shorter log has no history to ask about."""
+LONGEST = 10**9
+"""Maximum tokens of a log, far beyond the benchmark's 4M."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits(Config):
+    """Options of the simulated agent (section C.3; the paper gives no values, so these are ours).
+
+    Attributes:
+        history_window: The number of newest rounds whose conditions are always remembered.
+        forget_history_prob: The probability of forgetting an older condition, drawn for each
+            condition in each round.
+        mask_prob: The probability of omitting a section from a query.
+        max_mask_sections: The maximum number of omitted sections; never all.
+        epsilon: The probability of also omitting a random part of the remaining conditions.
+        min_list: The minimum number of items in a list; conditions that would shorten it further
+            are omitted.
+        late: The share of a log, counted from its end, in which the lists together isolate the
+            hidden item, if required; up to six times that if no such log is found.
+    """
+
+    history_window: Annotated[int, Field(ge=1, le=100)] = 1
+    forget_history_prob: Share = 0.98
+    mask_prob: Share = 0.35
+    max_mask_sections: Annotated[int, Field(ge=0, le=6)] = 3  # six is all sections
+    epsilon: Share = 0.3
+    min_list: ListLength = 50
+    late: Share = 0.15
+
+    def shortest_list(self, table: ItemTable) -> int:
+        """Return the minimum list length; a table may have fewer items than `min_list`."""
+        return min(self.min_list, max(2, len(table) // 4))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One round of a log.
+
+    Attributes:
+        sections: The section of each list in the tool result; one empty name for a concise result,
+            nothing in round 1.
+        messages: Call, result, guess and feedback; in round 1 only the last two.
+        start: The index of its first message in the log.
+    """
+
+    number: int
+    guess: int
+    sections: tuple[str, ...]
+    lists: tuple[NDArray[np.intp], ...]
+    messages: tuple[Message, ...]
+    start: int
+    tokens: int
+
+    @property
+    def result(self) -> Message:
+        """Return the tool result; round 1 has none."""
+        return self.messages[1]
+
+    @property
+    def feedback(self) -> Message:
+        """Return the feedback on the guess."""
+        return self.messages[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The messages of an unsolved puzzle.
+
+    Attributes:
+        tokens: The tokens of all messages.
+        repeats: The number of repeated guesses.
+    """
+
+    table: ItemTable
+    target: int
+    style: str
+    system: Message
+    rounds: tuple[Round, ...]
+    tokens: int
+    repeats: int
+
+    def __deepcopy__(self, memo: object) -> Log:
+        return self
+
+    @property
+    def messages(self) -> Iterator[Message]:
+        """Return all messages."""
+        yield self.system
+        for each in self.rounds:
+            yield from each.messages
+
+
+def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
+    """Return the items that are in all lists."""
+    common = np.ones(items, bool)
+    for places in lists:
+        common &= within_any([places], items)
+    return common
+
+
+def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
+    """Return the items that are in some list."""
+    mask = np.zeros(items, bool)
+    for places in lists:
+        mask[places] = True
+    return mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peak:
+    """The guess with the largest number in a log, whose round is drawn before the log is played.
+
+    All rounds must be equally likely; otherwise long logs show the largest number early.
+
+    Attributes:
+        number: The round of the guess.
+        before: The items allowed before it, with a smaller number.
+        after: The items allowed after it, with at most the same number.
+    """
+
+    number: int
+    item: int
+    before: Mask
+    after: Mask
+
+    @classmethod
+    def draw(
+        cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
+    ) -> Peak | None:
+        """Draw a round's item; None if too few items have smaller numbers."""
+        numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
+        others = np.delete(np.arange(len(table)), target)
+        # A reader could stop at the overall largest number if logs always showed it.
+        half = rng.choice(others, (len(others) + 1) // 2, replace=False)
+        item = int(half[np.argmax(numbers[half])])
+        before, after = numbers < numbers[item], numbers <= numbers[item]
+        before[target] = after[target] = False
+        return cls(number, item, before, after) if number == 1 or before.any() else None
+
+    def allowed(self, number: int) -> Mask:
+        """Return the items allowed in a round."""
+        if number == self.number:
+            only = np.zeros(len(self.before), bool)
+            only[self.item] = True
+            return only
+        return self.before if number < self.number else self.after
+
+
+def largest_section(table: ItemTable) -> int:
+    """Return the numeric section with the most distinct values, which the question is about."""
+    numeric = [k for k, section in enumerate(table.sections) if section.numeric]
+    return max(numeric, key=lambda k: len(set(table.columns[k])))

@@ -1,0 +1,88 @@
+"""The options of SearchWorld."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from agentgym.envs.gsm_agent.database import MAX_TASKS, DatabaseOptions, draw_people
+from agentgym.envs.gsm_agent.prompts import TOOL_SETS
+from agentgym.world.config import CallsPerTurn, Choice
+from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
+from agentgym.world.world import SplitName
+
+# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
+# than the third number take long to read.
+_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(DatabaseOptions, TurnBudget):
+    """Options of SearchWorld.
+
+    Attributes:
+        setting: `agentic`, or `static`: the task text contains all its documents, and there is no
+            search.
+        tools: Tools in addition to `search` and `next_page`: `base` for none, or those in the name.
+        prompt: The style of the instructions.
+        min_rounds: The number of search turns before which an answer is met with a request to keep
+            searching.
+        max_rounds: The turns of an episode, before `budget_factor` and `budget_slack`.
+        max_calls_per_turn: The maximum number of calls in one reply.
+        task: The number of the task to play; None for a random one.
+    """
+
+    setting: Literal["agentic", "static"] = "agentic"
+    tools: Annotated[str, Choice(TOOL_SETS)] = "base"
+    prompt: Literal["zero_shot", "few_shot", "cot"] = "zero_shot"
+    min_rounds: Annotated[int, Field(ge=0, le=10_000)] = 0
+    max_rounds: Annotated[int, Field(ge=1, le=100_000)] = 50
+    max_calls_per_turn: CallsPerTurn = 16
+    task: Annotated[int, Field(ge=0, le=MAX_TASKS - 1)] | None = None
+    budget_factor: BudgetFactor = 1.0
+    budget_slack: BudgetSlack = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.setting == "static" and (self.min_rounds or self.tools != "base"):
+            raise ValueError(
+                f"the static setting has no searches, got min_rounds={self.min_rounds}, "
+                f"tools={self.tools!r}; leave them out"
+            )
+
+    @cached_property
+    def database_options(self) -> DatabaseOptions:
+        """The options that determine the database."""
+        return DatabaseOptions(
+            **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
+        )
+
+    def with_people_of(self, split: SplitName) -> Self:
+        """Return the configuration whose database uses a split's people; a folder's are fixed.
+
+        Raises:
+            ValueError: The configuration names another split, or the split has too few people.
+        """
+        if self.data:
+            return self
+        if self.people not in ("all", split):
+            raise ValueError(
+                f"split={split!r} draws people of its own, got people={self.people!r}; leave "
+                "people out"
+            )
+        drawn = replace(self, people=split)
+        draw_people(drawn)
+        return drawn
+
+
+def options_for_turns(turns: int) -> dict[str, int]:
+    """Return the options of a task that takes the scripted searcher about this many turns."""
+    premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
+    options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
+    if premises == _LONGEST:
+        # Longer problems take long to read, so longer episodes require more search turns instead.
+        options["min_rounds"] = turns - 1
+    return options
