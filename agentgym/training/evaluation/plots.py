@@ -18,9 +18,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles import ARMS, sort_arms
@@ -328,16 +330,42 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
     Dates, versions and random ids are left out, so equal figures are equal files.
     """
-    FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the layout is final
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
         ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     }
-    with rc_context({"svg.hashsalt": path.stem}):
+    FigureCanvasAgg(figure)
+    with rc_context({"svg.hashsalt": path.stem, "text.parse_math": False}):
+        _make_drawable(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is final
         for ending, stamps in metadata.items():
             with replacing(path.with_suffix(ending)) as file:
                 figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=dict(stamps))
     return [path.with_suffix(ending) for ending in metadata]
+
+
+def _make_drawable(figure: Figure) -> None:
+    """Show names as they are: without formulas, and with undrawable characters escaped."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(_drawable(text.get_text()))
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FuncFormatter):  # it writes the names of ticks again
+                labels = formatter.func
+                formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
+
+
+def _drawable(text: str) -> str:
+    """Escape invisible characters, and those that the font lacks, as in Python source."""
+    font = get_font(findfont("DejaVu Sans"))
+    shown = []
+    for char in text:
+        can_be_drawn = char.isprintable() and font.get_char_index(ord(char))
+        if not can_be_drawn and char != "\n":
+            char = char.encode("unicode_escape").decode("ascii")
+        shown.append(char)
+    return "".join(shown)

@@ -53,10 +53,12 @@ def p_value(value: float | None) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Format a table in Markdown."""
+    """Format a table in Markdown; lone surrogates, which have no UTF-8 form, are escaped."""
     title, header, rows = table
-    lines = [header, ["---"] * len(header), *rows]
-    return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = [f"### {title}", ""]
+    for row in (header, ["---"] * len(header), *rows):
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def few_instances(results: Sequence[Result]) -> str:
