@@ -346,24 +346,6 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("ablate --suite loca", "--preset"),
-        ("ablate --lengths=8k", "--horizons"),
-        ("ablate --seeds 3", "--episodes"),
-        ("train --arms P", "--oracles"),
-        ("rollout ListWorld --noise 0.2", "--policy noisy:p=0.1"),
-        ("audit ListWorld --seeds 3", "--episodes"),
-    ],
-)
-def test_another_name_of_an_option_leads_to_its_own(line: str, name: str) -> None:
-    shown = command(*line.split())
-    assert shown.returncode == 2
-    assert "there is no option --" in shown.stderr
-    assert f"write {name}" in shown.stderr
-
-
 def test_names_are_completed() -> None:
     assert "ListWorld-easy" in complete_world("listw")
     assert complete_worlds("TreeWorld,GridW")[0] == "TreeWorld,GridWorld"

@@ -364,8 +364,8 @@ def _drawable(text: str) -> str:
     font = get_font(findfont("DejaVu Sans"))
     shown = []
     for char in text:
-        can_be_drawn = char.isprintable() and font.get_char_index(ord(char))
-        if not can_be_drawn and char != "\n":
-            char = char.encode("unicode_escape").decode("ascii")
-        shown.append(char)
+        if char == "\n" or (char.isprintable() and font.get_char_index(ord(char))):
+            shown.append(char)
+        else:
+            shown.append(char.encode("unicode_escape").decode("ascii"))
     return "".join(shown)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.lore import GRID
 from agentgym.envs.lore.config import DIFFICULTIES
@@ -30,7 +29,6 @@ from agentgym.training.evaluation import (
     register_paper,
     wilson,
 )
-from agentgym.training.rollout import Trajectory
 from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
@@ -80,35 +78,6 @@ _LABELS = {"operations": "number of operations", "height": "height: longest chai
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
-class LoreEpisode(Protocol):
-    """A completed episode: a `LoreResult`, or a `Result` of an ablation."""
-
-    @property
-    def success(self) -> float:
-        """The success, 1.0 for the exact answer."""
-
-    @property
-    def report(self) -> Mapping[str, Any] | None:
-        """The world's report."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoreResult:
-    """Figures of one episode; `LoreWorld.report` explains `report`.
-
-    Attributes:
-        labels: Calls by label; empty unless the stack contains `StepOptimality`.
-        optimal_turns: Optimal turns; 0 unless the stack contains `StepOptimality`.
-    """
-
-    success: bool
-    turns: int
-    failed_rounds: int
-    labels: Mapping[str, int]
-    optimal_turns: int
-    report: Mapping[str, int | bool]
-
-
 @dataclass(frozen=True, slots=True)
 class Bin:
     """Episodes with tasks of similar size, from `low` to `high` inclusive."""
@@ -119,30 +88,7 @@ class Bin:
     accuracy: Interval
 
 
-def outcome(trajectory: Trajectory) -> LoreResult:
-    """Return an episode's figures.
-
-    Raises:
-        ValueError: It has not ended, or belongs to a world outside LORE.
-    """
-    infos = [step.info for step in trajectory.steps]
-    report = (infos[-1]["detail"].get("report") if infos else None) or {}
-    if "height" not in report:
-        raise ValueError(
-            f"the trajectory of seed {trajectory.seed} has no report of a world of LORE at its end"
-        )
-    rounds = [0, *(info["detail"]["failed_rounds"] for info in infos)]
-    return LoreResult(
-        success=bool(infos[-1]["success"]),
-        turns=infos[-1]["turn"],
-        failed_rounds=sum(after > before for before, after in pairwise(rounds)),
-        labels=Counter(label for info in infos for label in info.get("labels") or ()),
-        optimal_turns=sum(bool(info.get("optimal")) for info in infos),
-        report=report,
-    )
-
-
-def is_lore(episode: LoreEpisode) -> bool:
+def is_lore(episode: Result) -> bool:
     """Report whether an episode of LORE was played to its end."""
     return "height" in (episode.report or {})
 
@@ -173,7 +119,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 
 
 def accuracy(
-    episodes: Sequence[LoreEpisode], by: str = "operations", width: int | None = None
+    episodes: Sequence[Result], by: str = "operations", width: int | None = None
 ) -> list[Bin]:
     """Return the share of exact answers by task size, with Wilson's 95 % interval.
 
@@ -183,13 +129,13 @@ def accuracy(
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
     check_int("width", step, 1, 1_000_000)
-    inside: dict[int, list[LoreEpisode]] = {}
+    inside: dict[int, list[Result]] = {}
     for each in episodes:
         if (size := _size(each, by)) is not None:
             inside.setdefault(max(0, size - 1) // step, []).append(each)
     bins = []
     for place, some in sorted(inside.items()):
-        played = [each for each in some if not getattr(each, "missing", "")]
+        played = [each for each in some if not each.missing]
         missing, solved = len(some) - len(played), sum(bool(each.success) for each in played)
         if played:
             share = _with_missing(wilson(solved, len(played)), len(played), missing)
@@ -197,10 +143,10 @@ def accuracy(
     return bins
 
 
-def _size(episode: LoreEpisode, by: str) -> int | None:
+def _size(episode: Result, by: str) -> int | None:
     if episode.report:
         return int(episode.report[by])
-    return episode.horizon if isinstance(episode, Result) and episode.axis == by else None
+    return episode.horizon if episode.axis == by else None
 
 
 def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
@@ -209,7 +155,7 @@ def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
     return replace(share, count=episodes, missing=missing, worst=worst, best=best)
 
 
-def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
+def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
     """Return the accuracies by number of operations or by height.
 
     Bins of 5 levels are merged until each contains ten episodes, or only one is left.

@@ -19,7 +19,6 @@ from agentgym.training.papers.gsm_agent import (
     outcome,
     revisits_figure,
     summary,
-    timed,
 )
 from agentgym.training.papers.reasoning_graph import (
     Path,
@@ -222,14 +221,13 @@ def test_means_are_those_of_the_tables() -> None:
 def test_episodes_as_they_are_played() -> None:
     env = make("SearchWorld", tasks=60)
     for seed in range(6):
-        trajectory = Trajectory.from_json(timed(env, OraclePolicy("SearchWorld"), seed).to_json())
+        trajectory = Trajectory.from_json(rollout(env, OraclePolicy("SearchWorld"), seed).to_json())
         found = outcome(trajectory, len)
         assert found.success
         assert found.complete
         assert found.followed_format
         assert found.extra == 0, "the scripted searcher answers as soon as it can"
         assert found.rounds == len(trajectory.steps) - 1
-        assert found.seconds > 0
         assert found.tokens == sum(len(each.reply.text) for each in trajectory.steps[:-1])
 
 
