@@ -35,7 +35,7 @@ from agentgym.cli.common import (
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import Curve, Point, learning_figure
+from agentgym.training.rl.learning_curve import Curve, PhasedRun, Point, learning_figure
 
 FIGURE = "learning_curve.png"
 _TUNING = "Fine-tuning (with --model)"
@@ -220,20 +220,25 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 def _learn(settings: dict[str, Any], out: Path) -> None:
     with exit_on_user_error():
         with needs_extra("training", "train"):
-            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
         learning = Learning(LearnConfig(**settings), out)
-    with progress_bar() as progress, resume_hint(out):
-        points = learning.run(show_progress(learning.curve, progress))
-        plots.save(learning_figure(points), out / FIGURE)
+    with resume_hint(out):
+        _run(learning, out)
     typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
+
+
+def _run(run: PhasedRun[Any], out: Path) -> None:
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+
+    with progress_bar() as progress:
+        points = run.run(show_progress(run.curve, progress))
+        plots.save(learning_figure(points), out / FIGURE)
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:
     """Fine-tune a model and compare its success before and after."""
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
-            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
         names = [field.name for field in fields(FineTuneConfig)]
         if unknown := [name for name in settings if name not in names]:
@@ -241,9 +246,8 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
             raise ValueError(f"unknown setting {unknown[0]!r}; {remedy}")
         tuning = FineTuning(FineTuneConfig(**settings), out)
     typer.echo(tuning.describe())
-    with progress_bar() as progress, resume_hint(out), exit_on_user_error():
-        points = tuning.run(show_progress(tuning.curve, progress))
-        plots.save(learning_figure(points), out / FIGURE)
+    with resume_hint(out), exit_on_user_error():
+        _run(tuning, out)
     if tuning.config.episodes:
         show_table(comparison(load_results(out / "before"), load_results(out / "after")))
     typer.echo(f"wrote {out}, {tuning.curve.path}, {out / FIGURE}")

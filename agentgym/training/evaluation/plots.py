@@ -6,7 +6,7 @@ This module loads matplotlib; import it only to draw.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -26,7 +26,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles import ARMS, sort_arms
-from agentgym.training.evaluation.intervals import effects, summarize
+from agentgym.training.evaluation.intervals import Key, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
 from agentgym.training.evaluation.statistics import NO_DATA, Interval
@@ -78,9 +78,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
     worlds = group_by(results.everything, "world")
     contexts = ordered_contexts(results.everything)
     places = np.arange(len(contexts))[::-1]
-    figure = Figure(
-        figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained"
-    )
+    figure = new_figure(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts))
     axes = figure.subplots(2, len(worlds), sharex="row", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
@@ -118,7 +116,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
         return _single_horizon_figure(results)
     worlds = group_by(results.everything, "world")
     arms = sort_arms(row.arm for row in results.everything)
-    figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
+    figure = new_figure(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5)
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
         for line, arm in enumerate(arms):
@@ -156,32 +154,38 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     worlds = group_by(results.everything, "world")
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
-        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-            changes = effects(rows, (), metric)
-            letters = [letter for letter in INTERVENTIONS if (letter,) in changes]
-            draw_bars(
-                panel,
-                np.arange(len(letters)) + side,
-                [changes[letter,] for letter in letters],
-                0.38,
-                [colour] * len(letters),
-            )
-            panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
-        panel.axhline(0, color="black", linewidth=0.8)
+        changes = {metric: effects(rows, (), metric) for metric in METRICS}
+        letters = [letter for letter in INTERVENTIONS if (letter,) in changes["success"]]
+        draw_changes(panel, changes, [(letter,) for letter in letters])
+        panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
         panel.set(title=world, xlabel="intervention")
-    axes[0].set_ylabel("change (percentage points)")
-    add_changes_legend(figure)
-    add_caption(figure, results, note)
+    finish_changes(figure, results, note)
     return figure
 
 
-def add_changes_legend(figure: Figure) -> None:
-    """Add the legend for both metrics above the panels."""
+def draw_changes(
+    panel: Axes, changes: Mapping[str, Mapping[Key, Interval]], keys: Sequence[Key]
+) -> None:
+    """Draw a bar per metric at each key's place, and the line of no change."""
+    for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
+        places, intervals = [], []
+        for place, key in enumerate(keys):
+            if key in changes[metric]:
+                places.append(place + side)
+                intervals.append(changes[metric][key])
+        draw_bars(panel, np.array(places), intervals, 0.38, [colour] * len(places))
+    panel.axhline(0, color="black", linewidth=0.8)
+
+
+def finish_changes(figure: Figure, results: Sequence[Result], note: str) -> None:
+    """Label panels of `draw_changes`, with a legend above and a caption below them."""
+    figure.axes[0].set_ylabel("change (percentage points)")
     add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
+    add_caption(figure, results, note)
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(max(5.0, 3.2 * count + 0.6), 3.9), layout="constrained")
+    figure = new_figure(max(5.0, 3.2 * count + 0.6), 3.9)
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
@@ -208,10 +212,28 @@ def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
         if own:
             draw_line(panel, own, [rates[arm, horizon] for horizon in own], style, alpha=0.18)
     panel.set_xscale("log", base=2)
-    panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
-    panel.xaxis.set_minor_locator(NullLocator())
+    set_ticks(panel, horizons, map(str, horizons))
     panel.set_ylim(-5, 105)
+
+
+def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> None:
+    """Set the only ticks of a logarithmic axis, and add a grid."""
+    panel.set_xticks(places, list(labels))
+    panel.xaxis.set_minor_locator(NullLocator())
     panel.grid(alpha=0.3)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, whose layout avoids overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_line_legend(
+    figure: Figure, styles: Mapping[str, Mapping[str, Any]], **marker: float
+) -> None:
+    """Add a legend of lines, by name, to the right of the panels."""
+    handles = [Line2D([], [], label=name, **marker, **style) for name, style in styles.items()]
+    figure.legend(handles=handles, loc="outside right center")
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:

@@ -386,17 +386,13 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
 
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    settings, tasks = (
-        list(dict.fromkeys(key[0] for key in cells)),
-        list(dict.fromkeys(key[1] for key in cells)),
-    )
+    settings = list(dict.fromkeys(key[0] for key in cells))
+    tasks = list(dict.fromkeys(key[1] for key in cells))
     lengths = sorted({key[2] for key in cells})
-    figure = Figure(
-        figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)),
-        layout="constrained",
-    )
+    width = 3.2 + (0.6 * len(lengths) + 0.4) * len(settings)
+    figure = plots.new_figure(width, 1.4 + 0.4 * len(tasks))
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
         values = 100 * np.array(

@@ -281,9 +281,9 @@ def write_report(
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     """Draw accuracy against the revisit ratio, both as shares (figure 4)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    figure = Figure(figsize=(5.4, 4.0), layout="constrained")
+    figure = plots.new_figure(5.4, 4.0)
     panel = figure.subplots()
     drawable = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
     for name, (revisit, accuracy) in drawable.items():

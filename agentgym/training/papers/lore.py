@@ -248,17 +248,13 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
 
 def lore_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy against operations and height, one column of panels per world."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.ticker import NullLocator  # noqa: PLC0415
-
-    from agentgym.training.evaluation import plots  # noqa: PLC0415
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)
     worlds = lines(results)
     names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
     styles = {name: plots.line_style(place, name) for place, name in enumerate(names)}
-    figure = Figure(figsize=(3.6 * len(worlds) + 1.8, 6.4), layout="constrained")
+    figure = plots.new_figure(3.6 * len(worlds) + 1.8, 6.4)
     axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
     for column, (world, arms) in enumerate(worlds.items()):
         for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
@@ -274,14 +270,11 @@ def lore_figure(results: Sequence[Result]) -> Figure:
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             ticks = [tick for tick in _TICKS if low <= tick <= high]
-            panel.set_xticks(ticks, [str(tick) for tick in ticks])
-            panel.xaxis.set_minor_locator(NullLocator())
-            panel.grid(alpha=0.3)
+            plots.set_ticks(panel, ticks, map(str, ticks))
         axes[0, column].set_title(world)
     for panel in axes[:, 0]:
         panel.set_ylabel("accuracy (%)")
-    handles = [Line2D([], [], markersize=5, label=name, **style) for name, style in styles.items()]
-    figure.legend(handles=handles, loc="outside right center")
+    plots.add_line_legend(figure, styles, markersize=5)
     plots.add_caption(figure, results)
     return figure
 
