@@ -38,7 +38,6 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import Curve, PhasedRun, Point, learning_figure
 
 FIGURE = "learning_curve.png"
-_TUNING = "Fine-tuning (with --model)"
 
 
 World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
@@ -74,17 +73,14 @@ Episodes = Annotated[
 HintSteps = Annotated[
     int | None,
     typer.Option(
-        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300.",
-        rich_help_panel="Training from scratch (without --model)",
+        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
     ),
 ]
 Model = Annotated[
     str | None,
     typer.Option(help="Fine-tune this model: a transformers folder, a GGUF file, or smollm2."),
 ]
-Lora = Annotated[
-    int | None, typer.Option(help="Only train LoRA adapters of this rank.", rich_help_panel=_TUNING)
-]
+Lora = Annotated[int | None, typer.Option(help="Only train LoRA adapters of this rank.")]
 Teacher = Annotated[
     str | None,
     typer.Option(
@@ -92,43 +88,34 @@ Teacher = Annotated[
         "--model."
     ),
 ]
-Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
+Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
 Evaluation = Annotated[
     str | None,
     typer.Option(
         "--eval",
         help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
-        rich_help_panel=_TUNING,
     ),
 ]
 CurriculumName = Annotated[
     str | None,
     typer.Option(
-        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer).",
-        rich_help_panel=_TUNING,
+        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
     ),
 ]
 SamplerName = Annotated[
     str | None,
-    typer.Option(
-        help="GRPO sampler: vllm, or the address of a server that returns token ids.",
-        rich_help_panel=_TUNING,
-    ),
+    typer.Option(help="GRPO sampler: vllm, or the address of a server that returns token ids."),
 ]
 SamplerOptions = Annotated[
     list[str],
     typer.Option(
-        "--sampler-set",
-        help="A sampler option as name=value, e.g. context=8192; may be repeated.",
-        rich_help_panel=_TUNING,
+        "--sampler-set", help="A sampler option as name=value, e.g. context=8192; may be repeated."
     ),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
-        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
-        "repeated.",
-        rich_help_panel=_TUNING,
+        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated."
     ),
 ]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
