@@ -6,24 +6,14 @@ Hard episodes fail more often, so a rate without its missing episodes can be far
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
-# The fields of an episode that was not played.
-_UNKNOWN: Mapping[str, Any] = {
-    **dict.fromkeys(("usage", "report", "tokens")),
-    **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal", "calls"), 0),
-    "prompt": "",
-    "opening": "",
-    "idle": (),
-    "over_window": False,
-    "replies": 0,
-    "unreadable": 0,
-}
 # Cells to name in a note; more would hide the others.
 _SHOWN = 5
 
@@ -79,7 +69,25 @@ def _absent(played: Sequence[Result]) -> Iterator[Result]:
         for arm, context in shapes:
             for (horizon, seed, sample), row in instances.items():
                 if (arm, context, horizon, seed, sample) not in there:
-                    yield replace(row, arm=arm, context=context, missing=NOT_PLAYED, **_UNKNOWN)
+                    cell = Cell(row.world, arm, context, horizon, seed, sample, row.policy)
+                    yield missing_result(cell, row.axis, row.instance)
+
+
+def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
+    """Return the record of a cell without figures."""
+    return Result(
+        world=cell.world,
+        arm=cell.arm,
+        horizon=cell.horizon,
+        seed=cell.seed,
+        context=cell.context,
+        policy=cell.policy,
+        sample=cell.sample,
+        axis=axis,
+        instance=instance,
+        missing=cause,
+        **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal"), 0),
+    )
 
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:

@@ -15,6 +15,7 @@ from agentgym.training.evaluation.missing import (
     NOT_PLAYED,
     Results,
     as_results,
+    missing_result,
 )
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import Result, is_over_window, score
@@ -90,22 +91,15 @@ def _missing_rows(
     study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
 ) -> list[Result]:
     axes = {column_of(run): run["axis"] for run in study.runs}
-    known: dict[tuple[Any, ...], Result] = {}
+    instances: dict[tuple[Any, ...], str] = {}
     for cell, result in results.items():
-        known[cell.world, cell.horizon, cell.seed] = result
+        instances[cell.world, cell.horizon, cell.seed] = result.instance
     rows = []
     for cell in study.cells():
         if cell not in results:
-            same = known.get((cell.world, cell.horizon, cell.seed))
-            row = Result(
-                *(cell.world, cell.arm, cell.horizon, cell.seed, 0.0, 0, 0, 0, 0, cell.context),
-                axis=axes[cell.policy],
-                policy=cell.policy,
-                sample=cell.sample,
-                instance=same.instance if same else "",
-                missing=failures.get(cell, NOT_PLAYED),
-            )
-            rows.append(row)
+            instance = instances.get((cell.world, cell.horizon, cell.seed), "")
+            cause = failures.get(cell, NOT_PLAYED)
+            rows.append(missing_result(cell, axes[cell.policy], instance, cause))
     return rows
 
 

@@ -19,7 +19,7 @@ from agentgym.training.rollout.storage import check_settings, read_json
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# Older studies keep their uncompressed log.
+# An existing uncompressed log is kept.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -36,19 +36,12 @@ class Study:
 
     @classmethod
     def of(cls, data: Any) -> Study:
-        """Read a study's settings; older files contain a single run."""
-        if not isinstance(data, dict):
-            raise ValueError("it is not a JSON object")
-        if "runs" not in data:
-            data = {"runs": [{"samples": 1, **data}], "policies": {}}
+        """Read a study's settings."""
         data = check_settings(data, {"runs": [], "policies": {}})
         if not data["runs"]:
             raise ValueError("it describes no run")
         defaults = _default_settings()
-        runs = [check_settings(run, defaults) for run in data["runs"]]
-        for run in runs:
-            run["policy"] = {**defaults["policy"], **run["policy"]}
-        return cls(runs, data["policies"])
+        return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
     def columns(self) -> list[str]:
         """Return the policies in order of addition."""

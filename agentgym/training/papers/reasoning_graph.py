@@ -36,15 +36,6 @@ _DIMENSIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Ratios:
-    """Shares of the kinds of steps; NaN without steps."""
-
-    exploration: float
-    exploitation: float
-    revisit: float
-
-
-@dataclass(frozen=True, slots=True)
 class Path:
     """The searches of one episode as a path.
 
@@ -71,10 +62,10 @@ class Path:
         """Return the number of distinct nodes, V."""
         return len(set(self.nodes))
 
-    def ratios(self, with_first: bool) -> Ratios:
-        """Return the shares of the kinds, with or without the first step."""
+    def ratio(self, kind: str, with_first: bool) -> float:
+        """Return a kind's share, with or without the first step; NaN without steps."""
         kinds = self.kinds if with_first else self.kinds[1:]
-        return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
+        return kinds.count(kind) / len(kinds) if kinds else nan
 
 
 class ReasoningGraph:
@@ -156,7 +147,7 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
         return mean([float("revisit" in path.kinds) for path in some])
 
     def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
-        return mean([getattr(path.ratios(with_first), kind) for path in some])
+        return mean([path.ratio(kind, with_first) for path in some])
 
     parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
     return GraphFigures(

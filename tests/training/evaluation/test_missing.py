@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 
 from agentgym import Chat, Reply
 from agentgym.cli import app
-from agentgym.oracles import OraclePolicy
-from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -275,33 +273,6 @@ def test_differences_state_their_complete_pairs() -> None:
     title, header, lines = ablation_tables(Results(played, gone))[-1]
     assert title.startswith("Effect of each intervention")
     assert lines[0][header.index("pairs")] == "7"
-
-
-def busy(chats: Sequence[Chat]) -> list[Reply]:
-    """Play optimally, but leave some instances without a reply."""
-    replies: list[Any] = OraclePolicy("ListWorld")(chats)
-    for k, chat in enumerate(chats):
-        if sum(chat.messages[1].text.partition("\n\n<")[0].encode()) % 3 == 1:
-            replies[k] = PolicyError("no server")
-    error = PolicyError("no server")
-    error.replies = replies
-    if any(isinstance(reply, PolicyError) for reply in replies):
-        raise error
-    return replies
-
-
-def test_the_python_api_warns_of_lost_cells_and_carries_them(tmp_path: Path) -> None:
-    ablation = study(tmp_path, arms=("", "S"))
-    with pytest.warns(UserWarning, match=r"episodes were lost .*no server; run it again"):
-        rows = run_ablation(ablation, tmp_path, 1, player=busy)
-    assert 0 < len(rows.missing) < 12
-    assert {each.missing for each in rows.missing} == {"lost"}
-    assert len(rows) + len(rows.missing) == len(ablation.cells())
-    assert summarize(rows, (), "success")[()].missing == len(rows.missing)
-    told: list[str] = []
-    out = tmp_path / "again"
-    run_ablation(ablation, out, 1, on_loss=lambda cell, cause: told.append(cause), player=busy)
-    assert len(told) == len(rows.missing)
 
 
 OVERFLOWS: list[Callable[[dict[str, Any]], None]] = [

@@ -56,8 +56,8 @@ def test_the_case_study_is_relabelled() -> None:
     assert path.visited == 14
     counts = [path.kinds.count(kind) for kind in ("exploration", "exploitation", "revisit")]
     assert counts == [14, 2, 20]
-    assert path.ratios(with_first=True).revisit == pytest.approx(20 / 36)
-    assert path.ratios(with_first=False).exploration == pytest.approx(13 / 35)
+    assert path.ratio("revisit", with_first=True) == pytest.approx(20 / 36)
+    assert path.ratio("exploration", with_first=False) == pytest.approx(13 / 35)
 
 
 @pytest.mark.parametrize(

@@ -178,25 +178,6 @@ def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     ] == [4, 2, 2]
 
 
-@pytest.mark.rotation(
-    stop=[("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)]
-)
-def test_a_run_that_was_stopped_goes_on_exactly(
-    whole: Path, tmp_path: Path, stop: tuple[str, int]
-) -> None:
-    def interrupt(phase: str, step: int, steps: int) -> None:
-        if (phase, step) == stop:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Learning(TINY, tmp_path).run(interrupt)
-    Learning(TINY, tmp_path).run()
-    assert without_time(tmp_path) == without_time(whole)
-    assert (tmp_path / "model.safetensors").read_bytes() == (
-        whole / "model.safetensors"
-    ).read_bytes()
-
-
 def test_a_run_that_has_ended_is_not_repeated(whole: Path) -> None:
     before = Curve(whole / CURVE).points
     told: list[Any] = []

@@ -228,21 +228,6 @@ def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, k
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_micro_batches_change_no_figure(start: Start, kind: str) -> None:
-    found: list[Any] = []
-    for size in (0, 1, 3):
-        once: dict[str, Any] = (
-            {} if kind == "cloning" else {"epochs": 1, "minibatches": 1, "entropy": 0.1}
-        )
-        start(kind, None, steps=1, micro_batch=size, **once).train(
-            lambda step, metrics: found.append(metrics)
-        )
-    assert abs(found[0]["loss"]) > 1e-3
-    for name, value in found[0].items():
-        assert [metrics[name] for metrics in found] == pytest.approx([value] * 3, abs=1e-5), name
-
-
 def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
     values = torch.arange(7.0)
     found = []
