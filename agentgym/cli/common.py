@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import string
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -34,6 +35,7 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
@@ -137,6 +139,21 @@ Template = Annotated[
         help="A chat template variable as name=value, e.g. enable_thinking=false; may be repeated."
     ),
 ]
+
+
+def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
+    """Fill in templates and write them to paths below a new or empty folder.
+
+    Raises:
+        ValueError: The folder is a file or has files.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} already exists; choose another or an empty folder")
+    for source, place in files.items():
+        path = folder / string.Template(place).substitute(words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8")
+        write_text(path, string.Template(text).substitute(words))
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

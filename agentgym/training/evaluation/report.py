@@ -22,7 +22,7 @@ from agentgym.training.evaluation.intervals import (
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
-from agentgym.training.evaluation.statistics import Interval, holm, wilson
+from agentgym.training.evaluation.statistics import Interval, holm_by_key, wilson
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -274,7 +274,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
-    corrected = _corrected(changes)
+    corrected = holm_by_key(changes)
     lines = []
     for arm in sort_arms(groups):
         line = [arm or "none"]
@@ -291,11 +291,6 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
         f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
     )
     return title, ["arm", *contexts, *QUALITY], lines
-
-
-def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
-    """Return p-values corrected for this family of changes."""
-    return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
@@ -320,7 +315,7 @@ def _effects_table(
             changes[metric, *key] = change
     if not changes:
         return []
-    corrected = _corrected(changes)
+    corrected = holm_by_key(changes)
     header = ["world", "intervention", "pairs"]
     for metric in metrics:
         header += [METRIC_NAMES[metric], "p (Holm)"]
