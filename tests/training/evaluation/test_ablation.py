@@ -144,15 +144,6 @@ def test_bad_settings_are_refused_before_anything_runs(
         small(**changes)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")],
-)
-def test_unknown_policies_are_refused(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(policy=PolicyConfig(name))
-
-
 @pytest.mark.rotation
 def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
     rows = run_ablation(small(), tmp_path / "a", 1)

@@ -70,16 +70,6 @@ def test_every_step_is_in_one_segment(context: str, scope: str) -> None:
         )
 
 
-def test_without_edits_an_episode_is_one_segment() -> None:
-    assert len(play("awareness", window=100_000).segments()) == 1
-    assert play("none", window=100_000).segments() == [
-        range(len(play("none", window=100_000).steps))
-    ]
-    edited = play("clear_results:clear_at_least=100", nodes=300)
-    assert 1 < len(edited.segments()) < len(edited.steps) / 3, "edits are rare"
-    assert replace(play("none"), steps=()).segments() == []
-
-
 def test_a_trajectory_without_a_window_has_no_usage() -> None:
     trajectory = rollout(make("ListWorld"), NoisyPolicy("ListWorld", 0.1), 0)
     assert usage(trajectory) is None

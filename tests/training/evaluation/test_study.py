@@ -159,12 +159,6 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
     assert load_results(tmp_path / "two") == rows
 
 
-def test_the_log_is_compressed_eight_times_or_more(tmp_path: Path) -> None:
-    run_ablation(small("control:planning=0.02", arms=("", "SP"), horizons=(16, 32)), tmp_path, 1)
-    plain = sum(len(t.to_json()) + 1 for t in log_of(tmp_path))
-    assert (tmp_path / TRAJECTORIES).stat().st_size < plain / 8
-
-
 @pytest.mark.rotation
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
