@@ -67,15 +67,15 @@ def check_out(out: Path) -> None:
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
         )
     existing = next(place for place in (out, *out.absolute().parents) if place.exists())
-    problems = {
-        "is a file": existing != out and not existing.is_dir(),
-        "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
-        "is not writable": not os.access(existing, os.W_OK),
-    }
-    for problem in (text for text, holds in problems.items() if holds):
-        raise ValueError(
-            f"--out {out} cannot be written: {existing} {problem}; choose another place"
-        )
+    if existing.is_file() and existing != out:
+        problem = "is a file"
+    elif not (existing.is_dir() or existing.is_file()):
+        problem = "is a device or a pipe"
+    elif not os.access(existing, os.W_OK):
+        problem = "is not writable"
+    else:
+        return
+    raise ValueError(f"--out {out} cannot be written: {existing} {problem}; choose another place")
 
 
 def add_paper_commands(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.common import (
+    Options,
     complete_world,
     exit_on_user_error,
     parse_options,
@@ -72,10 +73,7 @@ def serve(
     max_sessions: MaxSessions = 64,
     idle_seconds: IdleSeconds = 1_800.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
-    options: Annotated[
-        list[str],
-        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
-    ] = [],  # noqa: B006
+    options: Options = [],  # noqa: B006
     out: Annotated[
         Path | None,
         typer.Option(

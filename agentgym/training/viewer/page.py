@@ -9,6 +9,7 @@ import json
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from agentgym.training.rollout.storage import replacing
-from agentgym.training.viewer.run_index import RunIndex, row_data
+from agentgym.training.viewer.run_index import RunIndex
 
 # The script's parts, in order of dependency.
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
@@ -96,7 +97,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
     """
     if not index.rows:
         raise ValueError(f"{index.run} holds no trajectories; name a folder or a log that has some")
-    boot = {"title": index.run.name, "rows": [row_data(row) for row in index.rows]}
+    boot = {"title": index.run.name, "rows": list(map(asdict, index.rows))}
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         for part in render_page(boot, _elements(index, view_of)):
@@ -178,7 +179,7 @@ class ViewerServer(ThreadingHTTPServer):
         first = max(0, start) if generation == self.index.generation else 0
         return {
             "generation": self.index.generation,
-            "rows": [row_data(row) for row in self.index.rows[first:]],
+            "rows": list(map(asdict, self.index.rows[first:])),
             "more": more,
         }
 
