@@ -15,7 +15,7 @@ import typer
 from agentgym.cli.common import exit_on_user_error
 from agentgym.training.evaluation.ablation import Cell, cell_of
 from agentgym.training.evaluation.run_folder import missing_cells
-from agentgym.training.evaluation.study_settings import SETTINGS, load_study, log_of
+from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
 from agentgym.training.evaluation.verification import REPLAYED, Verifier
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
@@ -226,9 +226,10 @@ def _is_log(path: Path) -> bool:
 
 
 def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
-    study = None
+    study = Study()
     with suppress(DamagedFileError):  # reported separately
-        study = load_study(path.parent) if path == log_of(path.parent).path else None
+        if path == log_of(path.parent).path:
+            study = load_study(path.parent) or study
     verifier = Verifier(study, replays)
     sample = _sample(path, replays)
     firsts: dict[Cell, int] = {}
@@ -236,13 +237,13 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
         if trajectory is None:
             yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
             continue
-        if study is not None and not study.holds(trajectory):
+        if not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield FileFault(path, problem, "it did not count", number)
             continue
         if trajectory.failure:
             continue
-        if study is not None:
+        if study.runs:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"

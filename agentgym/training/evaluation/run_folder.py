@@ -50,17 +50,17 @@ def load_results(out: Path) -> Results:
 
 def read_results(out: Path) -> tuple[Results, int, int]:
     """Return the results of a folder, and the numbers of duplicates and strays."""
-    study = load_study(out)
+    study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}
     differing: Counter[tuple[str, str]] = Counter()
     doubles = strays = contradictions = 0
     for trajectory in log_of(out):
-        if study is not None and not study.holds(trajectory):
+        if not study.holds(trajectory):
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study is not None:
+            if study.runs:  # otherwise the log need not have the labels of a cell
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)
@@ -70,7 +70,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             contradictions += results[cell] != result
             continue
         results[cell] = result
-        kept = study.policies.get(cell.policy) if study is not None else None
+        kept = study.policies.get(cell.policy)
         if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
             differing[cell.policy, found] += 1
     doubts = []
@@ -80,9 +80,10 @@ def read_results(out: Path) -> tuple[Results, int, int]:
         )
     if contradictions:
         doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
-    missing = _missing_rows(study, results, failures) if study is not None else None
-    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
-    if missing is None:
+    ordered = [results[cell] for cell in sorted(results, key=study.order)]
+    if study.runs:
+        missing = _missing_rows(study, results, failures)
+    else:
         missing = as_results(ordered).missing
     return Results(ordered, missing, doubts), doubles, strays
 

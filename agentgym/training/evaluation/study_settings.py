@@ -55,7 +55,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study."""
+        """Report whether a trajectory belongs to a cell of the study; any does without runs."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -63,7 +63,7 @@ class Study:
             inside = all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
             if same and inside and all(0 <= counts[name] < run[name] for name in _COUNTS):
                 return True
-        return False
+        return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
         """Return the study with another run.

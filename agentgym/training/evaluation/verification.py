@@ -32,7 +32,7 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?![\w=])")
 class Verifier:
     """Find contradictions in recorded episodes of a study, replaying at most `replays` of them."""
 
-    def __init__(self, study: Study | None = None, replays: int = REPLAYED) -> None:
+    def __init__(self, study: Study, replays: int = REPLAYED) -> None:
         self.study, self.replays, self.replayed = study, replays, 0
         self._runs: dict[str, Ablation | None] = {}
 
@@ -48,7 +48,7 @@ class Verifier:
         return _of_replay(trajectory)
 
     def _of_labels(self, trajectory: Trajectory) -> str:
-        if self.study is None:
+        if not self.study.runs:
             return ""
         facts = trajectory.labels.get("provenance") or {}
         kept = self.study.policies.get(trajectory.labels.get("policy", ""), {})
