@@ -169,18 +169,11 @@ def ablate(
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
         policies = _policies(policy, model, endpoint, limits, out)
-        ablations = [
-            Ablation(
-                **settings,
-                policy=each,
-                hint_scope=hint_scope,
-                oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
-                shots=shots,
-                contexts=split(context),
-                samples=samples,
-            )
-            for each in policies
-        ]
+        settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
+        settings |= {"contexts": split(context)}
+        if keep_last_error:
+            settings["oracle_options"] = {"H": {"keep_last_error": True}}
+        ablations = [Ablation(**settings, policy=each) for each in policies]
         _check_windows(ablations[0], window)
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:

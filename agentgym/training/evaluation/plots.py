@@ -260,9 +260,11 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
     """Add a caption with the policy, the number of instances, remarks and a note."""
     results = as_results(results)
     counts, samples = [], []
+    idle: dict[str, None] = {}
     for rows in group_by(results, *CELL).values():
         counts.append(len({row.seed for row in rows}))
         samples.append(len(rows) // counts[-1])
+        idle |= dict.fromkeys(idle_wrappers(rows))
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
     parts = []
     if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
@@ -275,9 +277,6 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
         parts.append(f"{name} lacks {count} episodes")
     if len(lacking) > _NAMED:
         parts.append(f"{len(results.missing)} episodes are missing in all")
-    idle: dict[str, None] = {}
-    for rows in group_by(results, *CELL).values():
-        idle |= dict.fromkeys(idle_wrappers(rows))
     if idle:
         parts.append(f"{', '.join(idle)} never acted in some cells")
     if over := sum(row.over_window for row in results):
