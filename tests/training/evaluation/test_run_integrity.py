@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 from agentgym.cli import app
 from agentgym.training.evaluation import (
-    Ablation,
     load_results,
     log_of,
     prepare_ablation,
@@ -31,7 +30,6 @@ from agentgym.training.evaluation.study_settings import SETTINGS
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
-    PolicyConfig,
     RunLock,
     RunLockedError,
     TrajectoryLog,
@@ -39,16 +37,12 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.storage import whole_lines
 from tests.helpers import PATIENCE
 from tests.training.evaluation import lethal_policies
+from tests.training.evaluation.studies import small
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
 # plain, because the tests duplicate and damage its lines
 TRAJECTORIES = "trajectories.jsonl"
-
-
-def small(**changes: Any) -> Ablation:
-    options = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
-    return Ablation(**{**options, "policy": PolicyConfig("oracle"), **changes})
 
 
 @pytest.fixture
@@ -94,7 +88,7 @@ def test_a_cell_that_kills_each_worker_is_lost_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study_module, "RETRIES", 0)
-    ablation = small(policy=PolicyConfig(f"{MODULE}:die_always"))
+    ablation = small(f"{MODULE}:die_always")
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 3, on_loss=losses.__setitem__)
     assert 0 < len(losses) < 8
@@ -106,7 +100,7 @@ def test_a_cell_that_kills_each_worker_is_lost_alone(
 
 
 def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(tmp_path: Path) -> None:
-    ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), arms=("",), seeds=5)
+    ablation = small(f"{MODULE}:be_silent", arms=("",), seeds=5)
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 1, on_loss=losses.__setitem__)
     assert len(losses) == 2
@@ -154,7 +148,7 @@ def test_when_every_cell_is_lost_the_run_stops(
 ) -> None:
     monkeypatch.setattr(lethal_policies, "hash_text", lambda text: 0)
     with pytest.raises(CollectionError, match="3 consecutive cells failed; the last"):
-        run_ablation(small(policy=PolicyConfig(f"{MODULE}:be_silent")), tmp_path / "a", 1)
+        run_ablation(small(f"{MODULE}:be_silent"), tmp_path / "a", 1)
 
 
 @pytest.mark.rotation
