@@ -86,7 +86,11 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
         axis=axis,
         instance=instance,
         missing=cause,
-        **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal"), 0),
+        success=0.0,
+        steps=0,
+        optimal=0,
+        alive=0,
+        alive_optimal=0,
     )
 
 

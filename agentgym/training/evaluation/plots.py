@@ -228,9 +228,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def add_line_legend(
-    figure: Figure, styles: Mapping[str, Mapping[str, Any]], **marker: float
-) -> None:
+def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]], **marker: Any) -> None:
     """Add a legend of lines, by name, to the right of the panels."""
     handles = [Line2D([], [], label=name, **marker, **style) for name, style in styles.items()]
     figure.legend(handles=handles, loc="outside right center")
