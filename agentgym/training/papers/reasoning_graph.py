@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
-from agentgym.text.requirements import install_command
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
+from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
@@ -247,9 +247,5 @@ def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
 
 
 def _sklearn(module: str) -> Any:
-    try:
+    with needs_extra("the reasoning graph", "graph"):
         return import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise ValueError(
-            f"the reasoning graph needs its extra: {install_command('graph')}"
-        ) from error

@@ -132,7 +132,7 @@ def test_tensorboard_is_an_extra(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(
         ImportError,
-        match=r"tensorboard=True needs TensorBoard: pip install 'agentgym-suite\[tensorboard\]'",
+        match=r"tensorboard=True needs its extra: pip install 'agentgym-suite\[tensorboard\]'",
     ):
         start("cloning", tmp_path, tensorboard=True).train()
 
