@@ -22,6 +22,7 @@ from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
+from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
@@ -216,12 +217,8 @@ def _check_line(name: str, row: Any) -> None:
 
 def _is_log(path: Path) -> bool:
     for _, line in whole_lines(path):
-        try:
-            row = json.loads(line)
-        except (RecursionError, ValueError):
-            continue
-        if isinstance(row, dict):
-            return {"spec", "seed", "steps"} <= row.keys()
+        with suppress(ValueError):  # the line is damaged
+            return is_trajectory(line)
     return False
 
 
