@@ -10,14 +10,13 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
-from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.evaluation.run_folder import load_results, result_cell
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_arms, played
 from agentgym.training.evaluation.statistics import Interval, holm_by_key
 from agentgym.training.evaluation.study_settings import Study, conflicts, load_study
 from agentgym.training.evaluation.tables import (
@@ -154,11 +153,11 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
     check_int("k", k, 1, 10_000)
     rows = []
     for some in group_by(results, *CELL, "seed").values():
-        played = [row for row in some if not row.missing]
-        if len(played) >= k:
-            failed = sum(row.success < 1 for row in played)
-            share = 1 - comb(failed, k) / comb(len(played), k)
-            rows.append(replace(played[0], sample=0, success=share))
+        samples = played(some)
+        if len(samples) >= k:
+            failed = sum(row.success < 1 for row in samples)
+            share = 1 - comb(failed, k) / comb(len(samples), k)
+            rows.append(replace(samples[0], sample=0, success=share))
     return rows
 
 
@@ -182,7 +181,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
-    arms = sort_arms(row.arm for row in rows)
+    arms = ordered_arms(rows)
     rates = summarize(rows, ("policy", "arm"), "success")
     lines = []
     for policy, own in group_by(rows, "policy").items():
@@ -221,10 +220,9 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
     sides: list[dict[object, str]] = [{}, {}]
-    for row in rows:
-        if not row.missing:
-            key = row.context, row.horizon, row.seed, row.instance
-            sides[row.policy != one][key] = row.prompt
+    for row in played(rows):
+        key = row.context, row.horizon, row.seed, row.instance
+        sides[row.policy != one][key] = row.prompt
     both = sides[0].keys() & sides[1].keys()
     if not both:
         return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"

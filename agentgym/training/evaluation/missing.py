@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.training.evaluation.ablation import Cell
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
 # Cells to name in a note; more would hide the others.
@@ -56,13 +56,13 @@ def as_results(results: Sequence[Result]) -> Results:
     """Return results with missing episodes, by the study's settings or else as a full grid."""
     if isinstance(results, Results):
         return results
-    played = [row for row in results if not row.missing]
+    there = played(results)
     missing = [row for row in results if row.missing]
-    return Results(played, missing or _absent(played))
+    return Results(there, missing or _absent(there))
 
 
-def _absent(played: Sequence[Result]) -> Iterator[Result]:
-    for rows in group_by(played, "policy", "world", "axis").values():
+def _absent(results: Sequence[Result]) -> Iterator[Result]:
+    for rows in group_by(results, "policy", "world", "axis").values():
         there = {(row.arm, row.context, row.horizon, row.seed, row.sample) for row in rows}
         shapes = dict.fromkeys((row.arm, row.context) for row in rows)
         instances = {(row.horizon, row.seed, row.sample): row for row in rows}
@@ -137,9 +137,8 @@ def _idle_notes(results: Results) -> Iterator[str]:
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:
     """Return the context wrappers that never edited anything."""
-    played = [row for row in rows if not row.missing]
-    idle = set.intersection(*(set(row.idle) for row in played)) if played else set()
-    return sorted(idle)
+    names = [set(row.idle) for row in played(rows)]
+    return sorted(set.intersection(*names)) if names else []
 
 
 def _cells(rows: Iterable[Result]) -> str:

@@ -25,10 +25,16 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from agentgym.assemble.registry import resolve
-from agentgym.oracles import ARMS, sort_arms
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.intervals import Key, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    group_by,
+    ordered_arms,
+    ordered_contexts,
+)
 from agentgym.training.evaluation.statistics import NO_DATA, Interval
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
@@ -115,7 +121,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     if len({row.horizon for row in results.everything}) == 1:
         return _single_horizon_figure(results)
     worlds = group_by(results.everything, "world")
-    arms = sort_arms(row.arm for row in results.everything)
+    arms = ordered_arms(results.everything)
     figure = new_figure(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5)
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
@@ -131,7 +137,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 def _single_horizon_figure(results: Results) -> Figure:
     worlds = group_by(results.everything, "world")
-    arms = sort_arms(row.arm for row in results.everything)
+    arms = ordered_arms(results.everything)
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.12, 0.12), _LINES.items(), strict=True):

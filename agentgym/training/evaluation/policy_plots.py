@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import effects, summarize
 from agentgym.training.evaluation.missing import as_results
 from agentgym.training.evaluation.plots import (
@@ -23,7 +22,7 @@ from agentgym.training.evaluation.plots import (
     name_arms,
     new_figure,
 )
-from agentgym.training.evaluation.scoring import Result, group_by
+from agentgym.training.evaluation.scoring import Result, group_by, ordered_arms
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
 # for arms beyond the paper's, which their names distinguish
@@ -44,7 +43,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
         name = "" if len(policies) == 1 else fill(policy, _NAME_WIDTH) + "\n"
         axes[line, 0].set_ylabel(f"{name}success rate (%)", fontsize="medium")
         for column, own in enumerate(worlds.values()):
-            arms = sort_arms(row.arm for row in own)
+            arms = ordered_arms(own)
             rows = [row for row in own if row.policy == policy]
             _draw_rates(axes[line, column], rows, arms)
     for column, world in enumerate(worlds):

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
 from agentgym.training.evaluation.intervals import (
     PAIRS,
@@ -21,7 +20,13 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    group_by,
+    ordered_arms,
+    ordered_contexts,
+)
 from agentgym.training.evaluation.statistics import Interval, holm_by_key, wilson
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
@@ -214,7 +219,7 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
     compared = "" in groups and len(groups) > 1
     header = ["arm", "episodes"]
     lines: dict[str, list[str]] = {}
-    for arm in sort_arms(groups):
+    for arm in ordered_arms(rows):
         lines[arm] = [arm or "none", str(count_played(groups[arm]))]
     for metric in METRICS:
         header.append(METRIC_NAMES[metric])
@@ -276,7 +281,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     changes = interactions(rows, (), "success")
     corrected = holm_by_key(changes)
     lines = []
-    for arm in sort_arms(groups):
+    for arm in ordered_arms(rows):
         line = [arm or "none"]
         for context in contexts:
             key = arm, context
@@ -295,7 +300,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
     """Return the pairs of a variant arm and the arm with right hints, by name."""
-    arms = sort_arms(row.arm for row in results.everything)
+    arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}
     for arm in arms:

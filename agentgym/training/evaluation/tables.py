@@ -7,7 +7,7 @@ from math import isnan
 from typing import Any
 
 from agentgym.training.evaluation.missing import describe_missing
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 from agentgym.training.evaluation.statistics import Interval
 
 # title, header and rows
@@ -65,7 +65,7 @@ def few_instances(results: Sequence[Result]) -> str:
     """Return a title suffix that warns of cells with few instances, if any."""
     fewest = MIN_EPISODES
     for rows in group_by(results, *CELL).values():
-        fewest = min(fewest, len({row.seed for row in rows if not row.missing}))
+        fewest = min(fewest, len({row.seed for row in played(rows)}))
     if fewest >= MIN_EPISODES:
         return ""
     return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"
@@ -73,7 +73,7 @@ def few_instances(results: Sequence[Result]) -> str:
 
 def count_played(rows: Iterable[Result]) -> int:
     """Return the number of episodes that are not missing."""
-    return sum(not row.missing for row in rows)
+    return len(played(rows))
 
 
 # the last columns of every results table

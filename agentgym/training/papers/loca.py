@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from agentgym.assemble.registry import worlds
 from agentgym.assemble.wrapper_stack import WINDOW
 from agentgym.envs.loca import LENGTHS
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation import (
     QUALITY,
     Paper,
@@ -22,6 +21,7 @@ from agentgym.training.evaluation import (
     count_played,
     few_instances,
     group_by,
+    ordered_arms,
     ordered_contexts,
     percent,
     quality,
@@ -145,7 +145,7 @@ def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     pairs = {(row.arm, row.context) for row in rows}
-    ordered = product(sort_arms(row.arm for row in rows), ordered_contexts(rows))
+    ordered = product(ordered_arms(rows), ordered_contexts(rows))
     return [pair for pair in ordered if pair in pairs]
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.lore import GRID
 from agentgym.envs.lore.config import DIFFICULTIES
-from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     QUALITY,
@@ -23,8 +22,10 @@ from agentgym.training.evaluation import (
     Table,
     as_results,
     group_by,
+    ordered_arms,
     ordered_contexts,
     percent,
+    played,
     quality,
     register_paper,
     wilson,
@@ -105,7 +106,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
         for row in results.everything
         if is_lore(row) or ((row.missing or row.over_window) and row.world in worlds)
     ]
-    arms = sort_arms(row.arm for row in rows)
+    arms = ordered_arms(rows)
     contexts = ordered_contexts(rows)
     by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
     groups = group_by(rows, "world", "arm", "context")
@@ -135,11 +136,11 @@ def accuracy(
             inside.setdefault(max(0, size - 1) // step, []).append(each)
     bins = []
     for place, some in sorted(inside.items()):
-        played = [each for each in some if not each.missing]
-        missing, solved = len(some) - len(played), sum(bool(each.success) for each in played)
-        if played:
-            share = _with_missing(wilson(solved, len(played)), len(played), missing)
-            bins.append(Bin(place * step + 1, (place + 1) * step, len(played), share))
+        there = played(some)
+        missing, solved = len(some) - len(there), sum(bool(each.success) for each in there)
+        if there:
+            share = _with_missing(wilson(solved, len(there)), len(there), missing)
+            bins.append(Bin(place * step + 1, (place + 1) * step, len(there), share))
     return bins
 
 
@@ -231,15 +232,15 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     """Count failed episodes by kind; lost leads are counted in addition."""
     table = []
     for name, rows in arms.items():
-        played = [row for row in rows if not row.missing]
-        failed = [row.report or {} for row in played if not row.success]
+        there = played(rows)
+        failed = [row.report or {} for row in there if not row.success]
         halted = sum(bool(each.get("premature_halt")) for each in failed)
         wrong = sum(bool(each.get("synthesis_error")) for each in failed)
         lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
-        counts = (len(played), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        counts = (len(there), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
         line = [name, *map(str, counts)]
         for kind in _MEANS:
-            values = [row.report[kind] for row in played if row.report]
+            values = [row.report[kind] for row in there if row.report]
             line.append(f"{fmean(values):.1f}" if values else "no data")
         table.append([*line, *quality(rows)])
     title = f"{world}: how episodes failed, in numbers of episodes, and means of an episode"
