@@ -168,14 +168,9 @@ def exit_on_user_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
-        fail(f"error: {_sentence(error)}")
-
-
-def _sentence(error: Exception) -> str:
-    """A system error starts with the file."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}; choose another place"
-    return str(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            fail(f"error: {error.filename}: {error.strerror}; choose another place")
+        fail(f"error: {error}")
 
 
 @contextmanager
@@ -261,16 +256,14 @@ def check_window(env_spec: EnvSpec, seed: int) -> None:
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
     """Parse comma-separated task sizes, such as 4 or 8k."""
-    return [_parse_size(part, name) for part in split(text)]
-
-
-def _parse_size(text: str, name: str) -> int:
-    try:
-        return parse_count(name, text)
-    except ValueError:
-        raise ValueError(
-            f"{name} must be whole numbers separated by commas, got {text!r}"
-        ) from None
+    sizes = []
+    for part in split(text):
+        try:
+            sizes.append(parse_count(name, part))
+        except ValueError:
+            problem = f"{name} must be whole numbers separated by commas, got {part!r}"
+            raise ValueError(problem) from None
+    return sizes
 
 
 def model_options(

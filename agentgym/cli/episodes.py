@@ -80,14 +80,11 @@ def list_worlds(
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
-        typer.echo(line if show_all else shorten(line, console.width))
+        if len(line) > console.width and not show_all:
+            line = f"{line[: console.width - 1]}…"
+        typer.echo(line)
     if not parts and (hidden := len(everything) - len(entries)):
         typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
-
-
-def shorten(line: str, width: int) -> str:
-    """Return the part of a line that fits the terminal."""
-    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def rollout(

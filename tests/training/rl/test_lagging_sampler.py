@@ -78,18 +78,6 @@ def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None
     assert figures["importance"] == pytest.approx(weights.mean().item(), rel=1e-4)
 
 
-def test_correction_changes_nothing_where_the_weights_are_equal(tokenizer: Any) -> None:
-    model = small_model(tokenizer)
-    data, _ = every_token(tokenizer, model)
-    trainer = trainer_of(tokenizer, model)
-    same = trainer._corrected(data, 1.0 + 1e-3)
-    assert torch.allclose(same.advantages, data.advantages, rtol=1e-4)
-    plain, found = (
-        gradients(trainer, trainer._losses(each, 1.0, fresh=True)) for each in (data, same)
-    )
-    assert torch.allclose(plain, found, atol=1e-6)
-
-
 def test_ratios_are_truncated(tokenizer: Any) -> None:
     data, advantages = every_token(tokenizer, small_model(tokenizer))
     shift = torch.linspace(-1.0, 1.0, len(advantages))
