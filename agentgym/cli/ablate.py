@@ -83,6 +83,8 @@ from agentgym.training.rollout import (
 )
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
+_FIRST_PRESET = next(iter(presets()))
+_PROCESSORS = os.cpu_count() or 1
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
 _SIZES = (
     f"Task sizes, comma-separated: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
@@ -115,23 +117,33 @@ KeepLastError = Annotated[
 ]
 
 
+Preset = Annotated[str, typer.Option(help=_PRESET, autocompletion=complete(presets))]
+WorldList = Annotated[
+    str | None,
+    typer.Option(help="Worlds, comma-separated.", autocompletion=complete_worlds),
+]
+SizeList = Annotated[str | None, typer.Option(help=_SIZES)]
+CellEpisodes = Annotated[
+    int | None, typer.Option(help="Episodes per cell, on instances shared by all cells.")
+]
+Samples = Annotated[int, typer.Option(help="Episodes per instance, with different policy samples.")]
+HintScope = Annotated[str, typer.Option(help="persistent or ephemeral.")]
+Shots = Annotated[int, typer.Option(help="In-context examples.")]
+WorldOptions = Annotated[
+    list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
+]
+StudyFolder = Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")]
+Workers = Annotated[int, typer.Option(min=1, max=1_024, help="Number of processes.")]
+
+
 def ablate(
-    preset: Annotated[str, typer.Option(help=_PRESET, autocompletion=complete(presets))] = next(
-        iter(presets())
-    ),
-    world: Annotated[
-        str | None,
-        typer.Option(help="Worlds, comma-separated.", autocompletion=complete_worlds),
-    ] = None,
+    preset: Preset = _FIRST_PRESET,
+    world: WorldList = None,
     oracles: ArmList = None,
-    horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
+    horizons: SizeList = None,
     axis: Axis = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="Episodes per cell, on instances shared by all cells.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(help="Episodes per instance, with different policy samples.")
-    ] = 1,
+    episodes: CellEpisodes = None,
+    samples: Samples = 1,
     policy: PolicyNames = [_POLICY],  # noqa: B006
     device: Device = None,
     dtype: DTypeName = None,
@@ -140,20 +152,14 @@ def ablate(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
+    hint_scope: HintScope = "persistent",
     keep_last_error: KeepLastError = False,
-    shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
+    shots: Shots = 0,
     context: ContextList = "none",
     window: Window = None,
-    options: Annotated[
-        list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
-    ] = [],  # noqa: B006
-    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path(
-        "runs/ablation"
-    ),
-    workers: Annotated[
-        int, typer.Option(min=1, max=1_024, help="Number of processes.")
-    ] = os.cpu_count() or 1,
+    options: WorldOptions = [],  # noqa: B006
+    out: StudyFolder = Path("runs/ablation"),
+    workers: Workers = _PROCESSORS,
     max_cells: MaxCells = None,
     max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
@@ -169,18 +175,11 @@ def ablate(
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
         policies = _policies(policy, model, endpoint, limits, out)
-        ablations = [
-            Ablation(
-                **settings,
-                policy=each,
-                hint_scope=hint_scope,
-                oracle_options={"H": {"keep_last_error": True}} if keep_last_error else {},
-                shots=shots,
-                contexts=split(context),
-                samples=samples,
-            )
-            for each in policies
-        ]
+        settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
+        settings |= {"contexts": split(context)}
+        if keep_last_error:
+            settings["oracle_options"] = {"H": {"keep_last_error": True}}
+        ablations = [Ablation(**settings, policy=each) for each in policies]
         _check_windows(ablations[0], window)
         budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
         if estimate:

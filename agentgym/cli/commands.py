@@ -34,30 +34,15 @@ from agentgym.text.imports import trust_also, trust_only
 from agentgym.text.requirements import DISTRIBUTION
 from agentgym.training.evaluation import Command, papers
 
-# option names that people try, with the real names
-RENAMED = {
-    "--arms": "--oracles",
-    "--distraction": "--policy control:distraction=0.002",
-    "--lengths": "--horizons",
-    "--noise": "--policy noisy:p=0.1, or --teacher thinking:p=0.2",
-    "--planning": "--policy control:planning=0.02",
-    "--seeds": "--episodes",
-    "--suite": "--preset",
-    "--tracking": "--policy control:tracking=0.01",
-}
 _MODULE = re.compile(r"(?<![\w.])([^\W\d]\w*(?:\.\w+)*):")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
 class AppCommand(TyperCommand):
-    """Command that suggests renamed options and rejects an unwritable `--out` early."""
+    """Command that rejects a repeated option, and an unwritable `--out` early."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, suggest the right option, and reject a repeated one."""
-        own = {name for parameter in self.params for name in parameter.opts}
-        for name in (arg.partition("=")[0] for arg in args):
-            if name in RENAMED and name not in own:
-                ctx.fail(f"there is no option {name}; write {RENAMED[name]}")
+        """Parse the arguments."""
         given = Counter(self.make_parser(ctx).parse_args(list(args))[2])
         for parameter, count in given.items():
             if count > 1 and parameter.param_type_name == "option" and not parameter.multiple:
@@ -82,15 +67,15 @@ def check_out(out: Path) -> None:
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
         )
     existing = next(place for place in (out, *out.absolute().parents) if place.exists())
-    problems = {
-        "is a file": existing != out and not existing.is_dir(),
-        "is a device or a pipe": not (existing.is_dir() or existing.is_file()),
-        "is not writable": not os.access(existing, os.W_OK),
-    }
-    for problem in (text for text, holds in problems.items() if holds):
-        raise ValueError(
-            f"--out {out} cannot be written: {existing} {problem}; choose another place"
-        )
+    if existing.is_file() and existing != out:
+        problem = "is a file"
+    elif not (existing.is_dir() or existing.is_file()):
+        problem = "is a device or a pipe"
+    elif not os.access(existing, os.W_OK):
+        problem = "is not writable"
+    else:
+        return
+    raise ValueError(f"--out {out} cannot be written: {existing} {problem}; choose another place")
 
 
 def add_paper_commands(app: typer.Typer) -> None:

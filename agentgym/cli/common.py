@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import string
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -34,6 +35,7 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
 from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
@@ -139,6 +141,21 @@ Template = Annotated[
 ]
 
 
+def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
+    """Fill in templates and write them to paths below a new or empty folder.
+
+    Raises:
+        ValueError: The folder is a file or has files.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} already exists; choose another or an empty folder")
+    for source, place in files.items():
+        path = folder / string.Template(place).substitute(words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8")
+        write_text(path, string.Template(text).substitute(words))
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
     """Print a message to stderr and exit."""
     typer.echo(message, err=True)
@@ -151,14 +168,9 @@ def exit_on_user_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
-        fail(f"error: {_sentence(error)}")
-
-
-def _sentence(error: Exception) -> str:
-    """A system error starts with the file."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}; choose another place"
-    return str(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            fail(f"error: {error.filename}: {error.strerror}; choose another place")
+        fail(f"error: {error}")
 
 
 @contextmanager
@@ -244,16 +256,14 @@ def check_window(env_spec: EnvSpec, seed: int) -> None:
 
 def parse_sizes(text: str, name: str = "horizons") -> list[int]:
     """Parse comma-separated task sizes, such as 4 or 8k."""
-    return [_parse_size(part, name) for part in split(text)]
-
-
-def _parse_size(text: str, name: str) -> int:
-    try:
-        return parse_count(name, text)
-    except ValueError:
-        raise ValueError(
-            f"{name} must be whole numbers separated by commas, got {text!r}"
-        ) from None
+    sizes = []
+    for part in split(text):
+        try:
+            sizes.append(parse_count(name, part))
+        except ValueError:
+            problem = f"{name} must be whole numbers separated by commas, got {part!r}"
+            raise ValueError(problem) from None
+    return sizes
 
 
 def model_options(

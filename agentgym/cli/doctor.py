@@ -15,13 +15,14 @@ import typer
 from agentgym.cli.common import exit_on_user_error
 from agentgym.training.evaluation.ablation import Cell, cell_of
 from agentgym.training.evaluation.run_folder import missing_cells
-from agentgym.training.evaluation.study_settings import SETTINGS, load_study, log_of
+from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
 from agentgym.training.evaluation.verification import REPLAYED, Verifier
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES
 from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
+from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
@@ -216,19 +217,16 @@ def _check_line(name: str, row: Any) -> None:
 
 def _is_log(path: Path) -> bool:
     for _, line in whole_lines(path):
-        try:
-            row = json.loads(line)
-        except (RecursionError, ValueError):
-            continue
-        if isinstance(row, dict):
-            return {"spec", "seed", "steps"} <= row.keys()
+        with suppress(ValueError):  # the line is damaged
+            return is_trajectory(line)
     return False
 
 
 def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
-    study = None
+    study = Study()
     with suppress(DamagedFileError):  # reported separately
-        study = load_study(path.parent) if path == log_of(path.parent).path else None
+        if path == log_of(path.parent).path:
+            study = load_study(path.parent) or study
     verifier = Verifier(study, replays)
     sample = _sample(path, replays)
     firsts: dict[Cell, int] = {}
@@ -236,13 +234,13 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
         if trajectory is None:
             yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
             continue
-        if study is not None and not study.holds(trajectory):
+        if not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield FileFault(path, problem, "it did not count", number)
             continue
         if trajectory.failure:
             continue
-        if study is not None:
+        if study.runs:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"

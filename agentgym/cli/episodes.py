@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -80,26 +81,44 @@ def list_worlds(
     for entry in entries:
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         line = f"{entry.id:34} {options or entry.summary}"
-        typer.echo(line if show_all else shorten(line, console.width))
+        if len(line) > console.width and not show_all:
+            line = f"{line[: console.width - 1]}…"
+        typer.echo(line)
     if not parts and (hidden := len(everything) - len(entries)):
         typer.echo(f"and {hidden} presets and teams: agentgym list --all, or agentgym list WORD")
 
 
-def shorten(line: str, width: int) -> str:
-    """Return the part of a line that fits the terminal."""
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+Episodes = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")]
+ContextName = Annotated[
+    str,
+    typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
+]
+NumEnvs = Annotated[int, typer.Option(help="Maximum concurrent episodes.")]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        help=f"Engine: {', '.join(ENGINES)}.",
+        autocompletion=complete(lambda: ENGINES),
+    ),
+]
+StepTimeout = Annotated[
+    float | None,
+    typer.Option(help="Step timeout in seconds; it abandons the episode."),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(help="Append trajectories to this JSONL file; its episodes are not replayed."),
+]
+ShowChats = Annotated[bool, typer.Option(help="Print the last chat of each episode.")]
 
 
 def rollout(
     env_id: WorldId,
     policy: PolicyName = "oracle",
-    episodes: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of episodes.")] = 1,
+    episodes: Episodes = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: Annotated[
-        str,
-        typer.Option(help=f"Context strategies: {CONTEXT_HELP}.", autocompletion=complete_context),
-    ] = "none",
+    context: ContextName = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     device: Device = None,
@@ -109,23 +128,11 @@ def rollout(
     batch_size: BatchSize = None,
     template: Template = [],  # noqa: B006
     endpoint: EndpointOptions = [],  # noqa: B006
-    num_envs: Annotated[int, typer.Option(help="Maximum concurrent episodes.")] = 1,
-    engine: Annotated[
-        str,
-        typer.Option(
-            help=f"Engine: {', '.join(ENGINES)}.",
-            autocompletion=complete(lambda: ENGINES),
-        ),
-    ] = "lockstep",
-    timeout: Annotated[
-        float | None,
-        typer.Option(help="Step timeout in seconds; it abandons the episode."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Append trajectories to this JSONL file; its episodes are not replayed."),
-    ] = None,
-    show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
+    num_envs: NumEnvs = 1,
+    engine: EngineName = "lockstep",
+    timeout: StepTimeout = None,
+    out: LogFile = None,
+    show: ShowChats = False,
 ) -> None:
     """Let a policy play a world. With --out, an interrupted command resumes."""
     with exit_on_user_error():
@@ -144,19 +151,22 @@ def rollout(
             **parse_options(options),
         )
         _check(env_spec, seed, out, window, context)
-        collector = Collector(
-            env_spec,
-            num_envs,
-            engine=engine,
-            timeout=timeout,
-        )
+        collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
         trajectories = collector.collect(
             player, range(seed, seed + episodes), out, {"policy": config.name}
         )
         if out is not None:
             keep_run(out, collector.spec, config, seed)
+    with resume_hint(out), collector:
+        _print_episodes(collector, trajectories, episodes, show=show)
+
+
+def _print_episodes(
+    collector: Collector, trajectories: Iterable[Trajectory], episodes: int, *, show: bool
+) -> None:
+    """Print each episode when it ends, then their counts; exit with 1 if all failed."""
     solved = broken = 0
-    with resume_hint(out), collector, progress_bar() as progress:
+    with progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
             solved += not trajectory.failure and trajectory.steps[-1].info["success"]
             broken += bool(trajectory.failure)

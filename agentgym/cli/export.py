@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from agentgym.assemble.registry import make
-from agentgym.cli.common import WorldId, exit_on_user_error, parse_options
+from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_options
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.programs import ROOT
 from agentgym.play.env import tool_env
@@ -55,10 +55,7 @@ def export(
         typer.Option(help="inspect writes the run in this folder as a log for `inspect view`."),
     ] = "files",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the instance.")] = 0,
-    options: Annotated[
-        list[str],
-        typer.Option("--set", help="a world option as name=value; may be repeated."),
-    ] = [],  # noqa: B006
+    options: Options = [],  # noqa: B006
 ) -> None:
     """Write a run as an Inspect log, or the program of a CodeWorld task as runnable files."""
     if to == "inspect":

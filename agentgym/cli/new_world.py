@@ -7,25 +7,23 @@ import keyword
 import re
 import sys
 from pathlib import Path
-from string import Template
 from typing import Annotated
 
 import typer
 
-from agentgym.cli.common import exit_on_user_error
+from agentgym.cli.common import exit_on_user_error, write_templates
 from agentgym.text.requirements import DISTRIBUTION
-from agentgym.training.rollout.storage import write_text
 
+_TEMPLATES = Path(__file__).parent / "new_world_files"
 _FILES = {
-    "pyproject.toml.template": "pyproject.toml",
-    "README.md.template": "README.md",
-    "init.py.template": "{package}/__init__.py",
-    "world.py.template": "{package}/world.py",
-    "test_world.py.template": "tests/test_world.py",
+    _TEMPLATES / "pyproject.toml.template": "pyproject.toml",
+    _TEMPLATES / "README.md.template": "README.md",
+    _TEMPLATES / "init.py.template": "$package/__init__.py",
+    _TEMPLATES / "world.py.template": "$package/world.py",
+    _TEMPLATES / "test_world.py.template": "tests/test_world.py",
 }
 # Also taken: this package, its tests folder, and Python's own tests, which the module list omits.
 _TAKEN = ("agentgym", "tests", "test")
-_TEMPLATES = Path(__file__).parent / "new_world_files"
 
 
 def new_world(
@@ -37,14 +35,8 @@ def new_world(
     """Create a small package with a world that satisfies all laws, and its tests."""
     with exit_on_user_error():
         package, folder = _package(name), out or Path(name)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ValueError(f"{folder} already exists; choose another --out or an empty folder")
         words = {"package": package, "world": _class_name(package), "distribution": DISTRIBUTION}
-        for source, target in _FILES.items():
-            path = folder / target.format(package=package)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            template = Template((_TEMPLATES / source).read_text(encoding="utf-8"))
-            write_text(path, template.substitute(words))
+        write_templates(folder, _FILES, words)
     typer.echo(
         f"wrote {folder} with the world {package}/{words['world']}-v0; next steps:\n"
         f"  pip install -e {folder} && pytest {folder}\n"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from pprint import pformat
-from string import Template
 from typing import Annotated, Literal
 
 import typer
 
 import agentgym.assemble.registry as registry
-from agentgym.cli.common import WorldId, exit_on_user_error, parse_options
+from agentgym.cli.common import WorldId, exit_on_user_error, parse_options, write_templates
 from agentgym.text.requirements import DISTRIBUTION, PACKAGES
 from agentgym.text.tools import first_paragraph
 from agentgym.training.rollout.storage import write_text
@@ -19,20 +18,8 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-_FILES = {
-    "openenv": {
-        "README.md": "README.md",
-        "openenv.yaml": "openenv.yaml",
-        "pyproject.toml": "pyproject.toml",
-        "Dockerfile": "Dockerfile",
-        "app.py": "server/app.py",
-    },
-    "verifiers": {
-        "README.md": "README.md",
-        "pyproject.toml": "pyproject.toml",
-        "module.py": "$module.py",
-    },
-}
+# Files that are not written under the names of their templates.
+_PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 
 def package(
@@ -54,8 +41,6 @@ def package(
         spec = registry.spec(env_id, **given)
         if registry.is_team(env_id):
             raise ValueError(f"{env_id} is a team; name its world, which one agent plays")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ValueError(f"{folder} already exists; choose another or an empty folder")
         short = spec.name.lower()
         name = name or f"agentgym-{short}"
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
@@ -72,11 +57,10 @@ def package(
             "distribution": DISTRIBUTION,
             "extras": ",".join([target, *needed]),
         }
-        for source, place in _FILES[target].items():
-            path = folder / Template(place).substitute(words)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            text = (_TEMPLATES / target / f"{source}.template").read_text(encoding="utf-8")
-            write_text(path, Template(text).substitute(words))
+        files = {}
+        for source in (_TEMPLATES / target).glob("*.template"):
+            files[source] = _PLACES.get(source.stem, source.stem)
+        write_templates(folder, files, words)
         if target == "openenv":
             write_text(folder / "server" / "__init__.py", "")
     typer.echo(f"wrote {folder}; next: pip install {folder}")

@@ -76,10 +76,6 @@ class TerminalGame:
         self.episode.play(Reply(reply))
         return self.news()
 
-    def names(self) -> list[str]:
-        """Return the tools and commands, for completion."""
-        return [*(f"{name}(" for name in self._tool_names()), *self._commands, "quit"]
-
     def _tool_names(self) -> list[str]:
         return [tool.name for tool in self.episode.chat.tools]
 
@@ -158,18 +154,6 @@ def _brief(message: Message) -> Message:
     return Message("system", f"{rules}\n\n{HELP}")
 
 
-def _edit_lines(names: list[str]) -> None:
-    with suppress(ImportError):  # missing on Windows
-        import readline  # noqa: PLC0415 - it changes the terminal when it is imported
-
-        def complete(text: str, number: int) -> str | None:
-            matches = [name for name in names if name.startswith(text)]
-            return matches[number] if number < len(matches) else None
-
-        readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")
-
-
 def play(
     env_id: WorldId,
     seed: Seed = 0,
@@ -187,7 +171,8 @@ def play(
             for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
                 pass
     if sys.stdin.isatty():
-        _edit_lines(game.names())
+        with suppress(ImportError):  # missing on Windows
+            import readline  # noqa: F401, PLC0415 - it lets `input` edit lines, and changes the terminal
     typer.echo(game.news())
     while not game.episode.over:
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.common import (
+    Options,
     complete_world,
     exit_on_user_error,
     parse_options,
@@ -33,60 +34,67 @@ IdleSeconds = Annotated[
 ]
 
 
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        help="A world, or office servers joined by +, such as canvas+email; with --openenv one or more worlds.",
+        autocompletion=complete_world,
+    ),
+]
+OpenEnv = Annotated[
+    bool,
+    typer.Option(
+        "--openenv", help="Serve worlds as OpenEnv environments, several at /0, /1 and so on."
+    ),
+]
+Stdio = Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")]
+HttpAddress = Annotated[
+    str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
+]
+EpisodeCount = Annotated[
+    int,
+    typer.Option(
+        min=1, max=1_000, help="Number of episodes that --http serves, with consecutive seeds."
+    ),
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        envvar="AGENTGYM_TOKEN",
+        show_envvar=True,
+        help="Bearer token that --http requires from clients, needed if others can reach the address. The variable "
+        "hides it from the process list.",
+    ),
+]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")]
+RunFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
+        "served again. Each call is a turn, and an abandoned episode keeps its current score."
+    ),
+]
+SizeList = Annotated[
+    str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
+]
+AgentName = Annotated[str, typer.Option(help="The agent's name in the report, with --out.")]
+
+
 def serve(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TARGET...",
-            help="A world, or office servers joined by +, such as canvas+email; with --openenv one or more worlds.",
-            autocompletion=complete_world,
-        ),
-    ],
-    openenv: Annotated[
-        bool,
-        typer.Option(
-            "--openenv", help="Serve worlds as OpenEnv environments, several at /0, /1 and so on."
-        ),
-    ] = False,
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")
-    ] = False,
-    http: Annotated[
-        str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
-    ] = "",
-    episodes: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1_000, help="Number of episodes that --http serves, with consecutive seeds."
-        ),
-    ] = 1,
-    token: Annotated[
-        str,
-        typer.Option(
-            envvar="AGENTGYM_TOKEN",
-            show_envvar=True,
-            help="Bearer token that --http requires from clients, needed if others can reach the address. The variable "
-            "hides it from the process list.",
-        ),
-    ] = "",
+    targets: Targets,
+    openenv: OpenEnv = False,
+    stdio: Stdio = False,
+    http: HttpAddress = "",
+    episodes: EpisodeCount = 1,
+    token: Token = "",
     max_sessions: MaxSessions = 64,
     idle_seconds: IdleSeconds = 1_800.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first instance of a world.")] = 0,
-    options: Annotated[
-        list[str],
-        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
-    ] = [],  # noqa: B006
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the trajectories, which `agentgym score` reads; episodes already in it are not "
-            "served again. Each call is a turn, and an abandoned episode keeps its current score."
-        ),
-    ] = None,
-    sizes: Annotated[
-        str, typer.Option("--horizons", help="Task sizes with --out, comma-separated.")
-    ] = "",
-    agent: Annotated[str, typer.Option(help="The agent's name in the report, with --out.")] = "",
+    seed: FirstSeed = 0,
+    options: Options = [],  # noqa: B006
+    out: RunFolder = None,
+    sizes: SizeList = "",
+    agent: AgentName = "",
 ) -> None:
     """Serve a world or office servers over MCP, or worlds for OpenEnv; --out records the episodes."""
     with exit_on_user_error():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, TextIO
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.measure import Measurement
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _KEPT = "\n\t"
@@ -79,7 +78,13 @@ class PlainConsole(Console):
 
     def __init__(self, *, width: int | None = None) -> None:
         super().__init__(width=width, markup=False, emoji=False)
-        self.push_render_hook(_PlainTexts())
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render to segments, with escaped texts."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     @property
     def file(self) -> IO[str]:
@@ -92,25 +97,3 @@ class PlainConsole(Console):
     @file.setter
     def file(self, new_file: IO[str]) -> None:
         self._file = new_file
-
-
-class _PlainTexts(RenderHook):
-    def process_renderables(
-        self, renderables: Sequence[ConsoleRenderable]
-    ) -> list[ConsoleRenderable]:
-        return [_Plain(each) for each in renderables]
-
-
-class _Plain:
-    def __init__(self, inner: ConsoleRenderable) -> None:
-        self._inner = inner
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._inner, options):
-            if segment.control:
-                yield segment
-            else:
-                yield Segment(printable(segment.text), segment.style)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement.get(console, options, self._inner)

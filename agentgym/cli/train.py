@@ -35,10 +35,9 @@ from agentgym.cli.common import (
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import Curve, Point, learning_figure
+from agentgym.training.rl.learning_curve import Curve, PhasedRun, Point, learning_figure
 
 FIGURE = "learning_curve.png"
-_TUNING = "Fine-tuning (with --model)"
 
 
 World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
@@ -74,17 +73,14 @@ Episodes = Annotated[
 HintSteps = Annotated[
     int | None,
     typer.Option(
-        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300.",
-        rich_help_panel="Training from scratch (without --model)",
+        help="Steps of cloning in all arms and contexts, between cloning and GRPO; default 300."
     ),
 ]
 Model = Annotated[
     str | None,
     typer.Option(help="Fine-tune this model: a transformers folder, a GGUF file, or smollm2."),
 ]
-Lora = Annotated[
-    int | None, typer.Option(help="Only train LoRA adapters of this rank.", rich_help_panel=_TUNING)
-]
+Lora = Annotated[int | None, typer.Option(help="Only train LoRA adapters of this rank.")]
 Teacher = Annotated[
     str | None,
     typer.Option(
@@ -92,43 +88,34 @@ Teacher = Annotated[
         "--model."
     ),
 ]
-Method = Annotated[str | None, typer.Option(help="clone, grpo or both.", rich_help_panel=_TUNING)]
+Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
 Evaluation = Annotated[
     str | None,
     typer.Option(
         "--eval",
         help="Arms and horizons to evaluate before and after, as ORACLES:HORIZONS, e.g. none,P:2,3,4.",
-        rich_help_panel=_TUNING,
     ),
 ]
 CurriculumName = Annotated[
     str | None,
     typer.Option(
-        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer).",
-        rich_help_panel=_TUNING,
+        help="GRPO curriculum: none, horizons (gradually longer), hints (gradually fewer)."
     ),
 ]
 SamplerName = Annotated[
     str | None,
-    typer.Option(
-        help="GRPO sampler: vllm, or the address of a server that returns token ids.",
-        rich_help_panel=_TUNING,
-    ),
+    typer.Option(help="GRPO sampler: vllm, or the address of a server that returns token ids."),
 ]
 SamplerOptions = Annotated[
     list[str],
     typer.Option(
-        "--sampler-set",
-        help="A sampler option as name=value, e.g. context=8192; may be repeated.",
-        rich_help_panel=_TUNING,
+        "--sampler-set", help="A sampler option as name=value, e.g. context=8192; may be repeated."
     ),
 ]
 Settings = Annotated[
     list[str],
     typer.Option(
-        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be "
-        "repeated.",
-        rich_help_panel=_TUNING,
+        help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated."
     ),
 ]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
@@ -220,20 +207,25 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 def _learn(settings: dict[str, Any], out: Path) -> None:
     with exit_on_user_error():
         with needs_extra("training", "train"):
-            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
         learning = Learning(LearnConfig(**settings), out)
-    with progress_bar() as progress, resume_hint(out):
-        points = learning.run(show_progress(learning.curve, progress))
-        plots.save(learning_figure(points), out / FIGURE)
+    with resume_hint(out):
+        _run(learning, out)
     typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
+
+
+def _run(run: PhasedRun[Any], out: Path) -> None:
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+
+    with progress_bar() as progress:
+        points = run.run(show_progress(run.curve, progress))
+        plots.save(learning_figure(points), out / FIGURE)
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:
     """Fine-tune a model and compare its success before and after."""
     with exit_on_user_error():
         with needs_extra("fine-tuning", "train"):
-            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
             from agentgym.training.rl import FineTuneConfig, FineTuning  # noqa: PLC0415 - slow to import, and an extra
         names = [field.name for field in fields(FineTuneConfig)]
         if unknown := [name for name in settings if name not in names]:
@@ -241,9 +233,8 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
             raise ValueError(f"unknown setting {unknown[0]!r}; {remedy}")
         tuning = FineTuning(FineTuneConfig(**settings), out)
     typer.echo(tuning.describe())
-    with progress_bar() as progress, resume_hint(out), exit_on_user_error():
-        points = tuning.run(show_progress(tuning.curve, progress))
-        plots.save(learning_figure(points), out / FIGURE)
+    with resume_hint(out), exit_on_user_error():
+        _run(tuning, out)
     if tuning.config.episodes:
         show_table(comparison(load_results(out / "before"), load_results(out / "after")))
     typer.echo(f"wrote {out}, {tuning.curve.path}, {out / FIGURE}")

@@ -174,10 +174,6 @@ def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
     )
     assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
     assert "solved 2 of 2; 1 failed and are not counted" in shown.stdout
-    other = command(
-        "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
-    )
-    assert "solved 2 of 2; 1 failed and are not counted" in other.stdout, other.stderr
 
 
 BREAKING = """
@@ -243,80 +239,50 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
 
 
-@pytest.mark.rotation
-def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
-    )
-    options = "--policy mine:make --world ListWorld --horizons 4 --episodes 2 --out a".split()
-    shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    rows = [
-        json.loads(line) for line in (tmp_path / "a" / "results.jsonl").read_text().splitlines()
-    ]
-    assert [row["success"] for row in rows] == [1.0] * 12
-
-
 # A shell shows both as 130. Python ends by the signal if the interrupt arrives inside `exec`, such
 # as during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
-
-
-@pytest.mark.rotation
-def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
-    # Background jobs of a script ignore interrupts, and so would their children.
-    python = ["env", "--default-signal=INT", sys.executable]
-    line = [
-        *python,
-        *"-m agentgym ablate --episodes 200 --out".split(),
-        str(tmp_path / "a"),
-        "--workers",
-        "2",
-    ]
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    log = tmp_path / "a" / TRAJECTORIES
-    deadline = time.monotonic() + PATIENCE
-    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode in INTERRUPTED
-    assert errors.strip() == "interrupted; rerun the command to resume"
-    assert torn_at(log) == log.stat().st_size
 
 
 @pytest.mark.parametrize(
     ("line", "delay"),
     [
         ("ablate --episodes 200 --workers 2", 0.7),  # during the imports
-        ("ablate --episodes 200 --workers 2", 2.0),
+        ("ablate --episodes 200 --workers 2", None),  # once there are episodes
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
         ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
     ],
 )
-def test_an_interrupt_is_one_line_at_any_moment(tmp_path: Path, line: str, delay: float) -> None:
+def test_an_interrupt_is_one_line_at_any_moment(
+    tmp_path: Path, line: str, delay: float | None
+) -> None:
     out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
+    log = out / TRAJECTORIES
+    # Background jobs of a script ignore interrupts, and so would their children.
+    python = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym"]
     process = subprocess.Popen(
-        [
-            "env",
-            "--default-signal=INT",
-            sys.executable,
-            "-m",
-            "agentgym",
-            *line.split(),
-            "--out",
-            str(out),
-        ],
+        [*python, *line.split(), "--out", str(out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    time.sleep(delay)  # the test must pass at any stage that the command has reached
+    if delay is not None:
+        time.sleep(delay)  # the test must pass at any stage that the command has reached
+    deadline = time.monotonic() + PATIENCE
+    while delay is None and not (log.exists() and log.stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers too
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
-    assert re.fullmatch("interrupted(; rerun the command to resume)?\n", errors)
+    if "_get_module_details" in errors:
+        pytest.skip("this host is too slow: Python had not yet found the command")
+    hint = "; rerun the command to resume"
+    if delay is None:
+        assert errors == f"interrupted{hint}\n"
+        assert torn_at(log) == log.stat().st_size
+    assert errors.replace(hint, "") == "interrupted\n"
 
 
 def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -344,24 +310,6 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:
     assert (
         "contains an episode of another run (agentgym/ListWorld-v0, seed 0, labels" in shown.stderr
     )
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("ablate --suite loca", "--preset"),
-        ("ablate --lengths=8k", "--horizons"),
-        ("ablate --seeds 3", "--episodes"),
-        ("train --arms P", "--oracles"),
-        ("rollout ListWorld --noise 0.2", "--policy noisy:p=0.1"),
-        ("audit ListWorld --seeds 3", "--episodes"),
-    ],
-)
-def test_another_name_of_an_option_leads_to_its_own(line: str, name: str) -> None:
-    shown = command(*line.split())
-    assert shown.returncode == 2
-    assert "there is no option --" in shown.stderr
-    assert f"write {name}" in shown.stderr
 
 
 def test_names_are_completed() -> None:
@@ -436,16 +384,11 @@ BAD = [
         ["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"],
         "lockstep cannot give up a slot",
     ),
-    (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
-    (["ablate", "--oracles", "H"], "H needs S"),
     (
         ["ablate", "--horizons", "4,x"],
         "horizons must be whole numbers separated by commas, got 'x'",
     ),
-    (["ablate", "--horizons", "1000000000"], "horizon must be an integer in"),
-    (["ablate", "--episodes", "0"], "episodes must be an integer in"),
     (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
-    (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
     (["ablate", "--out", "file/a"], "file"),
     (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
     (["ablate", "--context", "none,clear_results:kep=3"], "no option 'kep'; did you mean 'keep'?"),

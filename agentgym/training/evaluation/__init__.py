@@ -27,7 +27,9 @@ from agentgym.training.evaluation.scoring import (
     evaluate,
     group_by,
     is_unreadable,
+    ordered_arms,
     ordered_contexts,
+    played,
     score,
 )
 from agentgym.training.evaluation.statistics import Interval, holm, wilson
@@ -83,11 +85,13 @@ __all__ = [
     "load_folders",
     "load_results",
     "log_of",
+    "ordered_arms",
     "ordered_contexts",
     "overlap_table",
     "papers",
     "pass_at",
     "percent",
+    "played",
     "plots",
     "policy_plots",
     "prepare_ablation",

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import product
 from typing import Annotated, Any, NamedTuple
 
@@ -25,10 +23,10 @@ from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import counter
-from agentgym.text.validation import list_names, parse_count
+from agentgym.text.validation import list_names
 from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
-from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.training.rollout.user_policy import UserPolicy, adapt
@@ -128,18 +126,13 @@ class Ablation(Config):
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
         object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
-        first = self.worlds[0], self.arms[0], self.horizons[0]
-        stacks: dict[str, str] = {}
-        for context in self.contexts:
-            stacks.setdefault(self.stack(context), context)
-        object.__setattr__(self, "contexts", tuple(stacks.values()))
-        for world, arm, context, horizon in product(
-            self.worlds, self.arms, self.contexts, self.horizons
-        ):
-            cell_spec = self.spec(world, arm, context, horizon)
-            if ":" in context and (world, arm, horizon) == first:
-                # The world does not matter: wrappers validate the arguments in the text.
-                gymnasium.make(cell_spec, disable_env_checker=True).close()
+        if len(self.contexts) > 1 or ":" in self.contexts[0]:  # wrappers validate arguments
+            stacks: dict[str, str] = {}
+            for context in self.contexts:
+                stacks.setdefault(self.stack(context), context)
+            object.__setattr__(self, "contexts", tuple(stacks.values()))
+        for cell in product(self.worlds, self.arms, self.contexts, self.horizons):
+            self.spec(*cell)
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return a cell's env spec."""
@@ -170,9 +163,8 @@ class Ablation(Config):
         )
 
     def stack(self, context: str) -> str:
-        """Return a context strategy's wrappers in their canonical spelling."""
-        spec = self.spec(self.worlds[0], self.arms[0], context, self.horizons[0])
-        return json.dumps(_values(json.loads(str(spec.to_json()))), sort_keys=True)
+        """Return a context strategy's spec, equal for all spellings of the strategy."""
+        return recorded_spec(self.spec(self.worlds[0], self.arms[0], context, self.horizons[0]))
 
     @property
     def tokens_shown(self) -> int | None:
@@ -233,18 +225,11 @@ class Ablation(Config):
         return settings
 
 
-def _values(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _values(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_values(value) for value in data]
-    if not isinstance(data, str):
-        return data
-    number, percent = data.removesuffix("%"), data.endswith("%")
-    for read in (float, partial(parse_count, "count")):
-        with suppress(ValueError):
-            return float(read(number)) / (100 if percent else 1)
-    return data
+def recorded_spec(env_spec: EnvSpec) -> str:
+    """Return the spec that episodes record as JSON, whose wrappers have complete arguments."""
+    env = gymnasium.make(env_spec, disable_env_checker=True)
+    env.close()
+    return spec_of(env)
 
 
 def shortest_arm(arm: str) -> str:

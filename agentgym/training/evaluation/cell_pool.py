@@ -188,14 +188,11 @@ def _serve(connection: Connection, play: Callable[[Any], Any], at_once: int) -> 
         with sending, suppress(*GONE):
             connection.send(item)
 
-    waiting = _start_threads(play, at_once, answer) if at_once > 1 else None
+    waiting = _start_threads(play, at_once, answer)
     with suppress(*GONE):
         while True:
             for cell in connection.recv():
-                if waiting is None:
-                    answer((cell, *_attempt(play, cell)))
-                else:
-                    waiting.put(cell)
+                waiting.put(cell)
 
 
 def _start_threads(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import comb
 from pathlib import Path
 from typing import Any
 
-from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.evaluation.run_folder import load_results, result_cell
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
-from agentgym.training.evaluation.statistics import Interval, holm
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_arms, played
+from agentgym.training.evaluation.statistics import Interval, holm_by_key
 from agentgym.training.evaluation.study_settings import Study, conflicts, load_study
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
@@ -113,24 +113,19 @@ def _columns(folders: Mapping[Path, str]) -> dict[tuple[Path, str], str]:
         if label := folders[folder]:
             single = len(studies[folder].columns()) == 1
             names[folder, column] = label if single else f"{label}: {column}"
-        elif not all(
-            _alike(studies[folder], studies[other_folder], column)
-            for other_folder, name in known
-            if name == column and other_folder != folder
-        ):
-            names[folder, column] = f"{column} ({folder})"
+            continue
+        for other, name in known:
+            same_name = name == column and other != folder
+            if same_name and not _alike(studies[folder], studies[other], column):
+                names[folder, column] = f"{column} ({folder})"
     return names
 
 
 def _alike(one: Study, two: Study, column: str) -> bool:
-    facts = [study.policies.get(column) for study in (one, two)]
-    if not facts[0] or not facts[1] or difference(facts[0], facts[1]):
+    facts, others = one.policies.get(column), two.policies.get(column)
+    if not facts or not others or difference(facts, others):
         return False
-    for a in one.runs:
-        for b in two.runs:
-            if next(conflicts(a, b), ""):
-                return False
-    return True
+    return not any(next(conflicts(*runs), "") for runs in product(one.runs, two.runs))
 
 
 def comparison_tables(
@@ -158,11 +153,11 @@ def pass_at(results: Sequence[Result], k: int) -> list[Result]:
     check_int("k", k, 1, 10_000)
     rows = []
     for some in group_by(results, *CELL, "seed").values():
-        played = [row for row in some if not row.missing]
-        if len(played) >= k:
-            failed = sum(row.success < 1 for row in played)
-            share = 1 - comb(failed, k) / comb(len(played), k)
-            rows.append(replace(played[0], sample=0, success=share))
+        samples = played(some)
+        if len(samples) >= k:
+            failed = sum(row.success < 1 for row in samples)
+            share = 1 - comb(failed, k) / comb(len(samples), k)
+            rows.append(replace(samples[0], sample=0, success=share))
     return rows
 
 
@@ -186,7 +181,7 @@ def pass_table(results: Sequence[Result]) -> list[Table]:
 
 
 def _rates_table(world: str, rows: Sequence[Result]) -> Table:
-    arms = sort_arms(row.arm for row in rows)
+    arms = ordered_arms(rows)
     rates = summarize(rows, ("policy", "arm"), "success")
     lines = []
     for policy, own in group_by(rows, "policy").items():
@@ -209,12 +204,12 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
         for (name,), change in differences(rows, (), "success", first, "policy").items():
             changes[str(name), world, arm] = change
             compared.append([row for row in rows if row.policy in (first, name)])
-    corrected = holm([change.p_value for change in changes.values()])
+    corrected = holm_by_key(changes)
     lines = []
-    for (key, change), p, rows in zip(changes.items(), corrected, compared, strict=True):
+    for (key, change), rows in zip(changes.items(), compared, strict=True):
         policy, world, arm = key
-        line = [policy, world, arm or "none", percent(change, signed=True), p_value(p)]
-        lines.append([*line, _pairing(rows, first), *quality(rows)])
+        line = [policy, world, arm or "none", percent(change, signed=True)]
+        lines.append([*line, p_value(corrected[key]), _pairing(rows, first), *quality(rows)])
     title = (
         f"Success rate against {first}, percentage points with 95 % intervals, and p corrected for "
         f"the {len(changes)} differences of this table (Holm)"
@@ -225,10 +220,9 @@ def _differences_table(results: Sequence[Result], policies: Sequence[str]) -> li
 
 def _pairing(rows: Sequence[Result], one: str) -> str:
     sides: list[dict[object, str]] = [{}, {}]
-    for row in rows:
-        if not row.missing:
-            key = row.context, row.horizon, row.seed, row.instance
-            sides[row.policy != one][key] = row.prompt
+    for row in played(rows):
+        key = row.context, row.horizon, row.seed, row.instance
+        sides[row.policy != one][key] = row.prompt
     both = sides[0].keys() & sides[1].keys()
     if not both:
         return f"{len(sides[0])} and {len(sides[1])} instances, unpaired"
@@ -323,12 +317,13 @@ def _levels_tables(results: Results, by_world: Mapping[str, float]) -> list[Tabl
     changes: dict[Key, Interval] = {}
     for measure in ("success", "step_accuracy"):
         for (name, letter), change in effects(levelled, ("policy",), measure).items():
-            changes[str(name), str(letter), measure] = change
-    corrected = holm([change.p_value for change in changes.values()])
+            changes[name, letter, measure] = change
+    corrected = holm_by_key(changes)
     lines = []
-    for ((name, letter, metric), change), p in zip(changes.items(), corrected, strict=True):
-        line = [str(name), INTERVENTIONS[str(letter)], METRIC_NAMES[str(metric)]]
-        line += [str(change.count), percent(change, signed=True), p_value(p)]
+    for key, change in changes.items():
+        name, letter, metric = map(str, key)
+        line = [name, INTERVENTIONS[letter], METRIC_NAMES[metric], str(change.count)]
+        line += [percent(change, signed=True), p_value(corrected[key])]
         lines.append([*line, *quality(row for row in levelled.everything if row.policy == name)])
     title = (
         "Effect of each intervention at these sizes, averaged over worlds, percentage points with "

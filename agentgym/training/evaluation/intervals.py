@@ -21,7 +21,7 @@ import numpy as np
 
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation.missing import Results, filled
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.scoring import Result, played
 from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_zero, rate
 from agentgym.training.rollout import Usage
 
@@ -80,9 +80,9 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
-        played = _played(rows)
-        estimate = _estimate([(1.0, played)], metric) if played else NO_DATA
-        intervals[key] = _with_bounds(estimate, [(1.0, rows)], metric, len(played))
+        there = played(rows)
+        estimate = _estimate([(1.0, there)], metric) if there else NO_DATA
+        intervals[key] = _with_bounds(estimate, [(1.0, rows)], metric, len(there))
     return intervals
 
 
@@ -178,10 +178,6 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     return groups
 
 
-def _played(rows: Iterable[Result]) -> list[Result]:
-    return [row for row in rows if not row.missing]
-
-
 def _mean_contrast(
     contrasts: Sequence[Terms], factors: Sequence[str], metric: str
 ) -> Interval | None:
@@ -191,7 +187,7 @@ def _mean_contrast(
     pairs = 0
     for contrast in contrasts:
         sides = [side for _, side in contrast]
-        common = _shared(list(map(_played, sides)), factors)
+        common = _shared(list(map(played, sides)), factors)
         if common[0]:
             weights = [weight for weight, _ in contrast]
             complete += zip(weights, common, strict=True)

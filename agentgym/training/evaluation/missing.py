@@ -6,24 +6,14 @@ Hard episodes fail more often, so a rate without its missing episodes can be far
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.ablation import Cell
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
-# The fields of an episode that was not played.
-_UNKNOWN: Mapping[str, Any] = {
-    **dict.fromkeys(("usage", "report", "tokens")),
-    **dict.fromkeys(("success", "steps", "optimal", "alive", "alive_optimal", "calls"), 0),
-    "prompt": "",
-    "opening": "",
-    "idle": (),
-    "over_window": False,
-    "replies": 0,
-    "unreadable": 0,
-}
 # Cells to name in a note; more would hide the others.
 _SHOWN = 5
 
@@ -66,20 +56,42 @@ def as_results(results: Sequence[Result]) -> Results:
     """Return results with missing episodes, by the study's settings or else as a full grid."""
     if isinstance(results, Results):
         return results
-    played = [row for row in results if not row.missing]
+    there = played(results)
     missing = [row for row in results if row.missing]
-    return Results(played, missing or _absent(played))
+    return Results(there, missing or _absent(there))
 
 
-def _absent(played: Sequence[Result]) -> Iterator[Result]:
-    for rows in group_by(played, "policy", "world", "axis").values():
+def _absent(results: Sequence[Result]) -> Iterator[Result]:
+    for rows in group_by(results, "policy", "world", "axis").values():
         there = {(row.arm, row.context, row.horizon, row.seed, row.sample) for row in rows}
         shapes = dict.fromkeys((row.arm, row.context) for row in rows)
         instances = {(row.horizon, row.seed, row.sample): row for row in rows}
         for arm, context in shapes:
             for (horizon, seed, sample), row in instances.items():
                 if (arm, context, horizon, seed, sample) not in there:
-                    yield replace(row, arm=arm, context=context, missing=NOT_PLAYED, **_UNKNOWN)
+                    cell = Cell(row.world, arm, context, horizon, seed, sample, row.policy)
+                    yield missing_result(cell, row.axis, row.instance)
+
+
+def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
+    """Return the record of a cell without figures."""
+    return Result(
+        world=cell.world,
+        arm=cell.arm,
+        horizon=cell.horizon,
+        seed=cell.seed,
+        context=cell.context,
+        policy=cell.policy,
+        sample=cell.sample,
+        axis=axis,
+        instance=instance,
+        missing=cause,
+        success=0.0,
+        steps=0,
+        optimal=0,
+        alive=0,
+        alive_optimal=0,
+    )
 
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:
@@ -125,9 +137,8 @@ def _idle_notes(results: Results) -> Iterator[str]:
 
 def idle_wrappers(rows: Iterable[Result]) -> list[str]:
     """Return the context wrappers that never edited anything."""
-    played = [row for row in rows if not row.missing]
-    idle = set.intersection(*(set(row.idle) for row in played)) if played else set()
-    return sorted(idle)
+    names = [set(row.idle) for row in played(rows)]
+    return sorted(set.intersection(*names)) if names else []
 
 
 def _cells(rows: Iterable[Result]) -> str:

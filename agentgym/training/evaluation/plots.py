@@ -6,7 +6,7 @@ This module loads matplotlib; import it only to draw.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -18,15 +18,23 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from agentgym.assemble.registry import resolve
-from agentgym.oracles import ARMS, sort_arms
-from agentgym.training.evaluation.intervals import effects, summarize
+from agentgym.oracles import ARMS
+from agentgym.training.evaluation.intervals import Key, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    group_by,
+    ordered_arms,
+    ordered_contexts,
+)
 from agentgym.training.evaluation.statistics import NO_DATA, Interval
 from agentgym.training.evaluation.tables import INTERVENTIONS
 from agentgym.training.rollout.storage import replacing
@@ -76,9 +84,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
     worlds = group_by(results.everything, "world")
     contexts = ordered_contexts(results.everything)
     places = np.arange(len(contexts))[::-1]
-    figure = Figure(
-        figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained"
-    )
+    figure = new_figure(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts))
     axes = figure.subplots(2, len(worlds), sharex="row", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
@@ -115,8 +121,8 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     if len({row.horizon for row in results.everything}) == 1:
         return _single_horizon_figure(results)
     worlds = group_by(results.everything, "world")
-    arms = sort_arms(row.arm for row in results.everything)
-    figure = Figure(figsize=(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5), layout="constrained")
+    arms = ordered_arms(results.everything)
+    figure = new_figure(3.0 * len(worlds) + 1.6, 1.5 * len(arms) + 1.5)
     axes = figure.subplots(len(arms), len(worlds), sharex="col", sharey=True, squeeze=False)
     for column, (world, rows) in enumerate(worlds.items()):
         for line, arm in enumerate(arms):
@@ -131,7 +137,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 
 def _single_horizon_figure(results: Results) -> Figure:
     worlds = group_by(results.everything, "world")
-    arms = sort_arms(row.arm for row in results.everything)
+    arms = ordered_arms(results.everything)
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
         for shift, (metric, style) in zip((-0.12, 0.12), _LINES.items(), strict=True):
@@ -154,32 +160,38 @@ def interventions_figure(results: Sequence[Result], note: str = "") -> Figure:
     worlds = group_by(results.everything, "world")
     figure, axes = _panels(len(worlds))
     for panel, (world, rows) in zip(axes, worlds.items(), strict=True):
-        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-            changes = effects(rows, (), metric)
-            letters = [letter for letter in INTERVENTIONS if (letter,) in changes]
-            draw_bars(
-                panel,
-                np.arange(len(letters)) + side,
-                [changes[letter,] for letter in letters],
-                0.38,
-                [colour] * len(letters),
-            )
-            panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
-        panel.axhline(0, color="black", linewidth=0.8)
+        changes = {metric: effects(rows, (), metric) for metric in METRICS}
+        letters = [letter for letter in INTERVENTIONS if (letter,) in changes["success"]]
+        draw_changes(panel, changes, [(letter,) for letter in letters])
+        panel.set_xticks(range(len(letters)), [INTERVENTIONS[letter] for letter in letters])
         panel.set(title=world, xlabel="intervention")
-    axes[0].set_ylabel("change (percentage points)")
-    add_changes_legend(figure)
-    add_caption(figure, results, note)
+    finish_changes(figure, results, note)
     return figure
 
 
-def add_changes_legend(figure: Figure) -> None:
-    """Add the legend for both metrics above the panels."""
+def draw_changes(
+    panel: Axes, changes: Mapping[str, Mapping[Key, Interval]], keys: Sequence[Key]
+) -> None:
+    """Draw a bar per metric at each key's place, and the line of no change."""
+    for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
+        places, intervals = [], []
+        for place, key in enumerate(keys):
+            if key in changes[metric]:
+                places.append(place + side)
+                intervals.append(changes[metric][key])
+        draw_bars(panel, np.array(places), intervals, 0.38, [colour] * len(places))
+    panel.axhline(0, color="black", linewidth=0.8)
+
+
+def finish_changes(figure: Figure, results: Sequence[Result], note: str) -> None:
+    """Label panels of `draw_changes`, with a legend above and a caption below them."""
+    figure.axes[0].set_ylabel("change (percentage points)")
     add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
+    add_caption(figure, results, note)
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(max(5.0, 3.2 * count + 0.6), 3.9), layout="constrained")
+    figure = new_figure(max(5.0, 3.2 * count + 0.6), 3.9)
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
@@ -206,10 +218,26 @@ def _draw_arm(panel: Axes, rows: Sequence[Result], arm: str) -> None:
         if own:
             draw_line(panel, own, [rates[arm, horizon] for horizon in own], style, alpha=0.18)
     panel.set_xscale("log", base=2)
-    panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
-    panel.xaxis.set_minor_locator(NullLocator())
+    set_ticks(panel, horizons, map(str, horizons))
     panel.set_ylim(-5, 105)
+
+
+def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> None:
+    """Set the only ticks of a logarithmic axis, and add a grid."""
+    panel.set_xticks(places, list(labels))
+    panel.xaxis.set_minor_locator(NullLocator())
     panel.grid(alpha=0.3)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, whose layout avoids overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]], **marker: Any) -> None:
+    """Add a legend of lines, by name, to the right of the panels."""
+    handles = [Line2D([], [], label=name, **marker, **style) for name, style in styles.items()]
+    figure.legend(handles=handles, loc="outside right center")
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
@@ -236,9 +264,11 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
     """Add a caption with the policy, the number of instances, remarks and a note."""
     results = as_results(results)
     counts, samples = [], []
+    idle: dict[str, None] = {}
     for rows in group_by(results, *CELL).values():
         counts.append(len({row.seed for row in rows}))
         samples.append(len(rows) // counts[-1])
+        idle |= dict.fromkeys(idle_wrappers(rows))
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
     parts = []
     if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
@@ -251,9 +281,6 @@ def add_caption(figure: Figure, results: Sequence[Result], note: str = "") -> No
         parts.append(f"{name} lacks {count} episodes")
     if len(lacking) > _NAMED:
         parts.append(f"{len(results.missing)} episodes are missing in all")
-    idle: dict[str, None] = {}
-    for rows in group_by(results, *CELL).values():
-        idle |= dict.fromkeys(idle_wrappers(rows))
     if idle:
         parts.append(f"{', '.join(idle)} never acted in some cells")
     if over := sum(row.over_window for row in results):
@@ -328,16 +355,42 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
     Dates, versions and random ids are left out, so equal figures are equal files.
     """
-    FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the layout is final
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
         ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     }
-    with rc_context({"svg.hashsalt": path.stem}):
+    FigureCanvasAgg(figure)
+    with rc_context({"svg.hashsalt": path.stem, "text.parse_math": False}):
+        _make_drawable(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is final
         for ending, stamps in metadata.items():
             with replacing(path.with_suffix(ending)) as file:
                 figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=dict(stamps))
     return [path.with_suffix(ending) for ending in metadata]
+
+
+def _make_drawable(figure: Figure) -> None:
+    """Show names as they are: without formulas, and with undrawable characters escaped."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(_drawable(text.get_text()))
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FuncFormatter):  # it writes the names of ticks again
+                labels = formatter.func
+                formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
+
+
+def _drawable(text: str) -> str:
+    """Escape invisible characters, and those that the font lacks, as in Python source."""
+    font = get_font(findfont("DejaVu Sans"))
+    shown = []
+    for char in text:
+        if char == "\n" or (char.isprintable() and font.get_char_index(ord(char))):
+            shown.append(char)
+        else:
+            shown.append(char.encode("unicode_escape").decode("ascii"))
+    return "".join(shown)

@@ -10,18 +10,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.intervals import effects, summarize
 from agentgym.training.evaluation.missing import as_results
 from agentgym.training.evaluation.plots import (
     COLOURS,
     METRICS,
     add_caption,
-    add_changes_legend,
     draw_bars,
+    draw_changes,
+    finish_changes,
     name_arms,
+    new_figure,
 )
-from agentgym.training.evaluation.scoring import Result, group_by
+from agentgym.training.evaluation.scoring import Result, group_by, ordered_arms
 from agentgym.training.evaluation.tables import INTERVENTIONS
 
 # for arms beyond the paper's, which their names distinguish
@@ -36,13 +37,13 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     results = as_results(results)
     worlds, policies = group_by(results.everything, "world"), results.by("policy")
     height = 3.9 if len(policies) == 1 else 1.2 + 2.3 * len(policies)
-    figure = Figure(figsize=(max(5.0, 3.2 * len(worlds) + 0.6), height), layout="constrained")
+    figure = new_figure(max(5.0, 3.2 * len(worlds) + 0.6), height)
     axes = figure.subplots(len(policies), len(worlds), sharex="col", sharey=True, squeeze=False)
     for line, policy in enumerate(policies):
         name = "" if len(policies) == 1 else fill(policy, _NAME_WIDTH) + "\n"
         axes[line, 0].set_ylabel(f"{name}success rate (%)", fontsize="medium")
         for column, own in enumerate(worlds.values()):
-            arms = sort_arms(row.arm for row in own)
+            arms = ordered_arms(own)
             rows = [row for row in own if row.policy == policy]
             _draw_rates(axes[line, column], rows, arms)
     for column, world in enumerate(worlds):
@@ -79,19 +80,10 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
     policies = list(results.by("policy"))
     changes = {metric: effects(results, ("policy",), metric) for metric in METRICS}
     letters = [i for i in INTERVENTIONS if any(key[-1] == i for key in changes["success"])]
-    figure = Figure(
-        figsize=(max(6.0, (1.0 + 0.9 * len(policies)) * len(letters)), 4.2), layout="constrained"
-    )
+    figure = new_figure(max(6.0, (1.0 + 0.9 * len(policies)) * len(letters)), 4.2)
     axes = figure.subplots(1, max(1, len(letters)), sharey=True, squeeze=False)[0]
     for panel, letter in zip(axes, letters, strict=False):
-        for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
-            places, intervals = [], []
-            for place, name in enumerate(policies):
-                if (name, letter) in changes[metric]:
-                    places.append(place + side)
-                    intervals.append(changes[metric][name, letter])
-            draw_bars(panel, np.array(places), intervals, 0.38, [colour] * len(places))
-        panel.axhline(0, color="black", linewidth=0.8)
+        draw_changes(panel, changes, [(name, letter) for name in policies])
         panel.set_title(INTERVENTIONS[letter])
         panel.set_xticks(
             range(len(policies)),
@@ -101,7 +93,5 @@ def levelled_figure(results: Sequence[Result], note: str = "") -> Figure:
             fontsize="small",
         )
         panel.set_xlim(-0.6, len(policies) - 0.4)
-    axes[0].set_ylabel("change (percentage points)")
-    add_changes_legend(figure)
-    add_caption(figure, results, note)
+    finish_changes(figure, results, note)
     return figure

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
 from agentgym.training.evaluation.intervals import (
     PAIRS,
@@ -21,8 +20,14 @@ from agentgym.training.evaluation.intervals import (
 )
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import Paper, papers
-from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_contexts
-from agentgym.training.evaluation.statistics import Interval, holm, wilson
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    group_by,
+    ordered_arms,
+    ordered_contexts,
+)
+from agentgym.training.evaluation.statistics import Interval, holm_by_key, wilson
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -214,7 +219,7 @@ def _arms_table(world: str, rows: Sequence[Result]) -> Table:
     compared = "" in groups and len(groups) > 1
     header = ["arm", "episodes"]
     lines: dict[str, list[str]] = {}
-    for arm in sort_arms(groups):
+    for arm in ordered_arms(rows):
         lines[arm] = [arm or "none", str(count_played(groups[arm]))]
     for metric in METRICS:
         header.append(METRIC_NAMES[metric])
@@ -274,9 +279,9 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
     changes = interactions(rows, (), "success")
-    corrected = _corrected(changes)
+    corrected = holm_by_key(changes)
     lines = []
-    for arm in sort_arms(groups):
+    for arm in ordered_arms(rows):
         line = [arm or "none"]
         for context in contexts:
             key = arm, context
@@ -293,14 +298,9 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     return title, ["arm", *contexts, *QUALITY], lines
 
 
-def _corrected(changes: Mapping[Key, Interval]) -> dict[Key, float | None]:
-    """Return p-values corrected for this family of changes."""
-    return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
-
-
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
     """Return the pairs of a variant arm and the arm with right hints, by name."""
-    arms = sort_arms(row.arm for row in results.everything)
+    arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}
     for arm in arms:
@@ -320,7 +320,7 @@ def _effects_table(
             changes[metric, *key] = change
     if not changes:
         return []
-    corrected = _corrected(changes)
+    corrected = holm_by_key(changes)
     header = ["world", "intervention", "pairs"]
     for metric in metrics:
         header += [METRIC_NAMES[metric], "p (Holm)"]

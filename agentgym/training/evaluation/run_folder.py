@@ -15,6 +15,7 @@ from agentgym.training.evaluation.missing import (
     NOT_PLAYED,
     Results,
     as_results,
+    missing_result,
 )
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import Result, is_over_window, score
@@ -49,17 +50,17 @@ def load_results(out: Path) -> Results:
 
 def read_results(out: Path) -> tuple[Results, int, int]:
     """Return the results of a folder, and the numbers of duplicates and strays."""
-    study = load_study(out)
+    study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}
     differing: Counter[tuple[str, str]] = Counter()
     doubles = strays = contradictions = 0
     for trajectory in log_of(out):
-        if study is not None and not study.holds(trajectory):
+        if not study.holds(trajectory):
             strays += 1
             continue
         if trajectory.failure and not is_over_window(trajectory):
-            if study is not None:
+            if study.runs:  # otherwise the log need not have the labels of a cell
                 failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
             continue
         result = score(trajectory)
@@ -69,7 +70,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
             contradictions += results[cell] != result
             continue
         results[cell] = result
-        kept = study.policies.get(cell.policy) if study is not None else None
+        kept = study.policies.get(cell.policy)
         if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
             differing[cell.policy, found] += 1
     doubts = []
@@ -79,9 +80,10 @@ def read_results(out: Path) -> tuple[Results, int, int]:
         )
     if contradictions:
         doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
-    missing = _missing_rows(study, results, failures) if study is not None else None
-    ordered = [results[cell] for cell in sorted(results, key=(study or Study()).order)]
-    if missing is None:
+    ordered = [results[cell] for cell in sorted(results, key=study.order)]
+    if study.runs:
+        missing = _missing_rows(study, results, failures)
+    else:
         missing = as_results(ordered).missing
     return Results(ordered, missing, doubts), doubles, strays
 
@@ -90,22 +92,15 @@ def _missing_rows(
     study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
 ) -> list[Result]:
     axes = {column_of(run): run["axis"] for run in study.runs}
-    known: dict[tuple[Any, ...], Result] = {}
+    instances: dict[tuple[Any, ...], str] = {}
     for cell, result in results.items():
-        known[cell.world, cell.horizon, cell.seed] = result
+        instances[cell.world, cell.horizon, cell.seed] = result.instance
     rows = []
     for cell in study.cells():
         if cell not in results:
-            same = known.get((cell.world, cell.horizon, cell.seed))
-            row = Result(
-                *(cell.world, cell.arm, cell.horizon, cell.seed, 0.0, 0, 0, 0, 0, cell.context),
-                axis=axes[cell.policy],
-                policy=cell.policy,
-                sample=cell.sample,
-                instance=same.instance if same else "",
-                missing=failures.get(cell, NOT_PLAYED),
-            )
-            rows.append(row)
+            instance = instances.get((cell.world, cell.horizon, cell.seed), "")
+            cause = failures.get(cell, NOT_PLAYED)
+            rows.append(missing_result(cell, axes[cell.policy], instance, cause))
     return rows
 
 

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from agentgym.assemble.wrapper_stack import check_context, strategies
+from agentgym.oracles import sort_arms
 from agentgym.play.policy import Policy
 from agentgym.text.messages import Chat
 from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
@@ -207,6 +208,16 @@ def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]
     for row in results:
         groups.setdefault(key(row), []).append(row)
     return groups
+
+
+def played(rows: Iterable[Result]) -> list[Result]:
+    """Return the episodes that are not missing."""
+    return [row for row in rows if not row.missing]
+
+
+def ordered_arms(results: Iterable[Result]) -> list[str]:
+    """Return the arms in the papers' order."""
+    return sort_arms(row.arm for row in results)
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:

@@ -7,16 +7,18 @@ one on each side of zero (Bonett and Price 2012).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import atan, cos, nan, pi, sin, sqrt
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 
 from agentgym.text.validation import check_float, check_int
 
+KeyT = TypeVar("KeyT", bound=Hashable)
 _NORMAL = NormalDist()
 # Of 95 % intervals: the probability outside, and the quantile.
 _ALPHA = 0.05
@@ -65,6 +67,11 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(order) - rank) * p))
         corrected[place] = largest
     return corrected
+
+
+def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
+    """Return the p-values of a table's changes, corrected for all of them."""
+    return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:

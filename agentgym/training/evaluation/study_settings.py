@@ -19,7 +19,7 @@ from agentgym.training.rollout.storage import check_settings, read_json
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# Older studies keep their uncompressed log.
+# An existing uncompressed log is kept.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -36,19 +36,12 @@ class Study:
 
     @classmethod
     def of(cls, data: Any) -> Study:
-        """Read a study's settings; older files contain a single run."""
-        if not isinstance(data, dict):
-            raise ValueError("it is not a JSON object")
-        if "runs" not in data:
-            data = {"runs": [{"samples": 1, **data}], "policies": {}}
+        """Read a study's settings."""
         data = check_settings(data, {"runs": [], "policies": {}})
         if not data["runs"]:
             raise ValueError("it describes no run")
         defaults = _default_settings()
-        runs = [check_settings(run, defaults) for run in data["runs"]]
-        for run in runs:
-            run["policy"] = {**defaults["policy"], **run["policy"]}
-        return cls(runs, data["policies"])
+        return cls([check_settings(run, defaults) for run in data["runs"]], data["policies"])
 
     def columns(self) -> list[str]:
         """Return the policies in order of addition."""
@@ -62,7 +55,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study."""
+        """Report whether a trajectory belongs to a cell of the study; any does without runs."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -70,7 +63,7 @@ class Study:
             inside = all(labels.get(axis[:-1]) in run[axis] for axis in _AXES)
             if same and inside and all(0 <= counts[name] < run[name] for name in _COUNTS):
                 return True
-        return False
+        return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
         """Return the study with another run.

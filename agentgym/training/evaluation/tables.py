@@ -7,7 +7,7 @@ from math import isnan
 from typing import Any
 
 from agentgym.training.evaluation.missing import describe_missing
-from agentgym.training.evaluation.scoring import CELL, Result, group_by
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 from agentgym.training.evaluation.statistics import Interval
 
 # title, header and rows
@@ -53,17 +53,19 @@ def p_value(value: float | None) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Format a table in Markdown."""
+    """Format a table in Markdown; lone surrogates, which have no UTF-8 form, are escaped."""
     title, header, rows = table
-    lines = [header, ["---"] * len(header), *rows]
-    return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = [f"### {title}", ""]
+    for row in (header, ["---"] * len(header), *rows):
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def few_instances(results: Sequence[Result]) -> str:
     """Return a title suffix that warns of cells with few instances, if any."""
     fewest = MIN_EPISODES
     for rows in group_by(results, *CELL).values():
-        fewest = min(fewest, len({row.seed for row in rows if not row.missing}))
+        fewest = min(fewest, len({row.seed for row in played(rows)}))
     if fewest >= MIN_EPISODES:
         return ""
     return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"
@@ -71,7 +73,7 @@ def few_instances(results: Sequence[Result]) -> str:
 
 def count_played(rows: Iterable[Result]) -> int:
     """Return the number of episodes that are not missing."""
-    return sum(not row.missing for row in rows)
+    return len(played(rows))
 
 
 # the last columns of every results table

@@ -12,12 +12,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym.assemble.registry import load_plugins
-from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of
+from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of, recorded_spec
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import hash_prompt, is_over_window
 from agentgym.training.evaluation.study_settings import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory
-from agentgym.training.rollout.episode import spec_of
 
 # all of a small study, and seconds for a large one
 REPLAYED = 30
@@ -33,7 +32,7 @@ _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?![\w=])")
 class Verifier:
     """Find contradictions in recorded episodes of a study, replaying at most `replays` of them."""
 
-    def __init__(self, study: Study | None = None, replays: int = REPLAYED) -> None:
+    def __init__(self, study: Study, replays: int = REPLAYED) -> None:
         self.study, self.replays, self.replayed = study, replays, 0
         self._runs: dict[str, Ablation | None] = {}
 
@@ -49,7 +48,7 @@ class Verifier:
         return _of_replay(trajectory)
 
     def _of_labels(self, trajectory: Trajectory) -> str:
-        if self.study is None:
+        if not self.study.runs:
             return ""
         facts = trajectory.labels.get("provenance") or {}
         kept = self.study.policies.get(trajectory.labels.get("policy", ""), {})
@@ -62,7 +61,7 @@ class Verifier:
             if ablation is None or column_of(run) != cell.policy or not shared:
                 continue
             if cell.horizon in run["horizons"] and cell.context in run["contexts"]:
-                expected = _recorded_spec(str(ablation.spec(*cell[:4]).to_json()))
+                expected = _expected(str(ablation.spec(*cell[:4]).to_json()))
                 if expected != json.loads(trajectory.spec):
                     names = ", ".join(f"{name} {trajectory.labels.get(name)}" for name in LABELS)
                     return f"its env is not that of its labels ({names})"
@@ -78,11 +77,8 @@ class Verifier:
 
 
 @lru_cache(maxsize=1_024)  # the seeds of a cell ask for the same one
-def _recorded_spec(spec: str) -> Any:
-    """Return the spec that episodes record, whose wrappers have complete arguments."""
-    env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
-    env.close()
-    return json.loads(spec_of(env))
+def _expected(spec: str) -> Any:
+    return json.loads(recorded_spec(EnvSpec.from_json(spec)))
 
 
 def _of_scores(trajectory: Trajectory) -> str:

@@ -51,18 +51,6 @@ _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
 
-_CONTEXT_COLUMNS = (
-    "format",
-    "asked about",
-    "length",
-    "rows",
-    "ACL (scan)",
-    "ACL (least)",
-    "score",
-    "chance",
-    "last page",
-    "unanswered",
-)
 # Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
 # Fields shared by a row and an episode's report.
@@ -238,12 +226,8 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
-    lines = [
-        line
-        for path in sorted(data.glob(f"*/*/{ANSWERS}"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
-    for row in map(json.loads, lines):
+    texts = [path.read_text(encoding="utf-8") for path in sorted(data.glob(f"*/*/{ANSWERS}"))]
+    for row in map(json.loads, "".join(texts).splitlines()):
         length = names.get(row["length"], str(row["length"]))
         path = predictions / row["setting"] / length / TARGETS[row["task"]] / f"{row['task']}.jsonl"
         if path not in replies:
@@ -312,10 +296,9 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
         line = [style, _PARTS[parts[part]], f"{length:,}", str(len(rows))]
         for name in ("acl_scan", "acl_min"):
             line += [f"{mean(rows, name):,.1f}"]
-        for name in ("score", "chance", "last_page"):
-            line += [f"{100 * mean(rows, name):.1f}"]
-        lines.append([*line, _count_unanswered(rows)])
-    return "Adequate context length (tokens) and scores in %", list(_CONTEXT_COLUMNS), lines
+        lines.append([*line, f"{100 * mean(rows, 'score'):.1f}", *_baselines(rows)])
+    header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score"]
+    return "Adequate context length (tokens) and scores in %", [*header, *_BASELINES], lines
 
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
@@ -325,19 +308,18 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
         share = f"{100 * mean(rows, 'score'):.1f}"
         if {row.score for row in rows} <= {0.0, 1.0}:
             share = percent(wilson(sum(row.score for row in rows), len(rows)))
-        line = [setting, task, f"{length:,}", str(len(rows)), share]
-        for name in ("chance", "last_page"):
-            line += [f"{100 * mean(rows, name):.1f}"]
-        lines.append([*line, _count_unanswered(rows)])
-    return (
-        "Scores in %, of right and wrong answers with Wilson's 95 % interval",
-        ["setting", "task", "length", "rows", "score", "chance", "last page", "unanswered"],
-        lines,
-    )
+        lines.append([setting, task, f"{length:,}", str(len(rows)), share, *_baselines(rows)])
+    header = ["setting", "task", "length", "rows", "score", *_BASELINES]
+    return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
 
 
-def _count_unanswered(rows: Sequence[LongBenchResult]) -> str:
-    return str(sum(not row.answered for row in rows))
+# the last columns of both tables
+_BASELINES = ("chance", "last page", "unanswered")
+
+
+def _baselines(rows: Sequence[LongBenchResult]) -> list[str]:
+    shares = [f"{100 * mean(rows, name):.1f}" for name in ("chance", "last_page")]
+    return [*shares, str(sum(not row.answered for row in rows))]
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -386,17 +368,13 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
 
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    settings, tasks = (
-        list(dict.fromkeys(key[0] for key in cells)),
-        list(dict.fromkeys(key[1] for key in cells)),
-    )
+    settings = list(dict.fromkeys(key[0] for key in cells))
+    tasks = list(dict.fromkeys(key[1] for key in cells))
     lengths = sorted({key[2] for key in cells})
-    figure = Figure(
-        figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)),
-        layout="constrained",
-    )
+    width = 3.2 + (0.6 * len(lengths) + 0.4) * len(settings)
+    figure = plots.new_figure(width, 1.4 + 0.4 * len(tasks))
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
         values = 100 * np.array(

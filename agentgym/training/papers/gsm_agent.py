@@ -6,21 +6,15 @@ The paper's text and tables differ in places. The definitions match its tables; 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isnan, nan
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-import gymnasium
-
-from agentgym.envs.gsm_agent.loaders import Ask
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.play.policy import Policy
-from agentgym.text.messages import Chat, Message
 from agentgym.text.parsing import NO_CALL, explain, parse
 from agentgym.text.tokens import counter
 from agentgym.training.evaluation import (
@@ -39,7 +33,7 @@ from agentgym.training.papers.reasoning_graph import (
     paths_of,
     search_report,
 )
-from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog, rollout
+from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
@@ -55,7 +49,7 @@ class SearchResult:
 
     Attributes:
         rounds: Turns with at least one executed search.
-        seconds: Wall time from the reset to the end, if recorded by `timed`.
+        seconds: Wall time from the reset to the end, from the trajectory's label `seconds`.
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
             incomplete. `extra_turns` counts turns.
@@ -110,28 +104,6 @@ class Metrics:
     TotTok: float
     TotTok_all: float
     TokR: float
-
-
-def timed(
-    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
-) -> Trajectory:
-    """Play an episode and label its trajectory with its duration in `seconds`.
-
-    Infos contain no times, because replays must reproduce them.
-    """
-    start = time.perf_counter()
-    trajectory = rollout(env, policy, seed, labels)
-    return replace(trajectory, labels={**trajectory.labels, "seconds": time.perf_counter() - start})
-
-
-def asker(policy: Policy) -> Ask:
-    """Wrap a policy as the model for the functions in `agentgym.envs.gsm_agent.loaders`."""
-
-    def ask(prompt: str) -> str:
-        (reply,) = policy([Chat((), ()).add(Message("user", prompt, id="ask"))])
-        return reply.text
-
-    return ask
 
 
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
@@ -309,9 +281,9 @@ def write_report(
 
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     """Draw accuracy against the revisit ratio, both as shares (figure 4)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    figure = Figure(figsize=(5.4, 4.0), layout="constrained")
+    figure = plots.new_figure(5.4, 4.0)
     panel = figure.subplots()
     drawable = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
     for name, (revisit, accuracy) in drawable.items():

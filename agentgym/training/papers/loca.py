@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from agentgym.assemble.registry import worlds
 from agentgym.assemble.wrapper_stack import WINDOW
 from agentgym.envs.loca import LENGTHS
-from agentgym.oracles import sort_arms
 from agentgym.training.evaluation import (
     QUALITY,
     Paper,
@@ -22,6 +21,7 @@ from agentgym.training.evaluation import (
     count_played,
     few_instances,
     group_by,
+    ordered_arms,
     ordered_contexts,
     percent,
     quality,
@@ -145,7 +145,7 @@ def _task_tables(rows: Sequence[Result], lengths: Sequence[int]) -> list[Table]:
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     pairs = {(row.arm, row.context) for row in rows}
-    ordered = product(sort_arms(row.arm for row in rows), ordered_contexts(rows))
+    ordered = product(ordered_arms(rows), ordered_contexts(rows))
     return [pair for pair in ordered if pair in pairs]
 
 
@@ -164,27 +164,22 @@ _PANELS = (
 
 def lengths_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.ticker import NullLocator  # noqa: PLC0415
-
-    from agentgym.training.evaluation import plots  # noqa: PLC0415
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)
     counted = all(row.usage for row in results)
     shown = [panel for panel in _PANELS if counted or not panel[0].endswith("_tokens")]
     lengths = sorted({row.horizon for row in results.everything})
-    names = {}
-    for arm, context in _lines(results.everything):
-        names[arm, context] = f"{arm} {context}".strip()
-    styles = {
-        pair: plots.line_style(place, name) for place, (pair, name) in enumerate(names.items())
-    }
-    figure = Figure(figsize=(3.4 * len(shown) + 1.8, 3.9), layout="constrained")
+    pairs = _lines(results.everything)
+    styles = {}
+    for place, pair in enumerate(pairs):
+        name = " ".join(pair).strip()
+        styles[name] = plots.line_style(place, name)
+    figure = plots.new_figure(3.4 * len(shown) + 1.8, 3.9)
     axes = figure.subplots(1, len(shown), squeeze=False)[0]
     for panel, (metric, label, scale) in zip(axes, shown, strict=True):
         cells = summarize(results, ("arm", "context", "horizon"), metric)
-        for pair, style in styles.items():
+        for pair, style in zip(pairs, styles.values(), strict=True):
             own = [length for length in lengths if (*pair, length) in cells]
             plots.draw_line(
                 panel,
@@ -196,11 +191,8 @@ def lengths_figure(results: Sequence[Result]) -> Figure:
             )
         panel.set(xlabel="description length (tokens)", ylabel=label, xscale="log")
         panel.set_ylim(bottom=0 if metric != "success" else -3)
-        panel.set_xticks(lengths, list(map(_short, lengths)))
-        panel.xaxis.set_minor_locator(NullLocator())
-        panel.grid(alpha=0.3)
-    handles = [Line2D([], [], label=names[pair], **style) for pair, style in styles.items()]
-    figure.legend(handles=handles, loc="outside right center")
+        plots.set_ticks(panel, lengths, map(_short, lengths))
+    plots.add_line_legend(figure, styles)
     plots.add_caption(figure, results)
     return figure
 

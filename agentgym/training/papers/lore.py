@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.lore import GRID
 from agentgym.envs.lore.config import DIFFICULTIES
-from agentgym.oracles import sort_arms
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     QUALITY,
@@ -24,13 +22,14 @@ from agentgym.training.evaluation import (
     Table,
     as_results,
     group_by,
+    ordered_arms,
     ordered_contexts,
     percent,
+    played,
     quality,
     register_paper,
     wilson,
 )
-from agentgym.training.rollout import Trajectory
 from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
@@ -80,35 +79,6 @@ _LABELS = {"operations": "number of operations", "height": "height: longest chai
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 
 
-class LoreEpisode(Protocol):
-    """A completed episode: a `LoreResult`, or a `Result` of an ablation."""
-
-    @property
-    def success(self) -> float:
-        """The success, 1.0 for the exact answer."""
-
-    @property
-    def report(self) -> Mapping[str, Any] | None:
-        """The world's report."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoreResult:
-    """Figures of one episode; `LoreWorld.report` explains `report`.
-
-    Attributes:
-        labels: Calls by label; empty unless the stack contains `StepOptimality`.
-        optimal_turns: Optimal turns; 0 unless the stack contains `StepOptimality`.
-    """
-
-    success: bool
-    turns: int
-    failed_rounds: int
-    labels: Mapping[str, int]
-    optimal_turns: int
-    report: Mapping[str, int | bool]
-
-
 @dataclass(frozen=True, slots=True)
 class Bin:
     """Episodes with tasks of similar size, from `low` to `high` inclusive."""
@@ -119,30 +89,7 @@ class Bin:
     accuracy: Interval
 
 
-def outcome(trajectory: Trajectory) -> LoreResult:
-    """Return an episode's figures.
-
-    Raises:
-        ValueError: It has not ended, or belongs to a world outside LORE.
-    """
-    infos = [step.info for step in trajectory.steps]
-    report = (infos[-1]["detail"].get("report") if infos else None) or {}
-    if "height" not in report:
-        raise ValueError(
-            f"the trajectory of seed {trajectory.seed} has no report of a world of LORE at its end"
-        )
-    rounds = [0, *(info["detail"]["failed_rounds"] for info in infos)]
-    return LoreResult(
-        success=bool(infos[-1]["success"]),
-        turns=infos[-1]["turn"],
-        failed_rounds=sum(after > before for before, after in pairwise(rounds)),
-        labels=Counter(label for info in infos for label in info.get("labels") or ()),
-        optimal_turns=sum(bool(info.get("optimal")) for info in infos),
-        report=report,
-    )
-
-
-def is_lore(episode: LoreEpisode) -> bool:
+def is_lore(episode: Result) -> bool:
     """Report whether an episode of LORE was played to its end."""
     return "height" in (episode.report or {})
 
@@ -159,7 +106,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
         for row in results.everything
         if is_lore(row) or ((row.missing or row.over_window) and row.world in worlds)
     ]
-    arms = sort_arms(row.arm for row in rows)
+    arms = ordered_arms(rows)
     contexts = ordered_contexts(rows)
     by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
     groups = group_by(rows, "world", "arm", "context")
@@ -173,7 +120,7 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 
 
 def accuracy(
-    episodes: Sequence[LoreEpisode], by: str = "operations", width: int | None = None
+    episodes: Sequence[Result], by: str = "operations", width: int | None = None
 ) -> list[Bin]:
     """Return the share of exact answers by task size, with Wilson's 95 % interval.
 
@@ -183,24 +130,24 @@ def accuracy(
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
     check_int("width", step, 1, 1_000_000)
-    inside: dict[int, list[LoreEpisode]] = {}
+    inside: dict[int, list[Result]] = {}
     for each in episodes:
         if (size := _size(each, by)) is not None:
             inside.setdefault(max(0, size - 1) // step, []).append(each)
     bins = []
     for place, some in sorted(inside.items()):
-        played = [each for each in some if not getattr(each, "missing", "")]
-        missing, solved = len(some) - len(played), sum(bool(each.success) for each in played)
-        if played:
-            share = _with_missing(wilson(solved, len(played)), len(played), missing)
-            bins.append(Bin(place * step + 1, (place + 1) * step, len(played), share))
+        there = played(some)
+        missing, solved = len(some) - len(there), sum(bool(each.success) for each in there)
+        if there:
+            share = _with_missing(wilson(solved, len(there)), len(there), missing)
+            bins.append(Bin(place * step + 1, (place + 1) * step, len(there), share))
     return bins
 
 
-def _size(episode: LoreEpisode, by: str) -> int | None:
+def _size(episode: Result, by: str) -> int | None:
     if episode.report:
         return int(episode.report[by])
-    return episode.horizon if isinstance(episode, Result) and episode.axis == by else None
+    return episode.horizon if episode.axis == by else None
 
 
 def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
@@ -209,7 +156,7 @@ def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
     return replace(share, count=episodes, missing=missing, worst=worst, best=best)
 
 
-def curve(episodes: Sequence[LoreEpisode], by: str) -> list[Bin]:
+def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
     """Return the accuracies by number of operations or by height.
 
     Bins of 5 levels are merged until each contains ten episodes, or only one is left.
@@ -285,15 +232,15 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     """Count failed episodes by kind; lost leads are counted in addition."""
     table = []
     for name, rows in arms.items():
-        played = [row for row in rows if not row.missing]
-        failed = [row.report or {} for row in played if not row.success]
+        there = played(rows)
+        failed = [row.report or {} for row in there if not row.success]
         halted = sum(bool(each.get("premature_halt")) for each in failed)
         wrong = sum(bool(each.get("synthesis_error")) for each in failed)
         lost = sum(each.get("lost_leads", 0) > 0 for each in failed)
-        counts = (len(played), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        counts = (len(there), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
         line = [name, *map(str, counts)]
         for kind in _MEANS:
-            values = [row.report[kind] for row in played if row.report]
+            values = [row.report[kind] for row in there if row.report]
             line.append(f"{fmean(values):.1f}" if values else "no data")
         table.append([*line, *quality(rows)])
     title = f"{world}: how episodes failed, in numbers of episodes, and means of an episode"
@@ -302,17 +249,13 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
 
 def lore_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy against operations and height, one column of panels per world."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.ticker import NullLocator  # noqa: PLC0415
-
-    from agentgym.training.evaluation import plots  # noqa: PLC0415
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)
     worlds = lines(results)
     names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
     styles = {name: plots.line_style(place, name) for place, name in enumerate(names)}
-    figure = Figure(figsize=(3.6 * len(worlds) + 1.8, 6.4), layout="constrained")
+    figure = plots.new_figure(3.6 * len(worlds) + 1.8, 6.4)
     axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
     for column, (world, arms) in enumerate(worlds.items()):
         for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
@@ -328,14 +271,11 @@ def lore_figure(results: Sequence[Result]) -> Figure:
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             ticks = [tick for tick in _TICKS if low <= tick <= high]
-            panel.set_xticks(ticks, [str(tick) for tick in ticks])
-            panel.xaxis.set_minor_locator(NullLocator())
-            panel.grid(alpha=0.3)
+            plots.set_ticks(panel, ticks, map(str, ticks))
         axes[0, column].set_title(world)
     for panel in axes[:, 0]:
         panel.set_ylabel("accuracy (%)")
-    handles = [Line2D([], [], markersize=5, label=name, **style) for name, style in styles.items()]
-    figure.legend(handles=handles, loc="outside right center")
+    plots.add_line_legend(figure, styles, markersize=5)
     plots.add_caption(figure, results)
     return figure
 

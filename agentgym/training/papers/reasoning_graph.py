@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
-from agentgym.text.requirements import install_command
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
+from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
@@ -33,15 +33,6 @@ FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 _ITERATIONS = 25
 # Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """Shares of the kinds of steps; NaN without steps."""
-
-    exploration: float
-    exploitation: float
-    revisit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +62,10 @@ class Path:
         """Return the number of distinct nodes, V."""
         return len(set(self.nodes))
 
-    def ratios(self, with_first: bool) -> Ratios:
-        """Return the shares of the kinds, with or without the first step."""
+    def ratio(self, kind: str, with_first: bool) -> float:
+        """Return a kind's share, with or without the first step; NaN without steps."""
         kinds = self.kinds if with_first else self.kinds[1:]
-        return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
+        return kinds.count(kind) / len(kinds) if kinds else nan
 
 
 class ReasoningGraph:
@@ -156,7 +147,7 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
         return mean([float("revisit" in path.kinds) for path in some])
 
     def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
-        return mean([getattr(path.ratios(with_first), kind) for path in some])
+        return mean([path.ratio(kind, with_first) for path in some])
 
     parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
     return GraphFigures(
@@ -256,9 +247,5 @@ def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
 
 
 def _sklearn(module: str) -> Any:
-    try:
+    with needs_extra("the reasoning graph", "graph"):
         return import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise ValueError(
-            f"the reasoning graph needs its extra: {install_command('graph')}"
-        ) from error

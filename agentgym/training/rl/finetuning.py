@@ -38,6 +38,19 @@ from agentgym.training.rollout.models.pretrained import (
 BASE, HANDOVER = "base", "handover"
 # Usual learning rates of full training and of adapters at this model size.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
+# Options of GRPO that fine-tuning has under the same names.
+_SHARED = (
+    "groups",
+    "group_size",
+    "branch",
+    "ahead",
+    "importance_cap",
+    "resample",
+    "label_reward",
+    "level",
+    "max_new_tokens",
+    "batch_size",
+)
 # Trial demonstrations of the teacher; cloning one that fails them all would teach failure.
 _DEMONSTRATIONS = 24
 
@@ -135,32 +148,14 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         if config.method != "grpo" and config.clone_steps:
-            yield (
-                "cloning",
-                Cloning(
-                    config.make_teacher(),
-                    model,
-                    tokenizer,
-                    env,
-                    self._cloning(),
-                    self.out / "cloning",
-                ),
-                config.demonstrations,
-            )
+            teacher, out = config.make_teacher(), self.out / "cloning"
+            cloning = Cloning(teacher, model, tokenizer, env, self._cloning(), out)
+            yield "cloning", cloning, config.demonstrations
         if config.method != "clone" and config.rl_steps:
-            yield (
-                "rl",
-                GRPO(
-                    model,
-                    tokenizer,
-                    env,
-                    self._grpo(),
-                    self.out / "rl",
-                    config.make_curriculum(),
-                    sampler=config.make_sampler(base, self.out / HANDOVER),
-                ),
-                config.groups * config.group_size,
-            )
+            curriculum, out = config.make_curriculum(), self.out / "rl"
+            sampler = config.make_sampler(base, self.out / HANDOVER)
+            grpo = GRPO(model, tokenizer, env, self._grpo(), out, curriculum, sampler=sampler)
+            yield "rl", grpo, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:
         config = self.config
@@ -179,17 +174,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             steps=config.rl_steps,
             learning_rate=config.rl_rate or _RATES["rl"][bool(config.lora)],
             warmup=min(5, config.rl_steps),
-            groups=config.groups,
-            group_size=config.group_size,
-            branch=config.branch,
-            ahead=config.ahead,
-            importance_cap=config.importance_cap,
-            resample=config.resample,
-            label_reward=config.label_reward,
-            level=config.level,
             num_envs=config.groups * config.group_size,
-            max_new_tokens=config.max_new_tokens,
-            batch_size=config.batch_size,
+            **{name: getattr(config, name) for name in _SHARED},
             **self._common(config.rl_steps, 2 * config.seed + 1),
         )
 

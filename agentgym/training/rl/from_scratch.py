@@ -106,33 +106,16 @@ class Learning(PhasedRun[LearnConfig]):
         self._policy = partial(
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
-        cloning = Cloning(
-            config.make_teacher(),
-            model,
-            tokenizer,
-            alone,
-            self._cloning(config.cloning_steps, 0),
-            self.out / "cloning",
-        )
+        teacher, first = config.make_teacher(), self._cloning(config.cloning_steps, 0)
+        cloning = Cloning(teacher, model, tokenizer, alone, first, self.out / "cloning")
         self._begin()
         self._train("cloning", cloning, _CLONED, self._both, on_progress)
         if len(cells) > 1:
-            hints = Cloning(
-                config.make_teacher(),
-                model,
-                tokenizer,
-                env,
-                self._cloning(config.hint_steps, 1),
-                self.out / "hints",
-            )
+            teacher, second = config.make_teacher(), self._cloning(config.hint_steps, 1)
+            hints = Cloning(teacher, model, tokenizer, env, second, self.out / "hints")
             self._train("hints", hints, _CLONED, self._both, on_progress)
-        self._train(
-            "rl",
-            GRPO(model, tokenizer, env, self._grpo(), self.out / "rl"),
-            config.groups * _GROUP,
-            self._both,
-            on_progress,
-        )
+        grpo = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
+        self._train("rl", grpo, config.groups * _GROUP, self._both, on_progress)
         save_policy(self._policy(), self.out)
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:

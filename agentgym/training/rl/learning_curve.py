@@ -172,9 +172,9 @@ def _plain(config: TaskConfig) -> dict[str, Any]:
 
 def learning_figure(points: Sequence[Point]) -> Figure:
     """Plot success on held-out episodes against CPU seconds of training."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+    figure = plots.new_figure(7.2, 3.8)
     panel = figure.subplots()
     model = [point for point in points if point.phase in _BANDS]
     for name, (label, colour, marker) in _SAMPLING.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout import Trajectory
@@ -51,7 +51,7 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
     edited context, or a template that renders a reply differently from its sampled ids, starts a
     new row.
     """
-    open_rows: list[_OpenRow] = []
+    groups: list[dict[int, Reply]] = []
     before: Reply | None = None  # the last reply of the newest row, if the row may continue
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
@@ -64,34 +64,19 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
         if not reply.ids:
             continue
         if before is None:
-            open_rows.append(_OpenRow())
-        open_rows[-1].add(number, reply)
-        before = reply
-    return [row.closed() for row in open_rows]
+            groups.append({})
+        groups[-1][number] = before = reply
+    return list(map(_row, groups))
 
 
-@dataclass(slots=True)
-class _OpenRow:
-    """Row as lists; adding a reply costs time proportional to its length."""
-
-    ids: list[int] = field(default_factory=list)
-    sampled: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    complete: bool = True
-
-    def add(self, number: int, reply: Reply) -> None:
-        context = reply.prompt_ids[len(self.ids) :]
-        self.ids += (*context, *reply.ids)
-        self.sampled += [0] * len(context) + [1] * len(reply.ids)
-        self.logprobs += (*[0.0] * len(context), *reply.logprobs)
-        self.steps.append(number)
-        self.complete = self.complete and bool(reply.logprobs)
-
-    def closed(self) -> TrainingRow:
-        return TrainingRow(
-            tuple(self.ids),
-            tuple(self.sampled),
-            tuple(self.logprobs) if self.complete else None,
-            tuple(self.steps),
-        )
+def _row(replies: dict[int, Reply]) -> TrainingRow:
+    """Join replies whose prompts each continue the last one, so that the last one has all ids."""
+    *_, last = replies.values()
+    ids = (*last.prompt_ids, *last.ids)
+    sampled, logprobs = [0] * len(ids), [0.0] * len(ids)
+    for reply in replies.values():
+        place = slice(len(reply.prompt_ids), len(reply.prompt_ids) + len(reply.ids))
+        sampled[place] = [1] * len(reply.ids)
+        logprobs[place] = reply.logprobs or [0.0] * len(reply.ids)
+    known = all(reply.logprobs for reply in replies.values())
+    return TrainingRow(ids, tuple(sampled), tuple(logprobs) if known else None, tuple(replies))

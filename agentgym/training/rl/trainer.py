@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from agentgym.text.requirements import install_command
+from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.trainer_config import TrainerConfig
@@ -283,12 +283,8 @@ class MetricsLog:
         if self.path.exists():
             write_text(self.path, "".join(line for at, line in steps_of(self.path) if at <= step))
         if tensorboard:
-            try:
+            with needs_extra("tensorboard=True", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
-            except ImportError as error:
-                raise ImportError(
-                    f"tensorboard=True needs TensorBoard: {install_command('tensorboard')}"
-                ) from error
             # Hides events of later steps.
             self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 

@@ -7,11 +7,9 @@ import gzip
 import hashlib
 import json
 import secrets
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -20,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from agentgym.training.rollout.storage import replacing
-from agentgym.training.viewer.run_index import RunIndex, row_data
+from agentgym.training.viewer.run_index import RunIndex
 
 # The script's parts, in order of dependency.
 _SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
@@ -40,10 +38,6 @@ _ESCAPES = str.maketrans(
 _LEVEL = 4
 
 HOST = "127.0.0.1"
-# each has a thread; a browser uses six
-MAX_CONNECTIONS = 32
-# for sending a whole request, or reading its answer
-REQUEST_SECONDS = 30.0
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -103,7 +97,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
     """
     if not index.rows:
         raise ValueError(f"{index.run} holds no trajectories; name a folder or a log that has some")
-    boot = {"title": index.run.name, "rows": [row_data(row) for row in index.rows]}
+    boot = {"title": index.run.name, "rows": list(map(asdict, index.rows))}
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         for part in render_page(boot, _elements(index, view_of)):
@@ -150,48 +144,14 @@ class ViewerServer(ThreadingHTTPServer):
     def __init__(
         self, index: RunIndex, view_of: Callable[[bytes], dict[str, Any]], port: int = 0
     ) -> None:
-        # When each connection began to wait for its client, oldest first.
-        self._waiting: dict[socket.socket, float] = {}
         super().__init__((HOST, port), _Handler)
         self.index, self.view_of = index, view_of
         self.key = secrets.token_urlsafe(16)
-
-    def wait_for(self, connection: socket.socket) -> None:
-        """Start the client's time limit for sending a request or reading an answer."""
-        self.work_for(connection)
-        self._waiting[connection] = time.monotonic()
-
-    def work_for(self, connection: socket.socket) -> None:
-        """Stop the time limit, because the client waits for this server."""
-        self._waiting.pop(connection, None)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Make room for a new connection by ending the one that has waited longest."""
-        if len(self._waiting) >= MAX_CONNECTIONS:
-            self._end(next(iter(self._waiting)))
-        self.wait_for(request)
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """End connections whose client is too slow; called twice a second."""
-        for connection, since in list(self._waiting.items()):
-            if time.monotonic() - since > REQUEST_SECONDS:
-                self._end(connection)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        self.work_for(request)
-        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print a fault of this server; an ended connection is not a fault."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
-
-    def _end(self, connection: socket.socket) -> None:
-        self.work_for(connection)
-        with suppress(OSError):  # the client was quicker
-            connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def url(self) -> str:
@@ -219,7 +179,7 @@ class ViewerServer(ThreadingHTTPServer):
         first = max(0, start) if generation == self.index.generation else 0
         return {
             "generation": self.index.generation,
-            "rows": [row_data(row) for row in self.index.rows[first:]],
+            "rows": list(map(asdict, self.index.rows[first:])),
             "more": more,
         }
 
@@ -229,14 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: ViewerServer
     protocol_version = "HTTP/1.1"
-
-    def handle_one_request(self) -> None:
-        self.server.wait_for(self.connection)
-        super().handle_one_request()
+    # Seconds without a byte from a client, after which its thread ends.
+    timeout = 30.0
 
     def do_GET(self) -> None:
         """Answer a request for the page or for data."""
-        self.server.work_for(self.connection)
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         path, _, query = self.path.partition("?")
         key, _, rest = path.removeprefix("/").partition("/")
@@ -261,7 +218,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "application/json", json.dumps(data))
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        self.server.wait_for(self.connection)
         body = text.encode("utf-8", "replace")
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",

@@ -7,9 +7,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from agentgym.training.rollout.lines import ENDING, read_chunk, read_chunks
 from agentgym.training.rollout.storage import check_regular
@@ -178,11 +177,6 @@ def _replaced(log: _Log) -> bool:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
-
-
-def row_data(row: RunRow) -> dict[str, Any]:
-    """Return a row as JSON-able data."""
-    return asdict(row)
 
 
 def _row(number: int, log: str, head: Head) -> RunRow:

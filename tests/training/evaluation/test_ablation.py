@@ -25,7 +25,7 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation.run_folder import result_cell
 from agentgym.training.evaluation.study_settings import TRAJECTORIES
-from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
+from agentgym.training.rollout import PolicyConfig, TrajectoryLog
 from agentgym.training.rollout.lines import read_chunks
 from tests.helpers import PATIENCE
 
@@ -35,13 +35,6 @@ SLOW = ("ablate --horizons 40 --episodes 40 --world TreeWorld --oracles none,S -
 
 def small(**changes: Any) -> Ablation:
     return Ablation(**{**SMALL, "policy": PolicyConfig("control:planning=0.2"), **changes})
-
-
-def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
-    told: list[int] = []
-    rows = run_ablation(small(), tmp_path / "a", 1, told.append)
-    assert sorted(map(result_cell, rows)) == sorted(small().cells())
-    assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 
 @pytest.mark.rotation
@@ -54,6 +47,8 @@ def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     whole = run_ablation(small(), tmp_path / "a", 1)
+    assert sorted(map(result_cell, whole)) == sorted(small().cells())
+    assert len(whole) == 2 * 6 * 2 * 3
     log = tmp_path / "a" / TRAJECTORIES
     chunks = list(read_chunks(log))
     log.write_bytes(log.read_bytes()[: chunks[20].start + 100])
@@ -114,12 +109,6 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
     assert len(set.union(*instances.values())) == 4
 
 
-def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> None:
-    rows = run_ablation(small(horizons=(6,), seeds=2), tmp_path / "a", 1)
-    again = [score(replay(trajectory)) for trajectory in log_of(tmp_path / "a")]
-    assert sorted(again, key=str) == sorted(rows, key=str)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -153,15 +142,6 @@ def test_bad_settings_are_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         small(**changes)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")],
-)
-def test_unknown_policies_are_refused(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(policy=PolicyConfig(name))
 
 
 @pytest.mark.rotation

@@ -25,7 +25,6 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation.intervals import TOKENS
 from agentgym.training.rollout import PolicyConfig, Trajectory, Usage, rollout, usage
-from tests.cli.test_main import command
 
 CONTEXTS = (
     "none",
@@ -69,16 +68,6 @@ def test_every_step_is_in_one_segment(context: str, scope: str) -> None:
         assert len(segments) == len(trajectory.steps), (
             "a hint that goes away rewrites the prompt at every turn"
         )
-
-
-def test_without_edits_an_episode_is_one_segment() -> None:
-    assert len(play("awareness", window=100_000).segments()) == 1
-    assert play("none", window=100_000).segments() == [
-        range(len(play("none", window=100_000).steps))
-    ]
-    edited = play("clear_results:clear_at_least=100", nodes=300)
-    assert 1 < len(edited.segments()) < len(edited.steps) / 3, "edits are rare"
-    assert replace(play("none"), steps=()).segments() == []
 
 
 def test_a_trajectory_without_a_window_has_no_usage() -> None:
@@ -151,34 +140,6 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     assert arms["S",].value == 0.0, (
         "arms are compared within a context: the memory's episodes have no partner"
     )
-
-
-@pytest.mark.rotation
-def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
-    grid = (
-        "--context "
-        "none,clear_results,clear_thinking,compaction,awareness,memory,programmatic "
-        "--window 1500"
-    ).split()
-    few = "--world TreeWorld --oracles none --horizons 16 --episodes 2 --workers 1".split()
-    shown = command("ablate", *grid, *few, "--out", str(tmp_path / "a"))
-    assert shown.returncode == 0, shown.stderr
-    assert "programmatic" in shown.stdout
-    summary = tmp_path / "a" / "summary.md"
-    header = next(line for line in summary.read_text("utf-8").splitlines() if "context |" in line)
-    assert {"trajectory length", "cache misses", "rewrites"} <= {*header.strip("| ").split(" | ")}
-    summary.unlink()
-    again = command("score", str(tmp_path / "a"))
-    assert "programmatic" in again.stdout
-    assert header in summary.read_text("utf-8")
-    wrong = command("ablate", "--context", "forget", *few, "--out", str(tmp_path / "b"))
-    assert wrong.returncode == 2
-    assert "there is no context strategy 'forget'" in wrong.stderr
-    played = command(
-        "rollout", "TreeWorld", "--context", "compaction+awareness", "--window", "2000", "--show"
-    )
-    assert played.returncode == 0, played.stderr
-    assert "Token usage:" in played.stdout
 
 
 def test_a_message_knows_its_images_in_the_count() -> None:

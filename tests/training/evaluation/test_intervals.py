@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 
 from agentgym import ARMS
 from agentgym.training.evaluation import (
-    Result,
     differences,
     effects,
     holm,
@@ -19,11 +18,9 @@ from agentgym.training.evaluation import (
     summarize,
     wilson,
 )
+from tests.training.evaluation.studies import result
 
-
-def row(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **counts: Any) -> Result:
-    given = {"steps": 4, "optimal": 3, "alive": 2, "alive_optimal": 2, **counts}
-    return Result("ListWorld", arm, horizon, seed, success, **given)
+row = partial(result, optimal=3, alive=2, alive_optimal=2)
 
 
 def test_values_by_hand() -> None:
@@ -70,8 +67,8 @@ def test_horizons_count_alike_however_many_episodes_they_have() -> None:
 
 
 def test_samples_of_an_instance_are_averaged_first() -> None:
-    rows = [row(0, success=1.0)] * 9 + [row(1, success=0.0)]
-    assert summarize(rows, (), "success")[()].value == 0.5
+    rows = [row(0, success=float(k % 2)) for k in range(8)] + [row(1, success=0.0)]
+    assert summarize(rows, (), "success")[()].value == 0.25
     twice = [row(seed, success=float(seed % 2)) for seed in range(20) for _ in range(2)]
     once = twice[::2]
     wide, narrow = (summarize(some, (), "success")[()] for some in (once, twice))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ from typer.testing import CliRunner
 
 from agentgym import Chat, Reply
 from agentgym.cli import app
-from agentgym.oracles import OraclePolicy
-from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -35,14 +34,14 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.papers.loca import lengths_figure, loca_tables
 from agentgym.training.papers.lore import lore_figure, lore_tables
-from agentgym.training.rollout import PolicyConfig, Trajectory
+from agentgym.training.rollout import Trajectory
+from tests.training.evaluation.studies import result, small
 
 ARMS = ("", "S", "P", "SP")
 
 
-def study(out: Path, policy: str = "noisy:p=0.1", **changes: Any) -> Ablation:
-    options: dict[str, Any] = {"worlds": ("ListWorld",), "arms": ARMS, "horizons": (4,), "seeds": 6}
-    return Ablation(**{**options, "policy": PolicyConfig(policy), **changes})
+def study(policy: str = "noisy:p=0.1", **changes: Any) -> Ablation:
+    return small(policy, **{"arms": ARMS, "horizons": (4,), "seeds": 6, **changes})
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def run(tmp_path: Path) -> Path:
     out = tmp_path / "run"
     out.mkdir()
     (out / "trajectories.jsonl").touch()
-    run_ablation(study(out), out, 1)
+    run_ablation(study(), out, 1)
     return out
 
 
@@ -128,8 +127,8 @@ def test_results_without_settings_expect_the_union_of_seeds(run: Path) -> None:
 
 
 def test_a_study_that_grew_unevenly_lacks_nothing(tmp_path: Path) -> None:
-    run_ablation(study(tmp_path, arms=("", "S"), seeds=2), tmp_path, 1)
-    rows = run_ablation(study(tmp_path, arms=("P",), seeds=4), tmp_path, 1)
+    run_ablation(study(arms=("", "S"), seeds=2), tmp_path, 1)
+    rows = run_ablation(study(arms=("P",), seeds=4), tmp_path, 1)
     assert (len(rows), rows.missing, rows.notes()) == (8, [], [])
 
 
@@ -138,10 +137,7 @@ def texts(figure: Any) -> list[str]:
     return [text for text in found if text]
 
 
-def row(seed: int, arm: str = "", success: float = 1.0, **more: Any) -> Result:
-    counts = {"steps": 4, "optimal": int(4 * success), "alive": 4, "alive_optimal": 0}
-    defaults = {"horizon": 8, "replies": 4, "world": "ListWorld", "policy": "a"}
-    return Result(arm=arm, seed=seed, success=success, **{**counts, **defaults, **more})  # type: ignore[arg-type]
+row = partial(result, horizon=8, replies=4, policy="a")
 
 
 LORE = {
@@ -277,33 +273,6 @@ def test_differences_state_their_complete_pairs() -> None:
     assert lines[0][header.index("pairs")] == "7"
 
 
-def busy(chats: Sequence[Chat]) -> list[Reply]:
-    """Play optimally, but leave some instances without a reply."""
-    replies: list[Any] = OraclePolicy("ListWorld")(chats)
-    for k, chat in enumerate(chats):
-        if sum(chat.messages[1].text.partition("\n\n<")[0].encode()) % 3 == 1:
-            replies[k] = PolicyError("no server")
-    error = PolicyError("no server")
-    error.replies = replies
-    if any(isinstance(reply, PolicyError) for reply in replies):
-        raise error
-    return replies
-
-
-def test_the_python_api_warns_of_lost_cells_and_carries_them(tmp_path: Path) -> None:
-    ablation = study(tmp_path, arms=("", "S"))
-    with pytest.warns(UserWarning, match=r"episodes were lost .*no server; run it again"):
-        rows = run_ablation(ablation, tmp_path, 1, player=busy)
-    assert 0 < len(rows.missing) < 12
-    assert {each.missing for each in rows.missing} == {"lost"}
-    assert len(rows) + len(rows.missing) == len(ablation.cells())
-    assert summarize(rows, (), "success")[()].missing == len(rows.missing)
-    told: list[str] = []
-    out = tmp_path / "again"
-    run_ablation(ablation, out, 1, on_loss=lambda cell, cause: told.append(cause), player=busy)
-    assert len(told) == len(rows.missing)
-
-
 OVERFLOWS: list[Callable[[dict[str, Any]], None]] = [
     lambda data: data["steps"][-1]["info"]["detail"].update(ended="over_window"),
     lambda data: data["steps"][-1]["info"].update(reason="over_window"),
@@ -330,7 +299,7 @@ def test_an_episode_over_the_window_is_a_failure_and_said(
     _, header, lines = next(t for t in ablation_tables(rows) if t[0].startswith("ListWorld:"))
     assert [line[header.index("over window")] for line in lines] == ["0", "0", "6", "0"]
     assert any("6 episodes outgrew the model's context window" in note for note in rows.notes())
-    run_ablation(study(run), run, 1)
+    run_ablation(study(), run, 1)
     assert len(list(log_of(run))) == 24, "such an episode is not played again"
 
 
@@ -344,7 +313,7 @@ def test_an_episode_over_the_window_is_a_failure_and_said(
     ],
 )
 def test_a_strategy_that_never_acted_is_flagged(tmp_path: Path, context: str, name: str) -> None:
-    ablation = study(tmp_path, "oracle", arms=("",), contexts=("none", context), window=100_000)
+    ablation = study("oracle", arms=("",), contexts=("none", context), window=100_000)
     rows = run_ablation(ablation, tmp_path, 1)
     (note,) = rows.notes()
     assert note.startswith(f"{name} never acted")
@@ -360,16 +329,9 @@ def test_a_strategy_that_never_acted_is_flagged(tmp_path: Path, context: str, na
 def test_a_strategy_that_acts_or_edits_nothing_by_design_is_not(
     tmp_path: Path, context: str
 ) -> None:
+    size: dict[str, Any] = {"horizons": (40,), "seeds": 2, "window": 3_000}
     contexts = ("none", context)
-    ablation = study(
-        *(tmp_path, "oracle"),
-        worlds=("TreeWorld",),
-        arms=("",),
-        horizons=(40,),
-        seeds=2,
-        contexts=contexts,
-        window=3_000,
-    )
+    ablation = study("oracle", worlds=("TreeWorld",), arms=("",), contexts=contexts, **size)
     assert run_ablation(ablation, tmp_path, 1).notes() == []
 
 
@@ -380,10 +342,10 @@ def test_a_policy_that_writes_nothing_readable_does_not_look_like_one_that_fails
     def silent(chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(text) for _ in chats]
 
-    rows = run_ablation(study(tmp_path, seeds=2), tmp_path, 1, player=silent)
+    rows = run_ablation(study(seeds=2), tmp_path, 1, player=silent)
     for title, header, lines in ablation_tables(rows):
         assert {line[header.index("unreadable")] for line in lines} == {"100.0"}, title
-    noisy = run_ablation(study(tmp_path, seeds=2), tmp_path / "noisy", 1)
+    noisy = run_ablation(study(seeds=2), tmp_path / "noisy", 1)
     assert sum(each.unreadable for each in noisy) == 0
     assert sum(each.replies for each in noisy) == sum(
         len(Trajectory.from_json(t.to_json()).steps) for t in log_of(tmp_path / "noisy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli import app
-from agentgym.training.evaluation import Ablation, log_of, run_ablation
-from agentgym.training.rollout import CollectionError, PolicyConfig
+from agentgym.training.evaluation import log_of, run_ablation
+from agentgym.training.rollout import CollectionError
 from tests.helpers import PATIENCE
 from tests.training.evaluation import failing_policies
 from tests.training.evaluation.failing_policies import SEEDS, TOGETHER
+from tests.training.evaluation.studies import small
 from tests.training.rollout.own_policies import GOOD
 
 OWN = ("remember", "remember_async", "share_memory", "SHARED", "await_replies", "policy")
 MODULE = failing_policies.__name__
 
 
-def study(policy: str = "oracle", **changes: Any) -> Ablation:
-    options = {"worlds": ("ListWorld",), "arms": ("",), "horizons": (3,), "seeds": 6}
-    return Ablation(**{**options, "policy": PolicyConfig(policy), **changes})
+study = partial(small, arms=("",), seeds=6)
 
 
 def facts(results: Any) -> list[Any]:

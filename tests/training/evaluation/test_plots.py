@@ -17,6 +17,7 @@ from matplotlib.text import Text
 
 from agentgym import ARMS
 from agentgym.training.evaluation import Result, effects, plots, policy_plots, summarize
+from agentgym.training.papers.lore import lore_figure
 
 FIGURES = [plots.horizons_figure, policy_plots.arms_figure, plots.interventions_figure]
 
@@ -147,6 +148,37 @@ def test_nothing_is_cut_off_or_covered(
     for legend in figure.legends:
         box = legend.get_window_extent(renderer)
         assert not any(box.overlaps(panel.get_tightbbox(renderer)) for panel in figure.axes)
+
+
+UNDRAWABLE = [
+    "a\ud800b",
+    "$x_{2",
+    "$x$ and $y_{2}$",
+    "\x00\x1b[31m\u0378",
+    "\u4f60\U0001f680",
+    "\\$1$",
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.family(
+    name=UNDRAWABLE, draw=[policy_plots.arms_figure, policy_plots.levelled_figure, lore_figure]
+)
+def test_a_name_with_any_character_is_drawn_as_text(
+    tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], name: str
+) -> None:
+    rows = [
+        replace(row, policy=policy, world=name, model=name, report={"operations": 3, "height": 2})
+        for policy in (name, "other")
+        for row in simulated(("ListWorld",))
+    ]
+    figure = draw(rows)
+    plots.save(figure, tmp_path / "f.png")
+    shown = {" ".join(text.split()) for text in texts(figure)}
+    escaped = name.encode("ascii", "backslashreplace").decode()
+    for control in "\x00\x1b":
+        escaped = escaped.replace(control, f"\\x{ord(control):02x}")
+    assert any(f"policy: {escaped} ({escaped})" in text for text in shown)
 
 
 def labels(panel: Axes) -> list[Text]:

@@ -19,7 +19,6 @@ from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
-    Ablation,
     load_folders,
     load_results,
     log_of,
@@ -29,18 +28,12 @@ from agentgym.training.evaluation import (
 from agentgym.training.evaluation.provenance import difference, module_digests
 from agentgym.training.evaluation.study_settings import SETTINGS, load_study
 from agentgym.training.rollout import PolicyConfig
+from tests.training.evaluation import studies
 
 LOG = "trajectories.jsonl"
 
 
-def small(policy: str = "oracle", **changes: Any) -> Ablation:
-    options: dict[str, Any] = {
-        "worlds": ("ListWorld",),
-        "arms": ("", "S"),
-        "horizons": (4,),
-        "seeds": 3,
-    }
-    return Ablation(**{**options, "policy": PolicyConfig(policy), **changes})
+small = functools.partial(studies.small, horizons=(4,), seeds=3)
 
 
 def play(chats: Sequence[Chat]) -> list[Reply]:

@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 
 from agentgym.cli import app
 from agentgym.training.evaluation import (
-    Ablation,
-    Result,
     load_results,
     log_of,
     prepare_ablation,
     run_ablation,
+    summarize,
 )
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
@@ -31,7 +30,6 @@ from agentgym.training.evaluation.study_settings import SETTINGS
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,
-    PolicyConfig,
     RunLock,
     RunLockedError,
     TrajectoryLog,
@@ -39,24 +37,12 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.storage import whole_lines
 from tests.helpers import PATIENCE
 from tests.training.evaluation import lethal_policies
+from tests.training.evaluation.studies import small
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
 # plain, because the tests duplicate and damage its lines
 TRAJECTORIES = "trajectories.jsonl"
-
-
-def small(**changes: Any) -> Ablation:
-    options = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
-    return Ablation(**{**options, "policy": PolicyConfig("oracle"), **changes})
-
-
-@pytest.fixture
-def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "graves"
-    folder.mkdir()
-    monkeypatch.setenv(lethal_policies.GRAVES, str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -97,27 +83,12 @@ def test_a_worker_that_is_killed_costs_its_cell_alone() -> None:
         list(play_cells(die, [[4]], 1, retries=1))
 
 
-def without_policy(results: list[Result]) -> list[Any]:
-    return [(row.arm, row.seed, row.success, row.steps) for row in results]
-
-
-@pytest.mark.rotation
-def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, graves: Path) -> None:
-    ablation = small(policy=PolicyConfig(f"{MODULE}:die_once"))
-    losses: list[Any] = []
-    results = run_ablation(ablation, tmp_path / "a", 2, on_loss=lambda *loss: losses.append(loss))
-    assert len(list(graves.iterdir())) > 0
-    assert losses == []
-    assert without_policy(results) == without_policy(run_ablation(small(), tmp_path / "b", 1))
-    assert len(lines_of(tmp_path / "a")) == 8
-
-
 @pytest.mark.rotation
 def test_a_cell_that_kills_each_worker_is_lost_alone(
-    tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study_module, "RETRIES", 0)
-    ablation = small(policy=PolicyConfig(f"{MODULE}:die_always"))
+    ablation = small(f"{MODULE}:die_always")
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 3, on_loss=losses.__setitem__)
     assert 0 < len(losses) < 8
@@ -128,10 +99,8 @@ def test_a_cell_that_kills_each_worker_is_lost_alone(
     assert sum(bool(t.failure) for t in log_of(tmp_path / "a")) == len(losses)
 
 
-def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
-    tmp_path: Path, graves: Path
-) -> None:
-    ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), arms=("",), seeds=5)
+def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(tmp_path: Path) -> None:
+    ablation = small(f"{MODULE}:be_silent", arms=("",), seeds=5)
     losses: dict[Any, str] = {}
     results = run_ablation(ablation, tmp_path / "a", 1, on_loss=losses.__setitem__)
     assert len(losses) == 2
@@ -145,10 +114,14 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
     run_ablation(ablation, tmp_path / "a", 1, on_loss=again.__setitem__)
     assert again == losses
     assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
+    with pytest.warns(UserWarning, match=r"2 episodes were lost .*the server said 5; run it again"):
+        results = run_ablation(ablation, tmp_path / "a", 1)
+    assert [row.missing for row in results.missing] == ["lost"] * 2
+    assert summarize(results, (), "success")[()].missing == 2
 
 
 @pytest.mark.rotation
-def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
+def test_the_command_names_what_was_lost(tmp_path: Path) -> None:
     line = f"ablate --policy {MODULE}:be_silent --world ListWorld --oracles none --horizons 3 --episodes 5"
     out = ["--workers", "1", "--out", str(tmp_path / "a")]
     shown = CliRunner().invoke(app, [*line.split(), *out])
@@ -162,49 +135,29 @@ def test_the_command_names_what_was_lost(tmp_path: Path, graves: Path) -> None:
         in shown.stderr
     )
     assert "ListWorld: 3 episodes" in shown.stdout
+    out[-1] = str(tmp_path / "b")
     with full_disk(30_000):
-        shown = CliRunner().invoke(
-            app, [*line.split(), "--workers", "1", "--out", str(tmp_path / "b")]
-        )
+        shown = CliRunner().invoke(app, [*line.split(), *out])
     assert shown.exit_code == 1
     assert shown.stderr.startswith("error: [Errno 27] File too large")
     assert "rerun the command to resume" in shown.stderr
 
 
 def test_when_every_cell_is_lost_the_run_stops(
-    tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lethal_policies, "hash_text", lambda text: 0)
     with pytest.raises(CollectionError, match="3 consecutive cells failed; the last"):
-        run_ablation(small(policy=PolicyConfig(f"{MODULE}:be_silent")), tmp_path / "a", 1)
+        run_ablation(small(f"{MODULE}:be_silent"), tmp_path / "a", 1)
 
 
 @pytest.mark.rotation
 def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
-    line = [
-        sys.executable,
-        "-m",
-        "agentgym",
-        "ablate",
-        "--world",
-        "TreeWorld",
-        "--oracles",
-        "none,S",
-    ]
-    line += [
-        "--horizons",
-        "30",
-        "--episodes",
-        "10",
-        "--workers",
-        "1",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    both = [
-        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    options = "--world TreeWorld --oracles none,S --horizons 30 --episodes 10 --workers 1 --out run"
+    line = [sys.executable, "-m", "agentgym", "ablate", *options.split()]
+    both = []
+    for _ in range(2):
+        both.append(subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=PATIENCE)[1] for process in both]
     codes = sorted(process.returncode for process in both)
     assert codes in ([0, 2], [0, 0]), said  # the second may start after the first has ended

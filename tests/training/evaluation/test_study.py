@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,18 +147,6 @@ def test_another_model_under_one_name_is_refused_and_under_another_a_column(
     assert study.policies == facts
 
 
-def test_a_policy_whose_file_has_changed_is_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
-    (tmp_path / "my_changing_policy.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
-    (tmp_path / "my_changing_policy.py").write_text(text + "# another\n")
-    with pytest.raises(ValueError, match="from another player: its module my_changing_policy was "):
-        run_ablation(small("my_changing_policy:make"), tmp_path / "run", 1)
-
-
 def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: Path) -> None:
     ablation = small("noisy:p=0.5", arms=("",), horizons=(6,), seeds=3, samples=4)
     rows = run_ablation(ablation, tmp_path / "one", 1)
@@ -170,33 +157,6 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
         grown = small("noisy:p=0.5", arms=("",), horizons=(6,), seeds=3, samples=samples)
         run_ablation(grown, tmp_path / "two", 1)
     assert load_results(tmp_path / "two") == rows
-
-
-def test_a_folder_of_before_is_read_and_goes_on(tmp_path: Path) -> None:
-    rows = run_ablation(small(), tmp_path / "new", 1)
-    settings = json.loads((tmp_path / "new" / SETTINGS).read_text())["runs"][0]
-    del settings["samples"], settings["policy"]["label"]
-    old = tmp_path / "old"
-    old.mkdir()
-    (old / SETTINGS).write_text(json.dumps(settings))
-    lines = []
-    for trajectory in log_of(tmp_path / "new"):
-        data = json.loads(trajectory.to_json())
-        for name in ("sample", "provenance", "prompt"):
-            del data["labels"][name]
-        lines.append(json.dumps(data) + "\n")
-    (old / "trajectories.jsonl").write_text("".join(lines))
-    bare = [(row.arm, row.seed, row.success, row.instance) for row in rows]
-    assert [(r.arm, r.seed, r.success, r.instance) for r in load_results(old)] == bare
-    assert played(small(seeds=3), old) == 2
-    assert {file.name for file in old.glob("*.jsonl*")} == {"trajectories.jsonl"}
-    assert len((old / "trajectories.jsonl").read_text().splitlines()) == 6
-
-
-def test_the_log_is_compressed_eight_times_or_more(tmp_path: Path) -> None:
-    run_ablation(small("control:planning=0.02", arms=("", "SP"), horizons=(16, 32)), tmp_path, 1)
-    plain = sum(len(t.to_json()) + 1 for t in log_of(tmp_path))
-    assert (tmp_path / TRAJECTORIES).stat().st_size < plain / 8
 
 
 @pytest.mark.rotation

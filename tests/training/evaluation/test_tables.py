@@ -8,24 +8,12 @@ from agentgym import ARMS
 from agentgym.training.evaluation import Result, ablation_tables
 from agentgym.training.evaluation.tables import p_value
 from agentgym.training.rollout import Usage
+from tests.training.evaluation.studies import result
 
 
 def row(seed: int, arm: str, success: float, context: str = "none", **more: object) -> Result:
     usage = Usage("cl100k_base", *[0] * (len(fields(Usage)) - 1)) if context != "none" else None
-    return Result(
-        "ListWorld",
-        arm,
-        4,
-        seed,
-        success,
-        4,
-        int(4 * success),
-        4,
-        0,
-        context,
-        usage,
-        **more,  # type: ignore[arg-type]
-    )
+    return result(seed, arm, success, context=context, usage=usage, **more)
 
 
 def test_p_values_are_corrected_for_all_effects_of_the_table() -> None:

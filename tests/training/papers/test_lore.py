@@ -38,32 +38,15 @@ BOTH = ("lore-standard", "lore-hard")
 
 def row(solved: int, operations: int, height: int, seed: int = 0, **changes: Any) -> Result:
     """Return an episode with a LORE report; `changes` apply to the report or the result."""
-    report = {
-        "operations": operations,
-        "height": height,
-        "reads": 4,
-        "redundant_reads": 1,
-        "guessed_reads": 0,
-    }
-    report |= {"premature_halt": False, "synthesis_error": False, "lost_leads": 0}
-    report |= {name: changes.pop(name) for name in [*changes] if name in report}
-    fields = {
-        "world": "DocumentWorld",
-        "arm": "",
-        "horizon": operations,
-        "axis": "operations",
-        **changes,
-    }
-    return Result(
-        **fields,
-        seed=seed,
-        success=float(solved),
-        steps=1,
-        optimal=1,
-        alive=1,
-        alive_optimal=1,
-        report=report,
-    )
+    report: dict[str, Any] = dict.fromkeys(("guessed_reads", "lost_leads"), 0)
+    report |= {"premature_halt": False, "synthesis_error": False}
+    report |= {"operations": operations, "height": height, "reads": 4, "redundant_reads": 1}
+    for name in report.keys() & changes.keys():
+        report[name] = changes.pop(name)
+    fields = {"world": "DocumentWorld", "arm": "", **changes, "report": report}
+    counts = dict.fromkeys(("steps", "optimal", "alive", "alive_optimal"), 1)
+    size = {"horizon": operations, "axis": "operations"}
+    return Result(seed=seed, success=float(solved), **size, **counts, **fields)
 
 
 ROWS = [
@@ -159,11 +142,8 @@ def test_bins_of_height_are_joined_until_they_hold_ten_episodes() -> None:
 
 def test_lines_are_named_after_what_differs() -> None:
     def names(*pairs: tuple[str, str]) -> list[str]:
-        return [
-            *lines([row(1, 1, 1, arm=arm, context=context) for arm, context in pairs])[
-                "DocumentWorld"
-            ]
-        ]
+        rows = [row(1, 1, 1, arm=arm, context=context) for arm, context in pairs]
+        return list(lines(rows)["DocumentWorld"])
 
     assert names(("", "none")) == ["none"]
     assert names(("SP", "memory")) == ["SP"]
@@ -276,35 +256,18 @@ def guess(_: str) -> Any:
 
 @pytest.mark.rotation
 def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) -> None:
-    out = tmp_path / "a"
-    line = (
-        "ablate --preset lore-hard --world CodeWorld,DocumentWorld --oracles none,SP --horizons 2,8"
-    ).split()
-    line += (
-        "--episodes 2 --policy noisy --set theta=2 --set CodeWorld.names=sequential --workers 1"
-    ).split()
-    shown = command(*line, "--out", str(out))
+    line = "ablate --preset lore-hard --world CodeWorld,DocumentWorld --oracles none,SP"
+    line += " --horizons 2,8 --episodes 2 --policy noisy --workers 1"
+    line += " --set theta=2 --set CodeWorld.names=sequential"
+    shown = command(*line.split(), "--out", str(tmp_path))
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout
-    (settings,) = json.loads((out / "ablation.json").read_text())["runs"]
-    assert settings["options"] == {
-        "": {"difficulty": "hard", "theta": 2},
-        "CodeWorld": {"names": "sequential"},
-    }
-    assert (settings["axis"], settings["horizons"], settings["arms"]) == (
-        "operations",
-        [2, 8],
-        ["", "SP"],
-    )
-    assert (
-        (out / "lore.csv")
-        .read_text()
-        .startswith(
-            "world,oracles,context,by,from,to,episodes,solved,accuracy,low,high,missing\nCode"
-        )
-    )
-    shown = command(line[0], "--preset", "lore")
-    assert (
-        shown.returncode,
-        "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr,
-    ) == (2, True)
+    (run,) = json.loads((tmp_path / "ablation.json").read_text())["runs"]
+    assert run["options"][""] == {"difficulty": "hard", "theta": 2}
+    assert run["options"]["CodeWorld"] == {"names": "sequential"}
+    assert (run["axis"], run["horizons"], run["arms"]) == ("operations", [2, 8], ["", "SP"])
+    header = "world,oracles,context,by,from,to,episodes,solved,accuracy,low,high,missing\nCode"
+    assert (tmp_path / "lore.csv").read_text().startswith(header)
+    shown = command("ablate", "--preset", "lore")
+    assert shown.returncode == 2
+    assert "one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr

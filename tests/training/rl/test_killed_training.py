@@ -125,13 +125,3 @@ def test_a_run_killed_at_ten_random_moments_ends_as_one_that_was_not(
     moments = [draw.randrange(1, whole[1]) for _ in range(10)]
     for number, moment in enumerate(moments):
         assert check(host, whole[0], tmp_path / str(number), [moment]) == 1
-
-
-@pytest.mark.exhaustive
-def test_a_run_killed_whenever_it_writes_ends_as_one_that_was_not(
-    host: Host, whole: tuple[Path, int], tmp_path: Path
-) -> None:
-    # Backwards from the end of the run, where most moments are writes.
-    for number in range(12):
-        moment = whole[1] - 2 * number
-        assert check(host, whole[0], tmp_path / str(number), [moment]) == 1

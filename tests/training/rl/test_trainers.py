@@ -101,13 +101,6 @@ def test_advantages_by_hand() -> None:
     )
 
 
-def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
-    # The second episode is a turn longer, so its last turn has nothing to compare with.
-    played = [episode(1, [1.0, 0.0]), episode(1, [0.0, 0.0, 4.0])]
-    assert advantages(played, "rloo") == [(-3.0, -3.0), (3.0, 3.0, 3.0)]
-    assert advantages(played, "rloo", "turn", 0.5) == [(0.0, -2.0), (0.0, 2.0, 0.0)]
-
-
 def brute_force(
     played: list[Trajectory], baseline: str, gamma: float
 ) -> Iterator[tuple[float, ...]]:

@@ -132,7 +132,7 @@ def test_tensorboard_is_an_extra(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(
         ImportError,
-        match=r"tensorboard=True needs TensorBoard: pip install 'agentgym-suite\[tensorboard\]'",
+        match=r"tensorboard=True needs its extra: pip install 'agentgym-suite\[tensorboard\]'",
     ):
         start("cloning", tmp_path, tensorboard=True).train()
 
@@ -179,26 +179,21 @@ def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_failures_are_dropped_and_counted(
-    start: Start, kind: str, monkeypatch: pytest.MonkeyPatch
+    start: Start, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken(monkeypatch, 4)
-    trainer = (
-        start(kind, None, steps=1, kl=0.0) if kind != "cloning" else start(kind, None, steps=1)
-    )
-    found: list[Any] = []
-    trainer.train(lambda step, metrics: found.append(metrics))
-    (metrics,) = found
-    assert metrics["failures"] == 1
+    start(kind, tmp_path, steps=1).train()
+    metrics: Any
+    (metrics,) = logged(tmp_path)
+    assert metrics["lost"] == [{"seed": TRAIN_SEED, "failure": "the worker died"}]
+    assert (metrics["failures"], metrics["retried"]) == (1, 0)
     assert metrics["truncated"] == 0
     assert metrics["turns"] == (1 if kind == "cloning" else 2)
     assert kind != "cloning" or metrics["reward"] == metrics["success"] == 1.0, (
         "a failure is no lost episode"
     )
     broken(monkeypatch, 1)
-    with pytest.raises(
-        RuntimeError,
-        match="none of 4 episodes was completed: the worker died; fix the workers",
-    ):
+    with pytest.raises(RuntimeError, match="none of 4 episodes was completed: the worker died; f"):
         start(kind, None, steps=1).train()
 
 
@@ -228,21 +223,6 @@ def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, k
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_micro_batches_change_no_figure(start: Start, kind: str) -> None:
-    found: list[Any] = []
-    for size in (0, 1, 3):
-        once: dict[str, Any] = (
-            {} if kind == "cloning" else {"epochs": 1, "minibatches": 1, "entropy": 0.1}
-        )
-        start(kind, None, steps=1, micro_batch=size, **once).train(
-            lambda step, metrics: found.append(metrics)
-        )
-    assert abs(found[0]["loss"]) > 1e-3
-    for name, value in found[0].items():
-        assert [metrics[name] for metrics in found] == pytest.approx([value] * 3, abs=1e-5), name
-
-
 def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
     values = torch.arange(7.0)
     found = []
@@ -254,18 +234,6 @@ def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
         records.mean(alone=0.1)
         found.append(records.figures())
     assert found == [{"both": 3.0, "top": 6.0, "alone": 0.1}] * 3
-
-
-def test_the_log_names_the_instances_that_were_lost(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken(monkeypatch, 4)
-    start("cloning", tmp_path, steps=2, save_every=1).train()
-    for step, line in enumerate(logged(tmp_path)):
-        first = TRAIN_SEED + 4 * step
-        lost: Any = line["lost"]
-        assert lost == [{"seed": first, "failure": "the worker died"}]
-        assert (line["failures"], line["retried"]) == (1, 0)
 
 
 def test_a_folder_has_one_trainer(start: Start, tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""Small studies and hand-made results for the evaluation tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.training.evaluation import Ablation, Result
+from agentgym.training.rollout import PolicyConfig
+
+
+def small(policy: str = "oracle", **changes: Any) -> Ablation:
+    """Return a study of eight short episodes in ListWorld, with changed settings."""
+    settings = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
+    return Ablation(**{**settings, "policy": PolicyConfig(policy), **changes})
+
+
+def result(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **more: Any) -> Result:
+    """Return an episode of four steps in ListWorld, all optimal if it is solved."""
+    counts = {"steps": 4, "optimal": int(4 * success), "alive": 4, "alive_optimal": 0}
+    fields = {"world": "ListWorld", **counts, **more}
+    return Result(arm=arm, horizon=horizon, seed=seed, success=success, **fields)
