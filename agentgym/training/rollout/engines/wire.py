@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from socket import socket
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Map
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
-_FORMS = {"reset": _CHAT, "restore": _CHAT, "step": _STEP}
+_FORMS = {"reset": _CHAT, "step": _STEP}
 _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _CHAT: msgspec.msgpack.Decoder(SentChat),
     _STEP: msgspec.msgpack.Decoder(SentStep),
@@ -29,10 +28,6 @@ _encode = msgspec.msgpack.Encoder().encode
 # msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
 # arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
-# Length prefix: eight bytes, because a policy's weights may exceed 4 GiB.
-_HEAD = 8
-# Read size in bytes, about two hundred answers.
-_READ = 1 << 16
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:
@@ -60,39 +55,3 @@ def decode_answer(data: bytes) -> FarAnswer:
     except msgspec.DecodeError as error:
         return False, Failure(f"cannot be sent: {describe(error)}")
 
-
-class Frames:
-    """One end of a stream of frames."""
-
-    def __init__(self, stream: socket) -> None:
-        stream.settimeout(None)  # the default timeout may differ
-        self._stream = stream
-        self._data = bytearray()
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame, or raise `OSError`."""
-        head = len(frame).to_bytes(_HEAD, "little")
-        if len(frame) < _READ:
-            self._stream.sendall(head + frame)
-        else:
-            self._stream.sendall(head)
-            self._stream.sendall(frame)
-
-    def receive(self) -> bytes:
-        """Return the next frame, or raise `EOFError` or `OSError`."""
-        end = _HEAD + int.from_bytes(self._read(_HEAD)[:_HEAD], "little")
-        frame = bytes(memoryview(self._read(end))[_HEAD:end])
-        del self._data[:end]
-        return frame
-
-    def close(self) -> None:
-        """Close this end."""
-        self._stream.close()
-
-    def _read(self, size: int) -> bytearray:
-        while len(self._data) < size:
-            data = self._stream.recv(_READ)
-            if not data:
-                raise EOFError
-            self._data += data
-        return self._data
