@@ -168,20 +168,6 @@ def test_code_branches_on_real_values(sandbox: str) -> None:
     assert [call.name for call in info["detail"].nested] == ["peek", "add"] * 5 + ["peek"]
 
 
-def test_a_chain_of_dependent_calls(sandbox: str) -> None:
-    env = started(sandbox)
-    text, info = say(
-        env, "n = 0\nfor _ in range(50):\n    n = int(add(n % 3 + 1).split()[-1])\nprint(n)"
-    )
-    n = 0
-    for nested in info["detail"].nested:
-        assert nested.arguments == {"number": n % 3 + 1}
-        n += n % 3 + 1
-        assert nested.result == f"count is {n}"
-    assert len(info["detail"].nested) == 50
-    assert (text, count(env)) == (f"{n}\n", n)
-
-
 def test_errors_of_tools_are_exceptions_in_code(sandbox: str) -> None:
     env = started(sandbox)
     text, info = say(
@@ -378,19 +364,6 @@ def test_clones_and_snapshots_are_independent(sandbox: str) -> None:
     assert [count(each) for each in (env, other, thawed)] == [2, 3, 4]
     inner.restore(moment)
     assert say(env, "print(add(3))")[0] == "count is 4\n"
-
-
-def test_episodes_are_functions_of_the_seed(sandbox: str) -> None:
-    code = "import random\nfor _ in range(5): print(add(random.randint(1, 3)), list({'a', 'b', 'c'}), peek('code'))"
-
-    def episode() -> tuple[str, dict[str, Any]]:
-        env = started(sandbox)
-        env.reset(seed=7)
-        return say(env, code)
-
-    first, second = episode(), episode()
-    assert first == second
-    assert first[0].count("count is") == 5
 
 
 def test_unseeded_randomness_follows_from_the_episode_and_the_turn(sandbox: str) -> None:
