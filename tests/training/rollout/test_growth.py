@@ -11,7 +11,6 @@ import pickle
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -117,28 +116,6 @@ def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) 
             assert again == trajectory
             if trajectory.steps[0].reply.ids:
                 assert rows(again) == rows(trajectory)
-
-
-@pytest.mark.rotation
-def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
-    # A single reply contains its whole prompt, so its cost must grow.
-    episodes = [
-        rollout(
-            make("DocumentWorld", operations=size),
-            Tokenized(OraclePolicy("DocumentWorld"), renderer),
-            0,
-        )
-        for size in (SHORT, LONG)
-    ]
-
-    def whole(trajectory: Trajectory) -> list[dict[str, Any]]:
-        return [
-            {**asdict(step.reply), "prompt_ids": [*step.reply.prompt_ids]}
-            for step in trajectory.steps
-        ]
-
-    assert growth(lambda t: len(json.dumps(whole(t))), episodes) > 2 * STEEPEST
-    assert growth(lambda t: memory_of(lambda: whole(t)), episodes) > 2 * STEEPEST
 
 
 class Counted(TokenIds):
