@@ -20,8 +20,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.engines.wire import encode_answer
+from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
 
 # Operations of DocumentWorld
 SIZES = (10, 40, 160)

@@ -108,9 +108,6 @@ class _Player:
             self.find("random", "the global random generators were used")
         self.report.texts = len(self.report.actions)
         self.report.marks = self._transcript.marks
-        if self._times:
-            self.report.slowest = max(self._times)
-            self.report.median = statistics.median(self._times)
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:

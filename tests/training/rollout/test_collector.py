@@ -24,10 +24,9 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Reply
-from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.oracles import NoisyPolicy
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout import (
-    ENGINES,
     Asyncio,
     CollectionError,
     Collector,
@@ -129,25 +128,6 @@ def test_an_env_that_cannot_be_made_is_an_error_of_the_user() -> None:
                 "tests.training.rollout.faulty_world:FaultyWorld"
             )
         )
-
-
-def test_bad_arguments_are_named() -> None:
-    with pytest.raises(
-        ValueError,
-        match="engine must be one of lockstep, threads, asyncio, processes, ray, got 'thread'",
-    ):
-        Collector("ListWorld", engine="thread")
-    with pytest.raises(ValueError, match="num_envs"):
-        Collector("ListWorld", 0)
-    with pytest.raises(
-        ValueError, match="lockstep cannot give up a slot that hangs, so it takes no timeout"
-    ):
-        Collector("ListWorld", timeout=1.0)
-    with pytest.raises(ValueError, match="timeout"):
-        Collector("ListWorld", engine="threads", timeout=0.0)
-    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
-        list(collect(OraclePolicy("ListWorld"), "ListWorld", [0], engine="asyncio"))
-    assert set(ENGINES) == {"lockstep", "ray", *APART}
 
 
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:

@@ -18,8 +18,7 @@ from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
 from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.engines.wire import decode_answer, encode_answer
+from agentgym.training.rollout.engines.servers import PlayerServer, decode_answer, encode_answer
 from agentgym.training.rollout.user_policy import adapt
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]

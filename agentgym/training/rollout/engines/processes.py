@@ -15,8 +15,13 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.training.rollout.engines.base import GRACE
-from agentgym.training.rollout.engines.servers import Request, WorkerServer
-from agentgym.training.rollout.engines.wire import FarAnswer, decode_answer, encode_answer
+from agentgym.training.rollout.engines.servers import (
+    FarAnswer,
+    Request,
+    WorkerServer,
+    decode_answer,
+    encode_answer,
+)
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 from agentgym.training.rollout.user_policy import UserPolicy
 

@@ -33,8 +33,7 @@ from agentgym.training.rollout.engines.base import (
     start_thread,
 )
 from agentgym.training.rollout.engines.deltas import Border
-from agentgym.training.rollout.engines.servers import Request
-from agentgym.training.rollout.engines.wire import FarAnswer
+from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
