@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import multiprocessing
 import os
@@ -25,7 +24,6 @@ import pytest
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy
-from agentgym.play.policy import PolicyError
 from agentgym.training.rollout import (
     Asyncio,
     CollectionError,
@@ -139,36 +137,6 @@ def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
     played = list(collect(meeting, make_env, range(8), 4, engine="threads"))
     assert [t.reward for t in played] == [1.0] * 8
     assert not any(t.failure for t in played)
-
-
-def test_replies_that_wait_are_awaited_together() -> None:
-    inside: list[int] = []
-    most: list[int] = [0]
-
-    class Meeting(Worker):
-        async def areply(self, chat: Chat) -> Reply:
-            inside.append(1)
-            most[0] = max(most[0], len(inside))
-            while most[0] < 4:
-                await asyncio.sleep(0)
-            inside.pop()
-            return self._reply(chat)
-
-    played = list(collect(Meeting(), make_env, range(8), 4, engine="asyncio"))
-    assert [t.reward for t in played] == [1.0] * 8
-    assert most == [4]
-
-
-def test_processes_play_in_processes() -> None:
-    played = list(collect(Worker("who"), make_env, range(12), 3, engine="processes"))
-    pids = {
-        m.text.split()[-1]
-        for t in played
-        for m in t.last.messages
-        if m.text.startswith("worked in process")
-    }
-    assert pids
-    assert str(os.getpid()) not in pids
 
 
 def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
@@ -405,25 +373,3 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(engine: str, tmp_path: 
     played = list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
     assert sorted(t.seed for t in played) == sorted(t.seed for t in TrajectoryLog(log))
     assert sorted(t.seed for t in played) == list(range(12))
-
-
-def test_a_batch_without_a_reply_for_one_chat_costs_that_episode() -> None:
-    @dataclass
-    class Partly:
-        def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-            replies: list[Reply | PolicyError] = [
-                PolicyError("no reply") if "Number 0" in chat.to_text() else Worker()([chat])[0]
-                for chat in chats
-            ]
-            if any(isinstance(reply, PolicyError) for reply in replies):
-                error = PolicyError("some have none")
-                error.replies = replies
-                raise error
-            return [reply for reply in replies if isinstance(reply, Reply)]
-
-    struck = [seed for seed, number in enumerate(numbers(range(8))) if number == 0]
-    assert 0 < len(struck) < 8
-    played = {t.seed: t for t in collect(Partly(), make_env, range(8), 8)}
-    assert sorted(played) == list(range(8))
-    for seed, trajectory in played.items():
-        assert trajectory.failure == ("PolicyError: no reply" if seed in struck else "")
