@@ -140,7 +140,7 @@ class Dispatcher:
                 self.reply(slots, replies)
                 while not ended.is_set():
                     self.advance(None)
-            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
+            except Exception as error:  # noqa: BLE001 - re-raised in the collector's thread
                 errors.append(error)
 
         thread = start_thread(advance, "agentgym-dispatcher")

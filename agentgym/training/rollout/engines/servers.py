@@ -89,7 +89,7 @@ class WorkerServer:
                 self.close(key)
                 return True, None
             return True, getattr(self._player(key), method)(argument)
-        except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+        except Exception as error:  # noqa: BLE001 - the parent reports it with the episode
             return False, failure_of(error)
 
     def close(self, key: int) -> None:
@@ -132,7 +132,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
             pass
     try:
         return _PICKLED + pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - objects of a user's env raise anything when they are pickled
+    except Exception as error:  # noqa: BLE001 - a user's objects may raise anything when pickled
         return _PICKLED + pickle.dumps((False, Failure(f"cannot be sent: {describe(error)}")))
 
 
