@@ -20,8 +20,8 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.engines.wire import encode_answer
+from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
+from agentgym.training.rollout.user_policy import adapt
 
 # Operations of DocumentWorld
 SIZES = (10, 40, 160)
@@ -59,8 +59,8 @@ def row(size: int, policy: Tokenized) -> str:
 
 def sent(size: int, policy: Tokenized) -> int:
     server = PlayerServer(lambda: make(WORLD, operations=size))
-    server.player.policy = policy
-    total, over = len(encode_answer("reset", (True, server.reset(0)))), False
+    server.player.policy = adapt(policy)
+    total, over = len(encode_answer("reset", (True, server.reset((0, ""))))), False
     while not over:
         answer = server.step(None)
         total += len(encode_answer("step", (True, answer)))

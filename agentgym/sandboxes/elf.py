@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import mmap
 import os
+import platform
 import re
 import struct
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +22,10 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
 _ENTRY = struct.Struct("<qQ")  # Elf64_Dyn
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # kinds of segments
 _NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29  # tags of the dynamic section
-_CACHE = Path("/etc/ld.so.cache")
+_LDCONFIG = "/sbin/ldconfig"  # often not on a user's path
+# A line of its cache, such as `libm.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libm.so.6`.
+_CACHED = re.compile(r"^\s*(\S+) \(([^)]*)\) => (.+)$", re.MULTILINE)
+_ARCHITECTURES = {"x86_64": "x86-64", "aarch64": "AArch64"}
 _FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, as by the linker
 
 
@@ -129,26 +134,14 @@ def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Pa
 def _cache() -> dict[str, str]:
     """Return the system's libraries by name, from the linker's cache."""
     try:
-        data = _CACHE.read_bytes()
+        done = subprocess.run([_LDCONFIG, "-p"], capture_output=True, text=True, check=False)
     except OSError:  # not every system has a cache
         return {}
-    start = data.find(b"glibc-ld.so.cache1.1")
-    if start < 0:
-        return {}
-    count, *_ = struct.unpack_from("<I", data, start + 20)
     libraries: dict[str, str] = {}
-    for k in range(count):  # struct file_entry_new: flags, name, path, version, hardware
-        flags, name, path = struct.unpack_from("<iII", data, start + 48 + 24 * k)
-        if flags & 0xFF00 in _ARCHITECTURES:
-            libraries.setdefault(_text(data, start + name), _text(data, start + path))
+    for name, kinds, path in _CACHED.findall(done.stdout):
+        if _ARCHITECTURES[platform.machine()] in kinds:
+            libraries.setdefault(name, path)
     return libraries
-
-
-_ARCHITECTURES = {0x0300, 0x0A00}  # x86-64 and arm64; a machine's cache contains one of them
-
-
-def _text(data: bytes, start: int) -> str:
-    return os.fsdecode(data[start : data.find(b"\0", start)])
 
 
 def executable() -> Path:

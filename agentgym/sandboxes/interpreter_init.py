@@ -61,7 +61,7 @@ def describe(error: BaseException, kind: str) -> Report:
         trace = trace.tb_next
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001 - the code may define the exception, so its text is code too
+    except BaseException:  # noqa: BLE001 - `str` may run the policy's code, which may raise anything
         text = ""
     if isinstance(error, SyntaxError):
         text = error.msg
@@ -74,14 +74,14 @@ def execute(code: str, names: dict[str, Any]) -> Report:
     """Run the code and return its outcome."""
     try:
         program = compile(code, "<code>", "exec", dont_inherit=True)
-    except BaseException as error:  # noqa: BLE001 - the compiler has many ways to refuse: depth, memory, NUL, encoding
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         return describe(error, "refused")
     try:
         exec(program, names)
     except MemoryError as error:
         names.clear()  # frees memory for describing the error
         return describe(error, "memory")
-    except BaseException as error:  # noqa: BLE001 - the policy sees everything that code raises, even SystemExit
+    except BaseException as error:  # noqa: BLE001 - the policy sees any exception of its code, even SystemExit
         return describe(error, "exception")
     return "", "", []
 

@@ -40,14 +40,13 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        slowest: The slowest step of an episode as a multiple of its median.
+        barren: Consecutive episodes without a reply, because the env cannot start.
         causes: The number of findings of each cause.
     """
 
     texts: int = 0
     calls: int = 0
     episodes: int = 0
-    slowest: float = 0.0
     barren: int = 0
     causes: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
@@ -57,8 +56,6 @@ class Tally:
         self.calls += report.calls
         self.episodes += 1
         self.barren = 0 if report.texts else self.barren + 1
-        if report.median:
-            self.slowest = max(self.slowest, report.slowest / report.median)
 
 
 class Campaign:
@@ -106,12 +103,12 @@ class Campaign:
                 queue.append(env_id)
 
     def table(self) -> Table:
-        """Return a row per id: texts, calls, faults, and the slowest step relative to the median."""
+        """Return a row per id: texts, calls and faults."""
         rows = [
-            [env_id, str(t.texts), str(t.calls), str(len(t.causes)), f"{t.slowest:.0f}"]
-            for env_id, t in self.tallies.items()
+            [env_id, str(tally.texts), str(tally.calls), str(len(tally.causes))]
+            for env_id, tally in self.tallies.items()
         ]
-        return "Fuzzing", ["id", "texts", "calls", "faults", "slowest step : median"], rows
+        return "Fuzzing", ["id", "texts", "calls", "faults"], rows
 
     def _is_over(self, env_id: str) -> bool:
         tally = self.tallies[env_id]

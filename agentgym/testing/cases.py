@@ -132,16 +132,12 @@ class Report:
     """Outcome of an episode.
 
     Attributes:
-        slowest: The CPU seconds of the slowest step.
-        median: The median CPU seconds of its steps.
         marks: Hashes of the observations after the reset and each step.
     """
 
     texts: int = 0
     calls: int = 0
     refused: int = 0
-    slowest: float = 0.0
-    median: float = 0.0
     marks: list[str] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     options: Mapping[str, Any] = field(default_factory=dict)

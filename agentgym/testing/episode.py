@@ -108,9 +108,6 @@ class _Player:
             self.find("random", "the global random generators were used")
         self.report.texts = len(self.report.actions)
         self.report.marks = self._transcript.marks
-        if self._times:
-            self.report.slowest = max(self._times)
-            self.report.median = statistics.median(self._times)
 
     @contextmanager
     def _watch(self, kind: str, what: str = "") -> Iterator[None]:
@@ -120,7 +117,7 @@ class _Player:
             raise
         except Exception as error:  # noqa: BLE001 - any exception is a finding
             text = "".join(traceback.format_exception(error, limit=-12))
-            self.find(kind, f"{what}{text[-3_000:]}", _place_of(error))
+            self.find(kind, f"{what}{text[-3_000:]}", _place_of(text))
             raise _Stop from None
 
     def _play(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -227,7 +224,7 @@ class _Player:
         reported = getattr(result[4]["detail"], "faults", ()) if not faults else ()
         for fault in reported:
             self.find(
-                "raise", f"{fault.tool} failed: {fault.traceback}", _place_in(fault.traceback)
+                "raise", f"{fault.tool} failed: {fault.traceback}", _place_of(fault.traceback)
             )
         if faults or reported:
             raise _Stop
@@ -304,15 +301,8 @@ def _global_generators() -> tuple[Any, str]:
     return random.getstate(), repr(np.random.get_state(legacy=False))  # noqa: NPY002 - it must not change
 
 
-def _place_of(error: BaseException) -> str:
-    """Return an error's type with the innermost function outside libraries."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
-    frame = (own or list(frames))[-1]
-    return f"{type(error).__name__} in {Path(frame.filename).name}:{frame.name}"
-
-
-def _place_in(text: str) -> str:
+def _place_of(text: str) -> str:
+    """Return a traceback's error with the innermost function outside libraries."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]

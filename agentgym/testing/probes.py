@@ -26,7 +26,13 @@ from agentgym.text.tools import Toolset
 
 # The start of a database image; two images with the same records may differ.
 _SQLITE = b"SQLite format 3\x00"
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+# Types that are compared as a whole.
+_VALUES = (
+    *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
+    *(types.FunctionType, types.BuiltinFunctionType),
+)
+# The place of an object's state among its parts.
+_STATE = 2
 # A team's state besides its worlds, and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
 # enough to recognise the change
@@ -69,65 +75,47 @@ def differences(before: bytes, after: bytes) -> list[str]:
     """
     if before == after:
         return []
-    paths = _Comparison().compare("", pickle.loads(before), pickle.loads(after))
-    return list(islice(paths, _MAX_DIFFERENCES))
+    return list(
+        islice(_compare("", pickle.loads(before), pickle.loads(after), {}), _MAX_DIFFERENCES)
+    )
 
 
-class _Comparison:
-    """Parallel walk through two object graphs, by the pickled form of each object."""
+# The compared pairs of objects by their ids; keeping the objects prevents reuse of ids.
+_Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[int, int]] = set()
-        self._alive: list[Any] = []  # prevents reuse of ids
 
-    def compare(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        if one is two or (id(one), id(two)) in self._seen:
-            return
-        if type(one) is not type(two):
+def _compare(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
+    """Walk through two object graphs in parallel, by the pickled form of each object."""
+    if one is two or (id(one), id(two)) in seen:
+        return
+    if type(one) is not type(two) or isinstance(one, _VALUES):
+        if type(one) is not type(two) or not _equal(one, two):
             yield _difference(path, one, two)
-        elif isinstance(one, (str, int, float, bytes, complex, type(None))):
-            if not _equal_atoms(one, two):
-                yield _difference(path, one, two)
-        else:
-            self._seen.add((id(one), id(two)))
-            self._alive += [one, two]
-            yield from self._compare_parts(path, one, two)
-
-    def _compare_parts(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        if isinstance(one, dict):
-            yield from self._compare_dicts(path, one, two)
-        elif isinstance(one, (list, tuple)):
-            if len(one) != len(two):
-                yield f"{path}: {len(one)} items became {len(two)}"
-            for k, (left, right) in enumerate(zip(one, two, strict=False)):
-                yield from self.compare(f"{path}[{k}]", left, right)
-        elif isinstance(one, functools.partial):
-            parts = [(each.func, each.args, each.keywords) for each in (one, two)]
-            yield from self.compare(path, *parts)
-        elif isinstance(one, (set, frozenset, np.ndarray, type, *_FUNCTIONS)):
-            if not _equal_values(one, two):
-                yield _difference(path, one, two)
-        else:
-            yield from self._compare_objects(path, one, two)
-
-    def _compare_dicts(self, path: str, one: Any, two: Any) -> Iterator[str]:
-        if one.keys() != two.keys():
-            yield f"{path}: keys {sorted(map(repr, one.keys() ^ two.keys()))[:3]} on one side only"
-        elif list(one) != list(two):
-            yield f"{path}: the order of the keys changed"
-        for name in one:
-            if name in two:
-                yield from self.compare(f"{path}.{name}", one[name], two[name])
-
-    def _compare_objects(self, path: str, one: Any, two: Any) -> Iterator[str]:
+        return
+    seen[id(one), id(two)] = one, two
+    if isinstance(one, dict):
+        yield from _compare_dicts(path, one, two, seen)
+    elif isinstance(one, (list, tuple)):
+        if len(one) != len(two):
+            yield f"{path}: {len(one)} items became {len(two)}"
+        for k, (left, right) in enumerate(zip(one, two, strict=False)):
+            yield from _compare(f"{path}[{k}]", left, right, seen)
+    else:
         left, right = _parts(one), _parts(two)
-        for name in one.__dict__.keys() ^ two.__dict__.keys() if hasattr(one, "__dict__") else ():
-            if isinstance(getattr(type(one), name, None), functools.cached_property):
-                for part in (left, right):  # derived from the rest
-                    if isinstance(part[2], dict):
-                        part[2].pop(name, None)
+        if len(left) > _STATE:
+            _drop_caches(type(one), left[_STATE], right[_STATE])
         for k, (first, second) in enumerate(zip(left, right, strict=True)):
-            yield from self.compare(path if k == 2 else f"{path}<{k}>", first, second)
+            yield from _compare(path if k == _STATE else f"{path}<{k}>", first, second, seen)
+
+
+def _compare_dicts(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
+    if one.keys() != two.keys():
+        yield f"{path}: keys {sorted(map(repr, one.keys() ^ two.keys()))[:3]} on one side only"
+    elif list(one) != list(two):
+        yield f"{path}: the order of the keys changed"
+    for name in one:
+        if name in two:
+            yield from _compare(f"{path}.{name}", one[name], two[name], seen)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -141,13 +129,20 @@ def _parts(value: Any) -> list[Any]:
     return [function, arguments, own, *(None if each is None else list(each) for each in items)]
 
 
-def _equal_values(one: Any, two: Any) -> bool:
+def _drop_caches(kind: type, one: Any, two: Any) -> None:
+    """Drop the cached properties that only one side has computed: they derive from the rest."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        for name in one.keys() ^ two.keys():
+            if isinstance(getattr(kind, str(name), None), functools.cached_property):
+                one.pop(name, None)
+                two.pop(name, None)
+
+
+def _equal(one: Any, two: Any) -> bool:
     if isinstance(one, (set, frozenset)):
         return sorted(map(repr, one)) == sorted(map(repr, two))
-    return bool(np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two)
-
-
-def _equal_atoms(one: Any, two: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, two))
     if isinstance(one, float) and math.isnan(one):
         return math.isnan(two)
     if isinstance(one, bytes) and one.startswith(_SQLITE) and one != two:

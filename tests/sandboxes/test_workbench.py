@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +133,10 @@ def test_a_program_cannot_exhaust_the_host(run: Any, code: str, reason: str) -> 
     outcome = run(code, limits=Limits(seconds=seconds, memory_mb=256, output_chars=2_000))
     assert reason in outcome.stopped
     assert bool(reason) == bool(outcome.stopped)
-    if not reason and "true" not in code:
+    if reason:  # how far it got depends on the speed of the host
+        left = (outcome.stdout, outcome.stderr, outcome.code, outcome.files)
+        assert left == ("", "", None, None)
+    elif "true" not in code:
         assert outcome.code == 1
     assert len(outcome.stdout) + len(outcome.stderr) < 5_000
     assert free_memory() > before - 2**30, "its memory is released"
@@ -220,19 +221,6 @@ print("hunter2" in str(os.environ), sorted(os.listdir("/")))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_there_is_no_network() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0)
-        port = server.getsockname()[1]
-        assert sh(f"exec 3<>/dev/tcp/127.0.0.1/{port}").code == 1
-        assert (
-            "PermissionError"
-            in py(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)").stderr
-        )
-        with pytest.raises(BlockingIOError):
-            server.accept()
-
-
 ESCAPES = {
     "a kill of the first process": "import os\nfor k in (*range(1, 32), 34, 64): os.kill(1, k)\nprint('alive')",
     "a namespace": "import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))",
@@ -269,16 +257,6 @@ def test_packages_and_bytes_are_the_same_each_time() -> None:
         "a",
         "b",
         "UTC",
-    ]
-
-
-def test_many_threads_at_once() -> None:
-    with ThreadPoolExecutor(8) as threads:
-        outcomes = list(
-            threads.map(lambda k: sh(f"echo {k} > f; cat f g", {"g": str(k).encode()}), range(16))
-        )
-    assert [(o.stdout, o.files["f"]) for o in outcomes] == [
-        (f"{k}\n{k}", f"{k}\n".encode()) for k in range(16)
     ]
 
 

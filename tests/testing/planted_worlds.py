@@ -53,7 +53,7 @@ class SoundWorld(World[Config]):
             raise ToolError("a note needs a name")
         self.clock += 1
         self.notes[name] = text
-        return f'{{"name": "{len(self.notes)}", "clock": {self.clock}}}'
+        return self.written(name, text, f'{{"name": "{len(self.notes)}", "clock": {self.clock}}}')
 
     @tool
     def read(self, name: str) -> str:
@@ -62,9 +62,7 @@ class SoundWorld(World[Config]):
         Args:
             name: Its name.
         """
-        if name not in self.notes:
-            raise ToolError(f"there is no such note; notes: {len(self.notes)}")
-        return self.notes[name]
+        return self.text_of(name)
 
     @tool
     def wind(self, seconds: int) -> str:
@@ -73,44 +71,42 @@ class SoundWorld(World[Config]):
         Args:
             seconds: The seconds, 1 to 100.
         """
-        if not 1 <= seconds <= 100:
-            raise ToolError("seconds must be 1 to 100")
-        self.clock += seconds
-        return f"The clock shows {self.clock}."
+        return self.advance(seconds)
 
     @tool(final=True)
     def finish(self) -> str:
         """End the task."""
         return "Done."
 
+    def written(self, name: str, text: str, result: str) -> str:
+        return result
+
+    def text_of(self, name: str) -> str:
+        if name not in self.notes:
+            raise ToolError(f"there is no such note; notes: {len(self.notes)}")
+        return self.notes[name]
+
+    def advance(self, seconds: int) -> str:
+        if not 1 <= seconds <= 100:
+            raise ToolError("seconds must be 1 to 100")
+        self.clock += seconds
+        return f"The clock shows {self.clock}."
+
 
 class RaisingWorld(SoundWorld):
     """Its tool raises instead of refusing."""
 
-    @tool
-    def read(self, name: str) -> str:
-        """Read a note.
-
-        Args:
-            name: Its name.
-        """
+    def text_of(self, name: str) -> str:
         return self.notes[name]
 
 
 class RareWorld(SoundWorld):
     """Its tool raises for texts with a bidirectional control character in one of its two arguments."""
 
-    @tool
-    def write(self, name: str, text: str) -> str:
-        """Write a note.
-
-        Args:
-            name: Its name.
-            text: Its text.
-        """
+    def written(self, name: str, text: str, result: str) -> str:
         if set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067"):
             raise RuntimeError("the layout of the text failed")
-        return super().write(name, text)
+        return result
 
 
 class ScoringWorld(SoundWorld):
@@ -123,47 +119,27 @@ class ScoringWorld(SoundWorld):
 class HalfDoneWorld(SoundWorld):
     """A refused call has already changed something."""
 
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
+    def advance(self, seconds: int) -> str:
         self.notes["last"] = str(seconds)[:9]
-        return super().wind(seconds)
+        return super().advance(seconds)
 
 
 class TickingWorld(SoundWorld):
     """Its clock advances on a refused call."""
 
-    @tool
-    def read(self, name: str) -> str:
-        """Read a note.
-
-        Args:
-            name: Its name.
-        """
+    def text_of(self, name: str) -> str:
         self.clock += 1
-        return super().read(name)
+        return super().text_of(name)
 
 
 class RememberingWorld(SoundWorld):
     """Its episodes share a class attribute."""
 
-    written: ClassVar[list[str]] = []
+    shared: ClassVar[list[str]] = []
 
-    @tool
-    def write(self, name: str, text: str) -> str:
-        """Write a note.
-
-        Args:
-            name: Its name.
-            text: Its text.
-        """
-        result = super().write(name, text)
-        self.written.append(name)
-        return f"{result} {len(self.written)}"
+    def written(self, name: str, text: str, result: str) -> str:
+        self.shared.append(name)
+        return f"{result} {len(self.shared)}"
 
 
 class NaNWorld(SoundWorld):
@@ -197,30 +173,17 @@ class UnwritableWorld(SoundWorld):
 class SurrogateWorld(SoundWorld):
     """Its tool cuts a text inside a surrogate pair."""
 
-    @tool
-    def write(self, name: str, text: str) -> str:
-        """Write a note.
-
-        Args:
-            name: Its name.
-            text: Its text.
-        """
+    def written(self, name: str, text: str, result: str) -> str:
         start = text.encode("utf-8", "replace")[:2].decode("utf-8", "surrogateescape")
-        return f"{super().write(name, text)} {start}"
+        return f"{result} {start}"
 
 
 class GamblingWorld(SoundWorld):
     """It draws from the global generator."""
 
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
+    def advance(self, seconds: int) -> str:
         random.random()
-        return super().wind(seconds)
+        return super().advance(seconds)
 
 
 class ForgetfulWorld(SoundWorld):
@@ -230,14 +193,8 @@ class ForgetfulWorld(SoundWorld):
         super().generate()
         self.reads = 0
 
-    @tool
-    def read(self, name: str) -> str:
-        """Read a note.
-
-        Args:
-            name: Its name.
-        """
-        text = super().read(name)
+    def text_of(self, name: str) -> str:
+        text = super().text_of(name)
         self.reads += 1
         return f"{text} (read {self.reads} times)"
 
@@ -248,14 +205,8 @@ class ForgetfulWorld(SoundWorld):
 class TimedWorld(SoundWorld):
     """It prints the machine's time."""
 
-    @tool
-    def wind(self, seconds: int) -> str:
-        """Set the clock forward.
-
-        Args:
-            seconds: The seconds, 1 to 100.
-        """
-        return f"{super().wind(seconds)} {time.time_ns()}"
+    def advance(self, seconds: int) -> str:
+        return f"{super().advance(seconds)} {time.time_ns()}"
 
 
 # If the env refuses such a result, it reports the failing tool or scorer.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from agentgym.wrappers import (
     Compaction,
     ContextAwareness,
     ContextBudget,
-    EditMessages,
     MemoryTool,
     ProgrammaticTools,
     Trim,
@@ -184,10 +182,6 @@ NOTES = "/memories/progress"
 READER = HonestReader()
 
 
-def leave_all(messages: Sequence[Message]) -> Sequence[Message]:
-    return messages
-
-
 def archive(*names: str, budget: ContextBudget = BUDGET, pages: int = PAGES) -> Env:
     env: Env = ToolEnv(Archive, pages=pages)
     inside: dict[str, Any] = {"memory": MemoryTool, "programmatic": ProgrammaticTools}
@@ -197,7 +191,6 @@ def archive(*names: str, budget: ContextBudget = BUDGET, pages: int = PAGES) -> 
     for name, strategy in {
         "clear_thinking": ClearThinking,
         "clear_results": ClearToolResults,
-        "null": partial(EditMessages, edit=leave_all),
         "compaction": Compaction,
         "trim": Trim,
         "awareness": ContextAwareness,
@@ -327,19 +320,3 @@ def test_an_agent_that_needs_a_strategy_succeeds_with_it_alone(name: str, seed: 
     with_it, *_ = play(name, *others, seed=seed, policy=policy, pages=pages)
     without, *_ = play(*others, seed=seed, policy=policy, pages=pages)
     assert (with_it, without) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("policy", [HonestReader(), Talker(), Recorder()], ids=type)
-def test_a_strategy_that_edits_nothing_changes_nothing(policy: HonestReader) -> None:
-    envs = archive(pages=30), archive("null", pages=30)
-    chats = [env.reset(seed=0)[0] for env in envs]
-    over = False
-    while not over:
-        assert chats[0].to_text() == chats[1].to_text()
-        (reply,) = policy(chats[:1])
-        steps = [env.step(reply.text) for env in envs]
-        chats = [step[0] for step in steps]
-        records = [step[4]["context"] for step in steps]
-        assert replace(records[0], edit_counts={}) == replace(records[1], edit_counts={})
-        assert steps[0][1:4] == steps[1][1:4]
-        over = steps[0][2] or steps[0][3]

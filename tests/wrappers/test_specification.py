@@ -61,7 +61,7 @@ CASES = {
     "uses with a target": Case(results=Results("8uses", target="3uses", keep=1)),
     "ratio": Case(results=Results("6uses", ratio="0.5", keep=2, clear_inputs=True)),
     "small ratio": Case(results=Results("{50}", ratio="0.3", keep=1)),
-    "share of the window": Case(results=Results("0.75", keep=2), window=1.5),
+    "share of the window": Case(results=Results("0.75", keep=2), window=1.2),
     "turns or uses": Case(results=Results("9turns|4uses", keep=3)),
     "turns": Case(results=Results("6turns", keep=2)),
     "inputs too": Case(results=Results("{60}", keep=2, clear_inputs=True)),

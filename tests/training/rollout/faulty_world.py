@@ -16,6 +16,7 @@ import gymnasium
 
 from agentgym import Chat, Reply, ToolCall, World, render, tool
 from agentgym.play.policy import Policy
+from agentgym.training.rollout import Collector, Counts, Engine, Trajectory, collect
 
 BARRIERS: dict[str, threading.Barrier] = {}
 
@@ -139,3 +140,38 @@ class Drawing:
 
     def reseed(self, number: int) -> None:
         self.number = number
+
+
+# The cause of a failure by the way of working; a hanging step takes as long as its timeout.
+CAUSES = {
+    "raise": "OSError: the disk is full",
+    "die": "ended with exit code 7|died|exit|unavailable",
+    "hang": "timeout: no answer in 8 seconds",
+}
+
+
+def check_fault(
+    engine: str | Engine, how: str, slots: int = 2, *, replicate: bool | None
+) -> Counts:
+    """Check that faults cost their episodes alone; return the counts of the collection."""
+    fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
+    struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
+    # A second hanging worker would be awaited for a worker's full start time.
+    struck = struck[: 1 if how == "hang" else 2]
+    seeds = sorted([*struck, *(s for s, t in fine.items() if "Number 0" not in t.last.to_text())])
+    # A slow worker on a busy machine must not count as hung.
+    options = {"timeout": 8.0 if how == "hang" else None, "retries": 0 if how == "hang" else 1}
+    with Collector(make_env, slots, engine=engine, replicate=replicate, **options) as collector:  # type: ignore[arg-type]
+        played = {t.seed: t for t in collector.collect(Worker(how), seeds)}
+        counts = collector.counts
+    assert sorted(played) == seeds
+    for seed, trajectory in played.items():
+        if seed in struck:
+            assert (trajectory.truncated, trajectory.terminated) == (True, False)
+            assert trajectory.steps == fine[seed].steps[:1], "what was played before is kept"
+            assert re.search(CAUSES[how], trajectory.failure)
+            assert Trajectory.from_json(trajectory.to_json()) == trajectory
+        else:
+            assert trajectory.to_json() == fine[seed].to_json()
+    assert (counts.broken, counts.retried) == (len(struck), options["retries"] * len(struck))
+    return counts

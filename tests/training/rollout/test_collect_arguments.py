@@ -48,12 +48,25 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
             play(**{name: value})
 
 
-@pytest.mark.parametrize("env", [None, 5, [], b"ListWorld"])
-def test_a_wrong_env_is_named(env: Any) -> None:
-    with pytest.raises(ValueError, match="env must be an id, a spec or a function"):
-        Collector(env)
-    with pytest.raises(ValueError, match="replicate must be True or False"):
-        Collector("ListWorld", replicate="yes")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("env", "options", "text"),
+    [
+        *((env, {}, "env must be an id, a spec or a function") for env in (None, 5, [], b"x")),
+        ("ListWorld", {"replicate": "yes"}, "replicate must be True or False"),
+        ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
+        ("ListWorld", {"num_envs": 0}, "num_envs"),
+        ("ListWorld", {"timeout": 1.0}, "lockstep cannot give up a slot that hangs"),
+        ("ListWorld", {"engine": "threads", "timeout": 0.0}, "timeout"),
+    ],
+)
+def test_wrong_options_of_a_collector_are_named(env: Any, options: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Collector(env, **options)
+
+
+def test_asyncio_needs_an_async_policy() -> None:
+    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
+        list(collect(POLICY, "ListWorld", [0], engine="asyncio"))
 
 
 def test_seeds_of_numpy_and_a_log_by_its_name_are_understood(tmp_path: Path) -> None:

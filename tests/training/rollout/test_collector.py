@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import json
 import multiprocessing
 import os
 import re
@@ -21,15 +19,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pytest
 
 import agentgym
 from agentgym import Chat, Reply
-from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.play.policy import PolicyError
+from agentgym.oracles import NoisyPolicy
 from agentgym.training.rollout import (
-    ENGINES,
     Asyncio,
     CollectionError,
     Collector,
@@ -43,12 +38,16 @@ from agentgym.training.rollout import (
     replay,
 )
 from agentgym.training.rollout.engines.base import Answers, MakeEnv, Slot
-from agentgym.training.rollout.engines.deltas import Border
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.episode import Player
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
-from tests.training.rollout.faulty_world import Awaiting, Drawing, Mortal, Worker, make_env
+from tests.training.rollout.faulty_world import (
+    Awaiting,
+    Drawing,
+    Mortal,
+    Worker,
+    check_fault,
+    make_env,
+)
 
 APART = ("threads", "asyncio", "processes")
 
@@ -91,11 +90,6 @@ def numbers(seeds: Sequence[int]) -> list[int]:
     return [int(re.search(r"Number (\d)", chat.to_text())[1]) for chat in chats]  # type: ignore[index]
 
 
-CAUSES = {
-    "raise": "the disk is full",
-    "hang": "timeout: no answer in 8 seconds",
-    "die": "ended with exit code 7",
-}
 FAULTS = [
     *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
     *(("processes", "die", replicate) for replicate in (False, True)),
@@ -107,28 +101,7 @@ FAULTS = [
 @pytest.mark.rotation(fault=FAULTS)
 def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> None:
     engine, how, replicate = fault
-    drawn = dict(zip(range(40), numbers(range(40)), strict=True))
-    struck = [seed for seed, number in drawn.items() if number == 0][:1]
-    seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
-    # A slow worker on a busy machine must not count as hung.
-    options: dict[str, Any] = {"timeout": 8.0, "retries": 0} if how == "hang" else {"retries": 1}
-    played = {
-        t.seed: t
-        for t in collect(
-            Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, **options
-        )
-    }
-    fine = {t.seed: t for t in collect(Worker(), make_env, seeds, 2)}
-    assert sorted(played) == seeds
-    for seed in seeds:
-        if seed not in struck:
-            assert played[seed].to_json() == fine[seed].to_json()
-            continue
-        broken = played[seed]
-        assert (broken.truncated, broken.terminated) == (True, False)
-        assert broken.steps == fine[seed].steps[:1], "what was played before is kept"
-        assert CAUSES[how] in broken.failure
-        assert Trajectory.from_json(broken.to_json()) == broken
+    check_fault(engine, how, replicate=replicate)
 
 
 def test_lockstep_raises_what_breaks() -> None:
@@ -155,25 +128,6 @@ def test_an_env_that_cannot_be_made_is_an_error_of_the_user() -> None:
         )
 
 
-def test_bad_arguments_are_named() -> None:
-    with pytest.raises(
-        ValueError,
-        match="engine must be one of lockstep, threads, asyncio, processes, ray, got 'thread'",
-    ):
-        Collector("ListWorld", engine="thread")
-    with pytest.raises(ValueError, match="num_envs"):
-        Collector("ListWorld", 0)
-    with pytest.raises(
-        ValueError, match="lockstep cannot give up a slot that hangs, so it takes no timeout"
-    ):
-        Collector("ListWorld", timeout=1.0)
-    with pytest.raises(ValueError, match="timeout"):
-        Collector("ListWorld", engine="threads", timeout=0.0)
-    with pytest.raises(ValueError, match="OraclePolicy has none; use the threads engine"):
-        list(collect(OraclePolicy("ListWorld"), "ListWorld", [0], engine="asyncio"))
-    assert set(ENGINES) == {"lockstep", "ray", *APART}
-
-
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
     faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four have arrived
 
@@ -183,36 +137,6 @@ def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
     played = list(collect(meeting, make_env, range(8), 4, engine="threads"))
     assert [t.reward for t in played] == [1.0] * 8
     assert not any(t.failure for t in played)
-
-
-def test_replies_that_wait_are_awaited_together() -> None:
-    inside: list[int] = []
-    most: list[int] = [0]
-
-    class Meeting(Worker):
-        async def areply(self, chat: Chat) -> Reply:
-            inside.append(1)
-            most[0] = max(most[0], len(inside))
-            while most[0] < 4:
-                await asyncio.sleep(0)
-            inside.pop()
-            return self._reply(chat)
-
-    played = list(collect(Meeting(), make_env, range(8), 4, engine="asyncio"))
-    assert [t.reward for t in played] == [1.0] * 8
-    assert most == [4]
-
-
-def test_processes_play_in_processes() -> None:
-    played = list(collect(Worker("who"), make_env, range(12), 3, engine="processes"))
-    pids = {
-        m.text.split()[-1]
-        for t in played
-        for m in t.last.messages
-        if m.text.startswith("worked in process")
-    }
-    assert pids
-    assert str(os.getpid()) not in pids
 
 
 def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
@@ -336,29 +260,6 @@ def _wait_until_group_is_empty(group: int) -> None:
     raise AssertionError("workers outlived their parent")
 
 
-def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
-    rare = "clear_results:clear_at_least=400"
-    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context=rare, window=3_200)
-    server = PlayerServer(lambda: gymnasium.make(spec))
-    plain = Player(gymnasium.make(spec))
-    policy = OraclePolicy("TreeWorld")
-    chat = plain.reset(5)
-    border, first = Border(), server.reset((5, ""))
-    assert border.receive_chat(*first) == chat
-    sent = [len(first[1].messages)]
-    over = False
-    while not over:
-        (reply,) = policy([chat])
-        _, outcome = plain.step(reply)
-        _, news, _, terminated, truncated, _ = server.step((reply.text, ""))
-        assert border.receive_chat(*news) == outcome.chat
-        sent.append(len(news[1].messages))
-        chat, over = outcome.chat, terminated or truncated
-    assert len(sent) > 20
-    assert Counter(sent).most_common(1)[0][0] == 2, "a reply and its result"
-    server.player.close()
-
-
 def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
     played = list(collect(Drawing(), make_env, range(6), 3, engine="processes", replicate=True))
     ways = [re.findall(r"as copy (\d)", t.steps[0].reply.text)[0] for t in played]
@@ -370,12 +271,6 @@ def test_engines_can_be_given_with_their_options() -> None:
     assert len(list(collect(Worker(), make_env, range(3), 2, engine=Processes("spawn")))) == 3
     engine = Asyncio()
     assert len(list(collect(Worker(), make_env, range(3), 2, engine=engine))) == 3
-
-
-def test_labels_and_failures_survive_json() -> None:
-    trajectory = next(iter(collect(Worker(), make_env, [0], labels={"a": (1, 2)})))
-    assert trajectory.labels == {"a": [1, 2]}
-    assert "failure" not in json.loads(trajectory.to_json())
 
 
 def lengths(trajectories: Any) -> dict[int, int]:
@@ -478,25 +373,3 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(engine: str, tmp_path: 
     played = list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
     assert sorted(t.seed for t in played) == sorted(t.seed for t in TrajectoryLog(log))
     assert sorted(t.seed for t in played) == list(range(12))
-
-
-def test_a_batch_without_a_reply_for_one_chat_costs_that_episode() -> None:
-    @dataclass
-    class Partly:
-        def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-            replies: list[Reply | PolicyError] = [
-                PolicyError("no reply") if "Number 0" in chat.to_text() else Worker()([chat])[0]
-                for chat in chats
-            ]
-            if any(isinstance(reply, PolicyError) for reply in replies):
-                error = PolicyError("some have none")
-                error.replies = replies
-                raise error
-            return [reply for reply in replies if isinstance(reply, Reply)]
-
-    struck = [seed for seed, number in enumerate(numbers(range(8))) if number == 0]
-    assert 0 < len(struck) < 8
-    played = {t.seed: t for t in collect(Partly(), make_env, range(8), 8)}
-    assert sorted(played) == list(range(8))
-    for seed, trajectory in played.items():
-        assert trajectory.failure == ("PolicyError: no reply" if seed in struck else "")

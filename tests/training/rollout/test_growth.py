@@ -11,7 +11,6 @@ import pickle
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -26,8 +25,7 @@ from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.engines.wire import encode_answer
+from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
 from agentgym.training.rollout.user_policy import adapt
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
@@ -74,71 +72,31 @@ def growth(cost: Callable[[Trajectory], float], episodes: Sequence[Trajectory]) 
 
 
 @pytest.mark.rotation(**CASES)
-def test_bytes_of_lines_and_pickles(played: Played, stack: str, with_ids: bool) -> None:
+def test_lines_and_pickles_are_read_back_and_grow_with_new_text_only(
+    played: Played, stack: str, with_ids: bool
+) -> None:
     episodes = played(stack, with_ids)
-    assert growth(lambda trajectory: len(trajectory.to_json()), episodes) < STEEPEST
-    assert growth(lambda trajectory: len(pickle.dumps(trajectory)), episodes) < STEEPEST
-
-
-@pytest.mark.rotation(**CASES)
-def test_work_of_lines_and_pickles(played: Played, stack: str, with_ids: bool) -> None:
-    episodes = played(stack, with_ids)
-    lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
-    for cost in (
+    lines = {id(t): t.to_json() for t in episodes}
+    pickles = {id(t): pickle.dumps(t) for t in episodes}
+    read = lambda t: Trajectory.from_json(lines[id(t)])  # noqa: E731
+    load = lambda t: pickle.loads(pickles[id(t)])  # noqa: E731
+    costs: list[Callable[[Trajectory], float]] = [
+        lambda t: len(lines[id(t)]),
+        lambda t: len(pickles[id(t)]),
         lambda t: calls_of(t.to_json),
         lambda t: calls_of(pickle.dumps, t),
-        lambda t: calls_of(Trajectory.from_json, lines[id(t)][0]),
-        lambda t: calls_of(pickle.loads, lines[id(t)][1]),
-    ):
-        assert growth(cost, episodes) < STEEPEST
-
-
-@pytest.mark.rotation(**CASES)
-def test_memory_of_what_is_read_back(played: Played, stack: str, with_ids: bool) -> None:
-    episodes = played(stack, with_ids)
-    lines = {id(t): (t.to_json(), pickle.dumps(t)) for t in episodes}
-    if episodes[0].steps[0].reply.ids and len(episodes[1].segments()) > 1:
-        pytest.skip("ids of prompts that are edited at each step have no memory in common")
-    for cost in (
-        lambda t: memory_of(lambda: Trajectory.from_json(lines[id(t)][0])),
-        lambda t: memory_of(lambda: pickle.loads(lines[id(t)][1])),
-    ):
-        assert growth(cost, episodes) < STEEPEST
-
-
-@pytest.mark.rotation(**CASES)
-def test_what_is_read_back_is_equal(played: Played, stack: str, with_ids: bool) -> None:
-    episodes = played(stack, with_ids)
-    for trajectory in episodes:
-        for again in (
-            Trajectory.from_json(trajectory.to_json()),
-            pickle.loads(pickle.dumps(trajectory)),
-        ):
-            assert again == trajectory
-            if trajectory.steps[0].reply.ids:
-                assert rows(again) == rows(trajectory)
-
-
-@pytest.mark.rotation
-def test_the_laws_find_whole_prompts(renderer: Renderer) -> None:
-    # A single reply contains its whole prompt, so its cost must grow.
-    episodes = [
-        rollout(
-            make("DocumentWorld", operations=size),
-            Tokenized(OraclePolicy("DocumentWorld"), renderer),
-            0,
-        )
-        for size in (SHORT, LONG)
+        lambda t: calls_of(read, t),
+        lambda t: calls_of(load, t),
     ]
-
-    def whole(trajectory: Trajectory) -> list[dict[str, Any]]:
-        return [
-            {**asdict(step.reply), "prompt_ids": [*step.reply.prompt_ids]}
-            for step in trajectory.steps
-        ]
-
-    assert growth(lambda t: len(json.dumps(whole(t))), episodes) > 2 * STEEPEST
-    assert growth(lambda t: memory_of(lambda: whole(t)), episodes) > 2 * STEEPEST
+    # Ids of prompts that are edited at each step have no memory in common.
+    if not (with_ids and len(episodes[1].segments()) > 1):
+        costs += [lambda t: memory_of(lambda: read(t)), lambda t: memory_of(lambda: load(t))]
+    for cost in costs:
+        assert growth(cost, episodes) < STEEPEST
+    for trajectory in episodes:
+        for again in (read(trajectory), load(trajectory)):
+            assert again == trajectory
+            assert not with_ids or rows(again) == rows(trajectory)
 
 
 class Counted(TokenIds):

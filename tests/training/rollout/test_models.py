@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agentgym import Chat, Reply, make
-from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import PolicyError
 from agentgym.training.rl import TrainingRow, rows
 from agentgym.training.rl.batches import batch, logprobs_of
@@ -26,13 +24,9 @@ from agentgym.training.rollout import (
     make_tokenizer,
     rollout,
 )
-from agentgym.training.rollout.models.creation import END, TEMPLATE
+from agentgym.training.rollout.models.creation import END
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
-THINKING = TEMPLATE.replace(
-    "message.content",
-    "(message.content.split('</think>')[-1] if not loop.last else message.content)",
-)
 
 
 def env(**changes: Any) -> Any:
@@ -63,17 +57,6 @@ def test_a_tokenizer_made_on_the_spot_reads_anything_back(tokenizer: Any) -> Non
     assert len(tokenizer.encode("pop(id=", add_special_tokens=False)) < 5
 
 
-def test_prompts_continue_the_ids_of_prompts_and_replies(tokenizer: Any) -> None:
-    for trajectory in collect(policy(tokenizer), env, range(6), num_envs=3):
-        before: tuple[int, ...] = ()
-        for step in trajectory.steps:
-            assert step.reply.prompt_ids[: len(before)] == before
-            assert tokenizer.decode(list(step.reply.prompt_ids)).endswith("<|assistant|>")
-            before = step.reply.prompt_ids + step.reply.ids
-        (row,) = rows(trajectory)
-        assert row.ids == before
-
-
 def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -> None:
     # Re-tokenising a reply sampled byte by byte would merge its tokens.
     renderer = Renderer(tokenizer)
@@ -94,23 +77,6 @@ def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -
         == reply.prompt_ids + reply.ids
     )
     assert tokenizer.decode(list(renderer.ids(after))).count(END) == 3
-
-
-def test_a_template_that_strips_thinking_starts_a_new_row(tokenizer: Any) -> None:
-    stripping = make_tokenizer([OPTIONS["dialect"]], 320)
-    for template, expected in ((TEMPLATE, 1), (THINKING, 3)):
-        stripping.chat_template = template
-        renderer = Renderer(stripping)
-        one = env(removals=4, items=6)
-        chat, _ = one.reset(seed=0)
-        steps: list[Reply] = []
-        for k in range(3):
-            text = f"<think>so</think>```python\npop(id={k})\n```"
-            ids = (*stripping.encode(text, add_special_tokens=False), stripping.eos_token_id)
-            steps.append(Reply(text, renderer.ids(chat), ids, (0.0,) * len(ids)))
-            renderer.remember(chat, steps[-1])
-            chat, *_ = one.step(text)
-        assert len(rows(played(steps))) == expected
 
 
 def played(replies: list[Reply]) -> Trajectory:
@@ -149,34 +115,6 @@ def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: An
     assert all(len(reply.ids) == len(reply.logprobs) <= 6 for reply in first)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8)
-)
-def test_every_sampled_token_is_in_one_row(turns: list[tuple[bool, int, int]]) -> None:
-    """Random episodes with continued and rewritten prompts; every id is unique."""
-    fresh = iter(range(10_000))
-    replies: list[Reply] = []
-    context: tuple[int, ...] = ()
-    for rewritten, more, length in turns:
-        prompt = (() if rewritten else context) + tuple(next(fresh) for _ in range(more + 1))
-        ids = tuple(next(fresh) for _ in range(length))
-        replies.append(Reply("", prompt, ids, tuple(-float(i) for i in ids)))
-        context = prompt + ids
-    made = rows(played(replies))
-    trained = [
-        i for row in made for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled
-    ]
-    assert trained == [i for reply in replies for i in reply.ids]
-    for row in made:
-        assert [
-            -logprob
-            for logprob, sampled in zip(row.logprobs or (), row.sampled, strict=True)
-            if sampled
-        ] == [float(i) for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled]
-    assert len(made) == 1 + sum(rewritten for rewritten, *_ in turns[1:])
-
-
 def test_rows_need_ids_and_logprobs() -> None:
     with pytest.raises(
         ValueError,
@@ -201,16 +139,6 @@ def test_a_batch_is_padded_on_the_right() -> None:
     assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]
     assert made.sampled.tolist() == [[0, 1, 1], [1, 0, 0]]
     assert made.logprobs.tolist() == [[0, -1, -2], [-3, 0, 0]]
-
-
-@pytest.mark.parametrize("num_envs", [1, 3, 50])
-def test_collect_plays_each_seed_once_as_rollout_does(num_envs: int) -> None:
-    player = NoisyPolicy("ListWorld", 0.3, dialect="python")
-    played_together = list(collect(player, env, range(10), num_envs))
-    assert sorted(trajectory.seed for trajectory in played_together) == list(range(10))
-    alone = {seed: rollout(env(), player, seed) for seed in range(10)}
-    assert all(alone[trajectory.seed] == trajectory for trajectory in played_together)
-    assert list(collect(player, env, [])) == []
 
 
 def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:

@@ -24,7 +24,6 @@ from tests.training.rollout.own_policies import (
     UNCALLABLE,
     WRONG,
     AsyncOne,
-    Client,
     Remembering,
     RememberingByEpisode,
     fails_on,
@@ -138,13 +137,3 @@ def test_three_in_a_row_stop_the_run_with_the_traceback_and_it_resumes(
     assert [t.seed for t in TrajectoryLog(log) if not t.failure] == [0, 1, 2]
     played = list(collect(PLAY, "ListWorld", range(9), 1, log=log, **options))
     assert sorted(t.seed for t in played if not t.failure) == list(range(9))
-
-
-def test_the_client_of_the_tests_does_notice_another_loop() -> None:
-    import asyncio  # noqa: PLC0415
-
-    client = Client()
-    chat = agentgym.make("ListWorld").reset(seed=0)[0]
-    asyncio.run(client.ask(chat))
-    with pytest.raises(RuntimeError, match="Event loop is closed"):
-        asyncio.run(client.ask(chat))

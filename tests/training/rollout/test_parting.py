@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def test_a_worker_of_cells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
 def test_a_worker_of_envs(tmp_path: Path, capfd: pytest.CaptureFixture[str], method: str) -> None:
     make_env = cloudpickle.dumps(lambda: SlowReset(str(tmp_path)))
     end: Any = Processes(method, workers=1).start(make_env, 0)
-    end._frames.send(pickle.dumps((None, [(0, "reset", (0, "")), (0, "reset", (1, ""))])))
-    assert part(end._frames, end._process, tmp_path) == 0
+    end._connection.send((None, [(0, "reset", (0, "")), (0, "reset", (1, ""))]))
+    assert part(end._connection, end._process, tmp_path) == 0
     assert (tmp_path / "closed").exists()
     assert capfd.readouterr().err == ""

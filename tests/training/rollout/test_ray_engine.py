@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer
 from tests.training.rollout.endpoint_server import playing, playing_out
-from tests.training.rollout.faulty_world import Worker, make_env
+from tests.training.rollout.faulty_world import CAUSES, check_fault
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -41,26 +39,9 @@ def test_actors_record_what_lockstep_records(replicate: bool) -> None:
     assert played == expected
 
 
-CAUSES = {
-    "raise": "OSError: the disk is full",
-    "die": "died|exit|unavailable",
-    "hang": "no answer in 15 seconds",
-}
-
-
 @pytest.mark.rotation(how=list(CAUSES))
 def test_an_actor_that_breaks_costs_its_episode_alone(how: str) -> None:
-    fine = {t.seed: t for t in collect(Worker(), make_env, range(5), 2)}
-    struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
-    assert 0 < len(struck) < 3
-    options: dict[str, Any] = {"timeout": 15.0, "retries": 0} if how == "hang" else {"retries": 1}
-    for played in collect(Worker(how), make_env, range(5), 2, engine="ray", **options):
-        if played.seed in struck:
-            assert re.search(CAUSES[how], played.failure)
-            assert played.truncated
-            assert played.steps == fine[played.seed].steps[:1]
-        else:
-            assert played.to_json() == fine[played.seed].to_json()
+    check_fault("ray", how, replicate=None)
 
 
 @pytest.mark.rotation

@@ -25,7 +25,7 @@ from agentgym.training.rollout import (
     make_renderer,
 )
 from agentgym.training.rollout.models.pretrained import add_lora, save_model
-from agentgym.training.rollout.models.sampling import RequestSeeds, find_fault
+from agentgym.training.rollout.models.sampling import find_fault
 from agentgym.training.rollout.models.server_sampler import to_sample
 from tests.training.rl.echo_trainers import make_words_tokenizer, small_model
 from tests.training.rl.echo_world import make_env
@@ -82,10 +82,6 @@ def samplers(kind: str, base: Path, out: Path) -> Iterator[Any]:
 
 
 KINDS = ["vllm", "sleeping", "server"]
-
-
-def test_the_facts_name_their_version() -> None:
-    assert fake_vllm.FACTS["version"] == "0.33.0"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -272,11 +268,3 @@ def test_vllm_refuses_per_episode_too(tokenizer: Any, base: Path, tmp_path: Path
             assert message in str(outcome)
         fake_vllm.FakeLLM.tamper = None
         assert sampler.sample([], OPTIONS) == []
-
-
-def test_seeds_of_requests_differ_and_come_again() -> None:
-    seeds, again = RequestSeeds(3), RequestSeeds(3)
-    drawn = seeds.draw(4) + seeds.draw(4)
-    assert len(set(drawn)) == 8
-    assert again.draw(4) + again.draw(4) == drawn
-    assert RequestSeeds(4).draw(8) != drawn

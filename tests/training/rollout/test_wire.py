@@ -1,10 +1,9 @@
-"""Messages between processes arrive unchanged, in few bytes and reads."""
+"""Messages between processes arrive unchanged and in few bytes."""
 
 from __future__ import annotations
 
 import pickle
 import random
-import socket
 import threading
 from typing import Any
 
@@ -19,8 +18,7 @@ from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
 from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
-from agentgym.training.rollout.engines.servers import PlayerServer
-from agentgym.training.rollout.engines.wire import Frames, decode_answer, encode_answer
+from agentgym.training.rollout.engines.servers import PlayerServer, decode_answer, encode_answer
 from agentgym.training.rollout.user_policy import adapt
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
@@ -115,45 +113,3 @@ def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
     assert failure.error is None
     assert "cannot be sent" in failure.cause
     assert "developer" in failure.cause
-
-
-class CountingStream:
-    def __init__(self, stream: socket.socket) -> None:
-        self._stream, self.reads = stream, 0
-
-    def settimeout(self, seconds: float | None) -> None:
-        self._stream.settimeout(seconds)
-
-    def recv(self, size: int) -> bytes:
-        self.reads += 1
-        return self._stream.recv(size)
-
-
-def test_what_has_come_is_read_at_once() -> None:
-    near, far = socket.socketpair()
-    stream: Any = CountingStream(near)
-    reader, writer = Frames(stream), Frames(far)
-    frames = [bytes([number]) * 300 for number in range(100)]
-    for frame in frames:
-        writer.send(frame)
-    assert [reader.receive() for _ in frames] == frames
-    assert stream.reads <= 3
-    writer.close()
-    with pytest.raises(EOFError):
-        reader.receive()
-    near.close()
-
-
-def test_frames_of_any_length_arrive() -> None:
-    near, far = socket.socketpair()
-    near.settimeout(0.01)  # as after `socket.setdefaulttimeout`
-    reader, writer = Frames(near), Frames(far)
-    rng = random.Random(0)
-    sizes = [0, 1, 7, 65_527, 65_528, 65_536, 65_537, 3_000_000, 0, 5]
-    frames = [rng.randbytes(size) for size in sizes]
-    thread = threading.Thread(target=lambda: [writer.send(frame) for frame in frames])
-    thread.start()
-    assert [reader.receive() for _ in frames] == frames
-    thread.join()
-    reader.close()
-    writer.close()

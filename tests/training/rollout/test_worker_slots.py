@@ -12,44 +12,13 @@ import pytest
 from agentgym import Chat, Reply
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import CollectionError, Collector, Processes, Trajectory, collect
-from tests.training.rollout.faulty_world import Worker, make_env
-
-SEEDS = range(12)
-CAUSES = {
-    "die": "ended with exit code 7",
-    "hang": "no answer in 8 seconds",
-    "raise": "disk is full",
-}
-
-
-@pytest.fixture(scope="module")
-def fine() -> dict[int, Trajectory]:
-    return {t.seed: t for t in collect(Worker(), make_env, SEEDS)}
+from tests.training.rollout.faulty_world import Worker, check_fault, make_env
 
 
 @pytest.mark.rotation(fault=[*((how, r) for how in ("die", "raise") for r in (0, 1)), ("hang", 0)])
-def test_a_worker_that_breaks_costs_one_of_its_episodes(
-    fault: tuple[str, bool], fine: dict[int, Trajectory]
-) -> None:
+def test_a_worker_that_breaks_costs_one_of_its_episodes(fault: tuple[str, bool]) -> None:
     how, replicate = fault
-    struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
-    # A second hanging worker would be awaited for a worker's full start time.
-    breaks = struck[: 1 if how == "hang" else 2]
-    seeds = [*breaks, *(seed for seed in SEEDS if seed not in struck)]
-    options: dict[str, Any] = {"timeout": 8.0} if how == "hang" else {}
-    with Collector(
-        make_env, 8, engine=Processes(workers=1), replicate=bool(replicate), retries=0, **options
-    ) as collector:
-        played = {t.seed: t for t in collector.collect(Worker(how), seeds)}
-        counts = collector.counts
-    assert sorted(played) == sorted(seeds)
-    for seed, trajectory in played.items():
-        if seed in struck:
-            assert CAUSES[how] in trajectory.failure
-            assert trajectory.steps == fine[seed].steps[:1]
-        else:
-            assert trajectory.to_json() == fine[seed].to_json()
-    assert (counts.broken, counts.retried) == (len(breaks), 0)
+    counts = check_fault(Processes(workers=1), how, 8, replicate=bool(replicate))
     assert (counts.recovered > 0) == (how != "raise")
 
 
@@ -66,15 +35,12 @@ class Killing:
         return self.worker(chats)
 
 
-def test_a_worker_that_is_killed_costs_at_most_the_step_it_was_playing(
-    fine: dict[int, Trajectory],
-) -> None:
+def test_a_worker_that_is_killed_costs_at_most_the_step_it_was_playing() -> None:
+    fine = {t.seed: t.to_json() for t in collect(Worker(), make_env, range(6))}
     with Collector(make_env, 6, engine=Processes(workers=1), retries=1) as collector:
         played = {t.seed: t for t in collector.collect(Killing(), range(6))}
         counts = collector.counts
-    assert {seed: t.to_json() for seed, t in played.items()} == {
-        seed: fine[seed].to_json() for seed in range(6)
-    }
+    assert {seed: t.to_json() for seed, t in played.items()} == fine
     assert counts.recovered > 0
     assert counts.retried <= 1
 

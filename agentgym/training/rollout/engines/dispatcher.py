@@ -40,7 +40,6 @@ class Counts:
         broken: Episodes reported as failures.
         cancelled: Episodes that were running or not yet yielded when the collection stopped.
         recovered: Episodes restored after their shared worker was ended because of another one.
-        late: Ignored answers of slots that had been given up.
     """
 
     begun: int = 0
@@ -49,7 +48,6 @@ class Counts:
     cancelled: int = 0
     retried: int = 0
     recovered: int = 0
-    late: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -124,10 +122,8 @@ class Dispatcher:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
         for slot, answer in self._answers.get(wait):
-            if slot in self._runs:
+            if slot in self._runs:  # otherwise it was given up
                 self._record(slot, answer)
-            else:
-                self.counts.late += 1
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
 
@@ -144,7 +140,7 @@ class Dispatcher:
                 self.reply(slots, replies)
                 while not ended.is_set():
                     self.advance(None)
-            except Exception as error:  # noqa: BLE001 - raised where the episodes are asked for
+            except Exception as error:  # noqa: BLE001 - re-raised in the collector's thread
                 errors.append(error)
 
         thread = start_thread(advance, "agentgym-dispatcher")

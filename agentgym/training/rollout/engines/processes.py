@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import current_process, get_context, parent_process, resource_tracker
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.training.rollout.engines.base import GRACE
-from agentgym.training.rollout.engines.servers import Request, WorkerServer
-from agentgym.training.rollout.engines.wire import (
+from agentgym.training.rollout.engines.servers import (
     FarAnswer,
-    Frames,
+    Request,
+    WorkerServer,
     decode_answer,
     encode_answer,
 )
@@ -55,7 +53,7 @@ class Processes(WorkerEngine):
 
     def start(self, make_env: bytes, number: int) -> FarEnd:
         """Start a worker."""
-        near, far = socket.socketpair()
+        near, far = self._context.Pipe()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
             target=_serve,
             args=(far, make_env, number),
@@ -64,18 +62,18 @@ class Processes(WorkerEngine):
         )
         with far, _CHILDREN, interrupts_left_to_parent():
             process.start()
-        return _Process(Frames(near), process)
+        return _Process(near, process)
 
 
 class _Process(FarEnd):
-    def __init__(self, frames: Frames, process: Any) -> None:
-        self._frames, self._process = frames, process
+    def __init__(self, connection: Connection, process: Any) -> None:
+        self._connection, self._process = connection, process
 
     def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            self._frames.send(pickle.dumps((policy, requests), pickle.HIGHEST_PROTOCOL))
+            self._connection.send((policy, requests))
             for _ in requests:
-                yield decode_answer(self._frames.receive())
+                yield decode_answer(self._connection.recv_bytes())
         except (EOFError, OSError) as error:
             self._join()
             code = self._process.exitcode
@@ -90,7 +88,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._frames.close()  # the process reads the end of its input, closes its envs and exits
+        self._connection.close()  # the process reads the end of its input, closes its envs and exits
         if not self._join():
             self.kill()
             self._join()
@@ -127,16 +125,16 @@ def describe_exit(code: int | None) -> str:
 GONE = (EOFError, ConnectionError)
 
 
-def _serve(stream: socket.socket, make_env: bytes, number: int) -> None:
+def _serve(connection: Connection, make_env: bytes, number: int) -> None:
     follow_the_parent()
-    server, frames = WorkerServer(make_env, number), Frames(stream)
+    server = WorkerServer(make_env, number)
     try:
         while True:
-            policy, requests = pickle.loads(frames.receive())
+            policy, requests = connection.recv()
             if policy is not None:
                 server.use(policy)
             for request in requests:
-                frames.send(encode_answer(request[1], server.answer(request)))
+                connection.send_bytes(encode_answer(request[1], server.answer(request)))
     except GONE:
         server.close_all()
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import ray
 
-from agentgym.training.rollout.engines.servers import Request, WorkerServer
-from agentgym.training.rollout.engines.wire import FarAnswer
+from agentgym.training.rollout.engines.servers import FarAnswer, Request, WorkerServer
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.user_policy import UserPolicy

@@ -181,7 +181,7 @@ class ThreadSlot(Slot):
             episode, self._episode = self._episode, None
             player.policy = self._policy
             return player.reset(*episode)
-        except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
+        except Exception as error:  # noqa: BLE001 - a failure in a slot costs only its episode, which records it
             return failure_of(error)
 
 
@@ -276,7 +276,7 @@ class _AwaitingSlot(ThreadSlot):
         self.began = time.monotonic()
         try:
             reply = await self._policy.areply(request)
-        except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
+        except Exception as error:  # noqa: BLE001 - a failure in a slot costs only its episode, which records it
             self._answers.put((self, failure_of(error)))
         else:
             self.began = NEVER  # waiting for a thread is not hanging

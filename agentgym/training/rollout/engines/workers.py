@@ -33,8 +33,7 @@ from agentgym.training.rollout.engines.base import (
     start_thread,
 )
 from agentgym.training.rollout.engines.deltas import Border
-from agentgym.training.rollout.engines.servers import Request
-from agentgym.training.rollout.engines.wire import FarAnswer
+from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
@@ -210,7 +209,7 @@ class Worker:
         while (batch := self._next_batch()) is not None:
             try:
                 self._play(batch)
-            except Exception as error:  # noqa: BLE001 - a thread that ended would leave its slots without an answer
+            except Exception as error:  # noqa: BLE001 - if this thread ended, its slots would wait forever
                 self._end_worker()
                 for slot in batch:
                     self._answer(slot, Failure(describe(error)))
