@@ -41,7 +41,7 @@ class PlanStep:
         output: The output that a change contributes to; empty for a reading step.
         same: The arguments that another call must share to count as this step; empty means all.
         accepts: Further condition on the canonical arguments.
-        mark_own: Marks what off-plan calls have written, given their effects.
+        mark_own: Marks what off-plan calls have written, given their effects and `own_records`.
         thing: What a change writes or a look shows, as in `things_changed`.
         is_look: Whether the step only runs if an off-plan call has changed the thing.
     """
@@ -52,7 +52,7 @@ class PlanStep:
     output: str = ""
     same: tuple[str, ...] = ()
     accepts: Callable[[Mapping[str, Any]], bool] | None = None
-    mark_own: Callable[[Any, Effects], Any] | None = None
+    mark_own: Callable[[Any, Effects, Sequence[Any]], Any] | None = None
     thing: str = ""
     is_look: bool = False
 
@@ -252,7 +252,7 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
         [area] = json.loads(text)["valueRanges"]
         return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
 
-    def mark_own(fact: dict[str, Any], effects: Effects) -> dict[str, Any]:
+    def mark_own(fact: dict[str, Any], effects: Effects, _: Sequence[Any]) -> dict[str, Any]:
         own = []
         if effects:
             for k, row in enumerate(fact["rows"]):

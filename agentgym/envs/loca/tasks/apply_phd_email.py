@@ -94,6 +94,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
+    remade = (f"file {LIST}", f"file {OUT}")
     forbidden = (DRAFTS,)
     harmless: ClassVar[Mapping[str, str]] = {
         "own:email.sent.messages.body": "the text of a mail to a professor",
@@ -242,11 +243,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         }
         yield [
             *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
-            write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
+            write("Write down what belongs into each archive.", "archives", "write_file", thing=f"file {LIST}", same=("path",),
+                  accepts=lambda arguments: json.loads(arguments["content"]) == archives,
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
         yield write(
-            "Make the archives.", "archives", "run_command", same=("command",), command=SCRIPT
+            "Make the archives.",
+            "archives",
+            "run_command",
+            thing=f"file {OUT}",
+            same=("command",),
+            command=SCRIPT,
         )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
@@ -372,6 +379,7 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
             f"Merge the {order}.",
             "archives",
             "merge_pdfs",
+            thing=f"file {OUT}",
             pdf_paths=paths,
             output_path=_merged(order),
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.catalog import in_decimals
+from agentgym.envs.loca.calls import Effects
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
@@ -371,14 +372,15 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             orderby="id",
             order="asc",
         )
-        # Rows of today are the agent's own and are left out.
-        table = yield read(
+        # Rows of today are the agent's own and are left out, as are own rows of other days.
+        step = read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
             query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
+        table = yield replace(step, mark_own=_without_own)
         last = max((row[0] for row in table), default=0)
         known_owners = {row[1] for row in table}
         rows: list[dict[str, Any]] = []
@@ -401,7 +403,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                     }
                 )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield (yield from _settle_rows(self.outputs[0], rows))
+        yield (yield from _settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
@@ -418,6 +420,20 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             )
             for to, subject, body in mails
         ]
+
+    def own_records(self) -> Sequence[Any]:
+        """Return id and customer of each row of the table that is not an initial one."""
+        try:
+            rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+        except ToolError:
+            return ()
+        initial = [
+            [row["id"], row["woocommerce_id"]]
+            for row in self.truth["rows"]
+            if row["sync_date"] != TODAY
+        ]
+        pairs = [[row.get("id"), row.get("woocommerce_id")] for row in rows]
+        return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
         """Check the table rows and the mail to each new customer."""
@@ -460,20 +476,28 @@ def _row_failures(
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
 
 
-def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
+def _without_own(
+    rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    return [row for row in rows if row not in own]
+
+
+def _settle_rows(
+    output: str, rows: Sequence[Mapping[str, Any]], known_owners: Collection[int]
+) -> Piece:
     seen = yield look(
         "tables",
         "Look at the new rows.",
         query_rows,
         "bigquery_run_query",
-        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
+        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(known_owners)}",
         max_results=10_000,
     )
     if seen is not None and not any(_row_failures(seen, rows)):
         return []
     change = functools.partial(write, thing="tables")
     if seen:
-        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}"
+        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(known_owners)}"
         label = "Remove the new rows, some of which are wrong."
         yield change(label, output, "bigquery_run_query", query=query)
     return [
@@ -483,10 +507,10 @@ def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
     ]  # fmt: skip
 
 
-def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    owners = ", ".join(str(row["woocommerce_id"]) for row in rows)
-    known = f" OR woocommerce_id IN ({owners})" if owners else ""
-    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{known}"
+def _own_rows(known_owners: Collection[int]) -> str:
+    owners = ", ".join(map(str, sorted(known_owners)))
+    others = f" OR woocommerce_id NOT IN ({owners})" if owners else " OR TRUE"
+    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{others}"
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
