@@ -90,6 +90,8 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
+# Who is logged in to the mail server.
+SESSION = "session"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
 
@@ -155,8 +157,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "woo_products_update": lambda arguments: _product(
         arguments["productId"], arguments["productData"]
     ),
-    "login": lambda arguments: {"session": arguments["email"]},
-    "logout": lambda _: {"session": ""},
+    "login": lambda arguments: {SESSION: arguments["email"]},
+    "logout": lambda _: {SESSION: ""},
     "storage_create_bucket": lambda arguments: {f"bucket {arguments['bucket_name']}": ""},
     "update_cells": _cells,
     "batch_update_cells": _cells,

@@ -59,7 +59,7 @@ class PlanStep:
     @property
     def effects(self) -> Effects:
         """Return the step's effects; empty for a reading step."""
-        return effects_of(self.call) if self.changes else {}
+        return effects_of(self.call)
 
     @property
     def changes(self) -> bool:

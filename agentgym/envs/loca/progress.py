@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import Effects, effects_of, things_changed
+from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -313,12 +313,12 @@ class Progress:
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
-            if done_value != value:
+            # No later step depends on such a fact.
+            if done_value != value and (thing == SESSION or self.facts.get(label) is None):
                 undone.add(label)
         for label in undone:
-            if self.facts[label] is None:  # no later step depends on its fact
-                self._forget(label)
-                self._script = None
+            self._forget(label)
+            self._script = None
 
     def _add_other(self, call: ToolCall) -> None:
         self._others.append(call)

@@ -317,9 +317,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def subtask(self, with_state: bool) -> str:
         """Return the instruction for the next step, with the call of a read."""
-        if not self.optimal_calls():
-            return "The task can no longer be completed correctly."
-        return _order(self.progress.pending()[0])
+        steps = self.next_steps()
+        return _order(steps[0]) if steps else "The task can no longer be completed correctly."
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Return the instruction for the step that makes the call."""
@@ -339,20 +338,24 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pending calls; none if the plan can no longer reach the full score."""
+        """Return the calls of the next steps; none if the full score is out of reach."""
+        return [step.call for step in self.next_steps()]
+
+    def next_steps(self) -> Sequence[PlanStep]:
+        """Return the pending steps if following the plan leads to the full score, or `CLAIM` if
+        claiming now does; else none.
+        """
         pending = self.progress.pending()
-        if pending == [CLAIM] and self.progress.is_spoiled() and not self._is_played:
-            return []
-        return [step.call for step in pending] if self.is_alive() else []
+        if not self._is_played:
+            return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
+        if not self._deviations or self._outlook.plan_succeeds(self):
+            return pending
+        return [] if self._outlook.count(self) else [CLAIM]
 
     @property
     def _is_played(self) -> bool:
-        """Whether this world has an office; one that is read from a chat has none."""
+        # A world that is read from a chat has no office.
         return self.truth is not None
-
-    def is_alive(self) -> bool:
-        """Return whether the plan, from here on, reaches the full score."""
-        return not (self._is_played and self._deviations) or self._outlook.is_alive(self)
 
     def plan_succeeds(self) -> bool:
         """Play the plan in a copy of the office, and return whether it reaches the full score."""
@@ -383,13 +386,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label calls as `productive`, `redundant` or `harmful`; see `OfficeTask`."""
-        pending, before, alive = self.progress.pending(), self._outlook.count(self), self.is_alive()
+        pending, before = self.progress.pending(), self._outlook.count(self)
+        is_alive = bool(self.next_steps())
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
             after = self._outlook.count(self)
             change = after - before
-            if alive and not self.is_alive():
-                change = max(1, change)
+            if is_alive and after and not self.next_steps():
+                change = 1
             return [self._label(call, pending, change, after) for call in calls]
 
         return label
@@ -419,7 +423,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if not self._is_played or is_read(call):
             self.progress.record(call, result, lasting)
             return
-        is_planned = any(step.call == call for step in self.progress.pending())
+        is_planned = any(step.call == call for step in [*self.progress.pending(), CLAIM])
         before, self._files_seen = self._files_seen, self.files.version()
         if not is_planned and (call.name not in PROGRAMS or before != self._files_seen):
             self._deviations += 1
@@ -460,9 +464,9 @@ class _Outlook:
     def __init__(self) -> None:
         self._version: object = None
         self._failures = Counter[str]()
-        self._hopeful: Counter[str] | None = None  # the failures when the task was last alive
         self._deviations = 0  # how many of them the verdict covers
-        self._alive = True
+        self._succeeds = True
+        self._hopeful: Counter[str] | None = None  # the failures at the last good verdict
 
     def count(self, task: OfficeTask[Any]) -> int:
         """Return the number of failures."""
@@ -471,16 +475,16 @@ class _Outlook:
             self._version, self._failures = version, Counter(task.all_failures())
         return self._failures.total()
 
-    def is_alive(self, task: OfficeTask[Any]) -> bool:
+    def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
         """Return whether the plan still succeeds; it is played only after doubtful changes."""
         if self._deviations != task._deviations:
             self.count(task)
             self._deviations = task._deviations
             # A change that only removes failures is progress in another form.
             if self._hopeful is None or not self._failures < self._hopeful:
-                self._alive = task.plan_succeeds()
-            self._hopeful = self._failures if self._alive else None
-        return self._alive
+                self._succeeds = task.plan_succeeds()
+            self._hopeful = self._failures if self._succeeds else None
+        return self._succeeds
 
     def __eq__(self, other: object) -> bool:
         # The cache is not part of the state.

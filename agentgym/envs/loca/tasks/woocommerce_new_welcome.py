@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.calls import Effects
+from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
     bigquery_failures,
     bigquery_state,
