@@ -25,6 +25,7 @@ from agentgym.envs.loca.checks import (
     storage_state,
     write_csv,
 )
+from agentgym.envs.loca.draws import text_of
 from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
@@ -112,23 +113,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }
     tokens_per_unit = 71.0
-    text = (
-        f"The BigQuery dataset {DATASET} [contains|has] the clickstream of an A/B test that has just ended. There is one table "
-        "ab_<scenario> for each scenario; tables with other names are not scenarios. Their columns are "
-        f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
-        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 if "
-        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows:\n"
-        "- Write a row for each scenario (named like its table, without ab_) with both conversions in percent with two "
-        "decimals.\n"
-        f"- Write a row {OVERALL} with the total store views of all scenarios divided by their total clicks, which is not "
-        "the mean of the conversions.\n"
-        "- Keep the names of the columns; the rows may be in any order.\n"
-        "Compare the overall conversions exactly, before any rounding:\n"
-        f"- If that of B is higher, create an empty Cloud Storage bucket {BUCKET} and write no log entry.\n"
-        "- If that of A is higher or both are equal, create no bucket and write one entry to the log "
-        f"{LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
-        "[Leave|Keep] the tables, buckets and log entries of earlier tests as they are."
-    )
+    text = text_of("prompts", "ABTesting")
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours and earlier tests."""

@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.draws import people
+from agentgym.envs.loca.draws import people, text_of
 from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
@@ -84,17 +84,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
     tokens_per_unit = 529.0
-    text = (
-        f"{LATEST} in the workspace [contains|has] the scores of the latest quiz. The BigQuery dataset {DATASET} has a table "
-        "scores_YYMM for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the "
-        "student took (not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
-        f"- Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % "
-        "(exactly 25 % is not enough), in any order; drop_percent is the drop in percent with one decimal. Students without "
-        "a quiz or without an exam do not count.\n"
-        f"- For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
-        "full name and the ID of that student and of no other.\n"
-        "- Write no other [log entries|entries], and leave tables and files as they are."
-    )
+    text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
         """Draw students, exams, the latest quiz and earlier log entries."""

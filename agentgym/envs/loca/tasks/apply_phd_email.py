@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     same_subject,
     set_failures,
 )
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import Plan, PlanStep, mail_of, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -102,23 +102,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         "own:email.sent.messages.words": "the same as the index of the mailbox has it",
     }
     tokens_per_unit = 308.0
-    text = (
-        "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
-        "them ask me to send them application papers. Send each of these professors what that professor asks for.\n"
-        "- If an address has sent several mails, [only the newest|the newest] counts, without the automatic replies (whose "
-        "subject begins with Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that "
-        "professor now.\n"
-        f"- My papers are in the folder {FLAT}; do not send files whose name begins with old_ or draft_. In the text of a "
-        "file, the line Date gives the date of an award or of a letter of recommendation, and the line Author names the "
-        "writer of a letter. My name and my student ID (of the university where I am enrolled) are in the memory.\n"
-        f"- Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
-        "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
-        "the mail and are otherwise unchanged; award certificates are merged into one PDF file with all their pages, in the "
-        "order that the mail gives.\n"
-        "- Send each of these professors exactly one mail, to the address that the mail came from and to nobody else, with the "
-        f"subject {SUBJECT} and one attachment: the zip file, named like the folder, with .zip.\n"
-        f"- Change nothing in {FLAT}, the memory and the mailbox; other new files in the workspace do not matter."
-    )
+    text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
         """Draw the applicant, her papers, the professors and their mails."""

@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     sent_failures,
     table_failures,
 )
-from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
+from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
 from agentgym.envs.loca.plan import Plan, look_at_workbook, read, read_folder, remove_sheets, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
@@ -103,22 +103,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     outputs = (FILE,)
     tokens_per_unit = 1_630.0
-    text = (
-        f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
-        "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-        "- [Leave out|Skip] courses without a final exam, exams that were called off or that I am exempt from, and exams that "
-        "have begun before now (all times are UTC; a date without a year is in 2025).\n"
-        "- Later notices about an exam change what they mention; the rest stays as earlier ones have it.\n"
-        "- Write one row for each exam under the headers, which stay as they are. Dates are MM/DD/YYYY, times HH:MM; what is "
-        f"not known yet is {TBD}.\n"
-        "- Give course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
-        "Real-Time Systems); mails may name a course by either.\n"
-        "- The proctor is the teacher of the course, unless a notice names [another|somebody else].\n"
-        "- Whether books are allowed is in a notice or else in the welcome post, where the credits are, too.\n"
-        "- The source is where the notices are, Announcement or Email.\n"
-        "- Sort by date and start time, earliest first; exams whose date is not known come last, by course code.\n"
-        "Change nothing else."
-    )
+    text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, mails and the empty schedule."""

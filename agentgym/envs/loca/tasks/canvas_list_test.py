@@ -16,7 +16,7 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.draws import people, pick, shuffled
+from agentgym.envs.loca.draws import people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import Plan, PlanStep, read, settle_file
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
@@ -116,21 +116,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
     tokens_per_unit = 2010.0
-    text = (
-        "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
-        f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me, such as my points, is in "
-        "the memory.\n"
-        "- I have to do [everything that|whatever] is due in the future, unless I have handed it in already (assignments), its "
-        "description says that it is voluntary, it was dropped, or I am exempt.\n"
-        "- Teachers may have announced that a quiz or an assignment is dropped, or that an entrance assessment exempts from a "
-        "course's quizzes and assignments; of several such announcements about the same thing the newest counts, which may "
-        "take back the earlier ones.\n"
-        "- Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
-        "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas.\n"
-        "- Sort the rows by deadline, those with the same deadline by course code (in the order of the characters), and those "
-        "of one course by title.\n"
-        "Change nothing in Canvas."
-    )
+    text = text_of("prompts", "CanvasListTest")
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, notes and the files to fill in."""

@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     parts_of,
     same_subject,
 )
-from agentgym.envs.loca.draws import LAST, address, load_texts, people
+from agentgym.envs.loca.draws import LAST, address, load_texts, people, text_of
 from agentgym.envs.loca.plan import Plan, cell_rows, mail_of, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
@@ -113,23 +113,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
     tokens_per_unit = 590.0
-    text = (
-        "You assist in the course on natural language processing. The students had to hand in their final presentations by "
-        f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
-        f"sheet {SHEET} of {ROSTER}. [Remind|Send a reminder to] everybody who is enrolled and has not handed in; leave out "
-        "students who have withdrawn.\n"
-        "- A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
-        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf.\n"
-        "- The student ID alone tells whose submission it is: the name may be spelled otherwise, and some students write from "
-        "private addresses.\n"
-        "- Nothing else counts, such as mails with other subjects, of other courses, without such a file, or whose text says "
-        "that the file is not the final presentation (but a draft, an outline, a wrong file and the like).\n"
-        "- One submission is enough, whatever else the student has sent before or after it.\n"
-        "- Send each student who needs a reminder exactly one mail from the mailbox of the course, only to the address on the "
-        f"roster, with the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of "
-        "no other student.\n"
-        "Write to nobody else, and change nothing else."
-    )
+    text = text_of("prompts", "CourseAssistant")
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""

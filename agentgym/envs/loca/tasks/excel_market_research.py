@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
-from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     PlanStep,
@@ -107,26 +107,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
     tokens_per_unit = 1_000.0
-    text = (
-        f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
-        "category, whose head gives the unit: millions (mn USD) or billions (bn USD) of dollars. "
-        f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
-        "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
-        "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
-        "even if they do not sum to 1.\n"
-        f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
-        f"report, both included. [Make|Create] {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title "
-        "of the sheet and same kinds of columns, without its example categories and rows).\n"
-        f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
-        f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
-        "with the weight 0 have no column.\n"
-        "- Below the heads is one row for each year of the report, oldest first.\n"
-        "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
-        "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
-        f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
-        "- Years and growth are real numbers, not text, and no formulas.\n"
-        "Change no other file."
-    )
+    text = text_of("prompts", "ExcelMarketResearch")
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request."""

@@ -23,7 +23,7 @@ from agentgym.envs.loca.checks import (
     set_failures,
     write_csv,
 )
-from agentgym.envs.loca.draws import address, people, pick, shuffled
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
@@ -73,15 +73,7 @@ OFFERS = CsvTable(
     key=("Product ID",),
     ordered=True,
 )
-LETTER = """Subject: Outlet prices for you, {name}
-
-Dear {name},
-
-we are making room on our shelves: {count} products have just moved to our outlet.
-The attached table lists them with their old and new prices.
-
-Your shop
-"""
+LETTER = text_of("letters", "FilterLowSellingProducts")
 # Shop tables other than products that no step changes.
 PROTECTED = (
     "tags",
@@ -139,27 +131,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
     tokens_per_unit = 318.0
-    text = (
-        "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
-        "hardly sell. All of this is true of such a product:\n"
-        "- It is published and in stock (stock_status instock).\n"
-        f"- Its date_created is more than {DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not "
-        "enough).\n"
-        f"- It had fewer than {SALES} sales in the last 30 days (the custom field sales_last_30_days in meta_data).\n"
-        "- Its description does not say that it is kept out of the outlet or that it is not cleared.\n"
-        "[Then do|Do] three things:\n"
-        f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
-        f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
-        "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
-        "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
-        "original price. Sort by In Stock Since, earliest first; rows of one date by Discount "
-        "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
-        f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
-        "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
-        f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
-        f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
-        "Change nothing else in the shop and no other file."
-    )
+    text = text_of("prompts", "FilterLowSellingProducts")
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers and the files to fill in."""

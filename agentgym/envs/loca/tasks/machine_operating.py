@@ -22,7 +22,7 @@ from agentgym.envs.loca.checks import (
     storage_failures,
     storage_state,
 )
-from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     PlanStep,
@@ -125,19 +125,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         "own:google_cloud.objects.generation": "how often the report was uploaded",
     }
     tokens_per_unit = 945.0
-    text = (
-        f"The BigQuery table {DATASET}.{TABLE} [has|contains] sensor readings of machines. The sheet {SHEET} of {BOOK} in the "
-        "workspace has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 "
-        "August 2025 from 11:30:00 to 12:30:00 UTC, both included.\n"
-        "- A reading is an anomaly if it is below min_value or above max_value; a reading that equals one of them is normal.\n"
-        "- Sensors without a range in that sheet are not judged.\n"
-        f"- Write all anomalies to {REPORT} in the workspace, with the columns {', '.join(COLUMNS)} and a row for each, in any "
-        "order. The first four are as in the table (timestamp in ISO 8601, UTC); normal_range has min_value and max_value in "
-        "the form `min - max`, such as `12.5 - 80`.\n"
-        f"- Upload the report as {REPORT} to the Cloud Storage bucket {BUCKET}. Create the bucket if "
-        "there is none of exactly that name; an object of an earlier report with that name is to be replaced.\n"
-        "Leave everything else in BigQuery, Cloud Storage and the workspace as it is."
-    )
+    text = text_of("prompts", "MachineOperating")
 
     def draw(self, size: int) -> None:
         """Draw the sensors, ranges, readings and earlier reports."""

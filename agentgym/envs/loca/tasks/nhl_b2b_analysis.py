@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     number,
     table_failures,
 )
-from agentgym.envs.loca.draws import shuffled
+from agentgym.envs.loca.draws import shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     PlanStep,
@@ -94,17 +94,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         "own:google_sheet.sheets/*": "titles and sizes of the sheets of the new spreadsheet, and empty sheets",
     }
     tokens_per_unit = 59.0
-    text = (
-        f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. Count, for each team that is in it, "
-        "how often it played on two consecutive days: a back-to-back.\n"
-        "- Two games of one team on [days that follow each other|consecutive days] make one back-to-back, so games on three "
-        "days in a row make two.\n"
-        "- Games that were postponed were not played on that day and do not count.\n"
-        "- Split the counts by where the team played first and then: HA (home, then away), AH, HH and AA; Total is their sum.\n"
-        f"- Write the columns {', '.join(COLUMNS)}, with one row for each team in any order (zeros included), into a new "
-        f"Google spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} in the workspace.\n"
-        "Make no other spreadsheet and change none of those that are there."
-    )
+    text = text_of("prompts", "NhlB2bAnalysis")
 
     def draw(self, size: int) -> None:
         """Draw this and another season's schedule, and another spreadsheet."""

@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     same_subject,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people, pick, shuffled
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import Plan, PlanStep, data_rows, look, look_on, mail_of, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_payment
@@ -90,24 +90,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
     tokens_per_unit = 3_740.0
-    text = (
-        f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
-        "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
-        "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
-        "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
-        "INVOICE_DATE (the date of the invoice).\n"
-        "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
-        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, even a cent).\n"
-        "An invoice whose number is in INVOICES already was entered before, correctly and in both tables: do not enter it "
-        "again. Leave all rows that are there as they are.\n"
-        "[Two more tasks|Two things remain]:\n"
-        f"- Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
-        "- Send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
-        f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
-        "invoices (such as ABC.pdf) and names no other file. Purchasers without such an invoice in the folder get no mail; "
-        "other outstanding invoices in the tables do not matter.\n"
-        "Change nothing else."
-    )
+    text = text_of("prompts", "PayableInvoiceChecker")
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and tables with other invoices."""

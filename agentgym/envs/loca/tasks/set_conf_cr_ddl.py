@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
 from agentgym.envs.loca.plan import Plan, look, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
@@ -108,18 +108,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         "own:calendar.events.sequence": "how often a reminder was changed",
     }
     tokens_per_unit = 2_190.0
-    text = (
-        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace names each conference and the "
-        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Put one reminder for each "
-        "of these conferences into my calendar.\n"
-        "- Later mails may change the deadline of a track that earlier ones gave; what counts is the deadline of the track of "
-        "my paper after all of them.\n"
-        "- Each deadline lasts until 23:59 AoE of its day, and a date without a year is in 2025. AoE (anywhere on earth) is "
-        "UTC-12.\n"
-        "- A reminder [begins|starts] exactly 3 hours before the deadline.\n"
-        "- The title of a reminder has the short name of its conference and the words camera-ready.\n"
-        "Set no other events and change nothing else."
-    )
+    text = text_of("prompts", "SetConfCrDdl")
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""

@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
     table_failures,
     values_of,
 )
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     find_spreadsheet,
@@ -122,32 +122,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         "woocommerce.products.date_modified": "when a product was changed last"
     }
     tokens_per_unit = 536.0
-    text = (
-        "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
-        f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
-        f"The sheet {RECIPES} gives how much of each raw material one piece of a product takes. The sheet {STOCK} has what "
-        "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
-        "1. Subtract what new paid orders take from Current Stock.\n"
-        "- An order is new and paid if its status is processing and its date_paid is later than that moment (not equal to "
-        "it), no matter when it was created. Orders of any other status do not count, nor do those that the customer takes "
-        "back as a whole in the customer_note and does not take up again there; we refund them later.\n"
-        "- An order takes as many pieces of each product as its line says, unless its customer_note changes that; the order "
-        "in the shop stays as it is, since we correct bills later.\n"
-        "- Follow the sentences of a customer_note in their order, "
-        "each on what holds up to there: a product that is left out is left "
-        "out with all its pieces, a number that is asked for is the new number, pieces more or fewer are added to what holds "
-        "or taken off it, and pieces exchanged for another product are taken off the one and added to the other. What the "
-        "note itself takes back does not hold: then the number on the line does again, or all numbers on the lines.\n"
-        "- What a customer_note says about delivery, about other orders (earlier, later or of other people) and about changes that "
-        "were only considered changes nothing.\n"
-        f"- Products without rows in {RECIPES} take no material.\n"
-        f"2. For each product of the shop that has rows in {RECIPES}, [work out|calculate] how many pieces can be made of what "
-        "is then in the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; "
-        "each product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
-        "Compute with exact decimals, not with binary floating-point numbers, whose errors change what is rounded down: "
-        "Current Stock has at most two decimals, and a quotient that is a whole number stays that. Change nothing else in "
-        "spreadsheet, shop and files."
-    )
+    text = text_of("prompts", "UpdateMaterialInventory")
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:

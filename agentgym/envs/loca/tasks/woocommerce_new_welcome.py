@@ -29,7 +29,7 @@ from agentgym.envs.loca.checks import (
     says,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people, shuffled
+from agentgym.envs.loca.draws import address, people, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Piece,
     Plan,
@@ -67,17 +67,7 @@ TYPES = {
 }  # fmt: skip
 # Columns that are also fields of a billing address.
 BILLING = ("email", "first_name", "last_name", "phone")
-LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
-
-Dear {{first_name}} {{last_name}},
-
-thank you for your order {{order_id}} of {{order_total}} EUR, which was completed on {{completed_date}} (UTC).
-
-As a welcome you get 10 % off your next order with the code WELCOME-{{order_id}}. It holds for 30 days.
-New books, readings and offers for members come to you once a month. You can leave the list at any time.
-
-{SHOP}
-"""
+LETTER = text_of("letters", "WoocommerceNewWelcome")
 CHUNK = 200  # rows per statement, to keep statements short
 
 PRODUCTS = (
@@ -139,28 +129,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
     tokens_per_unit = 433.0
-    text = (
-        "It is 20 November 2025, 09:00 UTC. [Welcome|Please welcome] the new customers of our WooCommerce shop.\n"
-        "A customer is new if exactly one of the customer's orders was completed in the last 7 days: its status is completed "
-        "and its date_completed is from 2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the "
-        "shop is in its general settings). Orders completed before that do not matter for this, nor do orders with another "
-        "status; orders of guests (customer_id 0) do not count.\n"
-        "- Leave alone customers who ask in the customer_note of that order for no mails, or to be on no list; if a note "
-        "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
-        "other people do not matter for this, nor do notes of other orders.\n"
-        f"- Leave alone customers who already have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE}, "
-        "whatever the row says.\n"
-        "For each remaining new customer, do two things:\n"
-        f"- Add one row to {DATASET}.{TABLE}. id: count on from the highest id in the table, in ascending order of "
-        "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
-        "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
-        "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL.\n"
-        "- Send one mail to the email address of the billing address, and to nobody else. Log in to the mail server with "
-        f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
-        "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
-        "(UTC) on which it was completed, such as 2025-11-14. Send no copies.\n"
-        "Leave the rows that are there as they are, and change nothing else."
-    )
+    text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
         """Draw customers with orders, the table and two files."""

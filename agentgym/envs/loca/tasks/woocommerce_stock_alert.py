@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
     table_failures,
     values_of,
 )
-from agentgym.envs.loca.draws import LAST, address, people, shuffled
+from agentgym.envs.loca.draws import LAST, address, people, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
@@ -67,23 +67,7 @@ CELLS = {
     name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact
     for name in COLUMNS
 }
-LETTER = """Subject: [Stock Alert] {product_name} ({sku})
-
-Dear purchasing manager,
-
-the stock of a product is below its safety threshold.
-
-Product: {product_name}
-Product ID: {product_id}
-SKU: {sku}
-Current stock: {current_stock}
-Safety threshold: {safety_threshold}
-Supplier: {supplier_name} ({supplier_id}), {supplier_contact}
-
-Please order more in time. All alerts are in the spreadsheet WooCommerce Stock Alert.
-
-Your shop
-"""
+LETTER = text_of("letters", "WoocommerceStockAlert")
 ROLES = (
     "Purchasing manager",
     "Purchasing assistant",
@@ -141,24 +125,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         f"google_sheet.sheets/{TITLE}/{ALERTS}.column_count": "empty columns at the end of the sheet of alerts",
     }
     tokens_per_unit = 324.0
-    text = (
-        "Watch the stock of our WooCommerce shop. A product calls for an alert if all of this is true:\n"
-        "- It is published, and its stock is managed.\n"
-        "- Its stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in "
-        "meta_data; low_stock_amount does not matter).\n"
-        "- Its description does not say that we no longer order it.\n"
-        f"- It has no row yet in the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
-        "For each such product, [do two things|take two steps]:\n"
-        "- Add one row to the sheet Stock Alert, "
-        "below those that are there, in any order: Product ID, Product Name, SKU, Current Stock "
-        "and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier Name and Supplier "
-        "Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they are, even if they "
-        "are out of date.\n"
-        "- Send one mail, and none for other products, to the purchasing manager, who is named in "
-        f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
-        f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies.\n"
-        "Change nothing else in shop, spreadsheets and files."
-    )
+    text = text_of("prompts", "WoocommerceStockAlert")
 
     def draw(self, size: int) -> None:
         """Draw products, suppliers, earlier alerts and two files."""
