@@ -132,10 +132,6 @@ def award_mail(change: Callable[..., Files]) -> Change:
     return lambda world: again(change, source_of(world))(world)
 
 
-def stale(world: Any) -> None:
-    world.office.context.files.write(f"{FLAT}/CV.pdf", b"x")
-
-
 def to_another(world: Any) -> None:
     others = [
         address
@@ -147,14 +143,6 @@ def to_another(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a mail less": (
-        lambda world: world.office.get(Email).store.update("messages", int(world.office.get(Email).sent()[0].id), origin="filled"),
-        "there is no mail to",
-    ),
-    "a mail twice": (
-        lambda world: world.office.call("send_email", {"to": next(iter(world.truth["wanted"])), "subject": SUBJECT, "body": "x"}),
-        "a duplicate",
-    ),
     "a mail to another professor": (to_another, "not requested"),
     "a copy to herself": (again(cc=ME), "not requested"),
     "another subject": (again(subject="Submit_Material"), "the subject is"),
@@ -210,11 +198,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no archive": (again(lambda *_: b"PK\3\4 and no more"), "readable zip archive"),
     "a path that leads out": (again(lambda files, *_: {**files, "../x": b"1"}), "leads out of the archive"),
     "a bomb": (again(lambda files, *_: {**files, "x": bytes(2**23)}), "limit exceeded"),
-    "a file of the papers was changed": (stale, "was changed"),
-    "a mail was removed": (lambda world: world.office.call("delete_email", {"email_id": "1"}), "moved or removed"),
-    "the memory was changed": (lambda world: world.office.call("create_entities", {"entities": [
-        {"name": "x", "entityType": "y", "observations": []},
-    ]}), "was changed"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "in another order": again(lambda files, *_: dict(reversed(files.items()))),

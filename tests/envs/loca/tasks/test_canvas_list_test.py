@@ -31,10 +31,8 @@ from tests.envs.loca.office import (
     Rows,
     file_of,
     final_state_tests,
-    folder_at,
     fresh,
     in_csv,
-    no_file,
     one_cell,
     solved,
 )
@@ -77,22 +75,8 @@ EXAMPLE = [
     "2024-06-30T23:59:00Z",
 ]
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
     "a tie in the wrong order": (rewrite(swap_a_tie), "not in the required order"),
-    "backwards": (
-        rewrite(lambda rows: [rows[0], *rows[:0:-1]], ASSIGNMENT_FILE),
-        "not in the required order",
-    ),
-    "another column name": (
-        rewrite(lambda rows: [["code", *rows[0][1:]], *rows[1:]]),
-        "has the columns",
-    ),
-    "columns swapped": (
-        rewrite(lambda rows: [[row[1], row[0], *row[2:]] for row in rows]),
-        "has the columns",
-    ),
     "points off by one": (
         set_cell(1, "points_possible", lambda cell: str(int(float(cell)) + 1)),
         "points_possible",
@@ -109,12 +93,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE),
         "description",
     ),
-    "an empty cell": (set_cell(1, "time_limit", lambda cell: ""), "time_limit"),
-    "a word for a number": (set_cell(1, "credits", lambda cell: "three"), "credits"),
-    "the file is gone": (no_file(QUIZ_FILE), "there is no file"),
-    "a directory in its place": (folder_at(QUIZ_FILE), "is a directory"),
-    "no text": (file_of(QUIZ_FILE, b"\xff\xfe\x00"), "not a text file"),
-    "very long": (file_of(QUIZ_FILE, "x," * 200_000), "has the columns"),
     "Canvas was changed": (submit, ": something was added"),
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
@@ -247,8 +225,6 @@ def test_one_course_and_all_or_nothing() -> None:
         )
         assert world.score() == 1.0
         assert len(world.truth["quizzes"]) == len(world.truth["assignments"]) == 1
-    with pytest.raises(ValueError, match=r"past_rate must be a number in \[0.0, 1.0\], got -1"):
-        fresh(TASK, past_rate=-1)
 
 
 def test_the_student_is_logged_in_and_others_are_not_seen() -> None:

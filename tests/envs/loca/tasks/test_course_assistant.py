@@ -27,7 +27,6 @@ from tests.envs.loca.office import (
     Change,
     call,
     final_state_tests,
-    folder_at,
     fresh,
     resend,
     solved,
@@ -96,10 +95,6 @@ def to_student(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one more to the same student": (
-        lambda world: resend(world, world.office.get(Email).sent()[0]),
-        "a duplicate",
-    ),
     "one to somebody who has handed in": (remind(other), "unexpected"),
     "one to somebody who has withdrawn": (
         remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
@@ -150,34 +145,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "should have the ID",
     ),
     "HTML that shows nothing": (again(html_body=f"<{ME}>"), "should have the ID"),
-    "the roster attached": (again(attachments=[ROSTER]), "attachments"),
-    "the password attached": (again(attachments=[ACCOUNT]), "attachments"),
-    "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "unexpected"),
     "a hidden copy": (again(bcc="x@elsewhere.example.org"), "unexpected"),
     "all in one mail": (
         again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"),
         "unexpected",
     ),
-    "to a private address": (again(to="x.1@home.example.org"), "there is no right mail"),
-    "a submission was removed": (call("delete_email", email_id="1"), "moved or removed"),
-    "a submission was moved": (
-        lambda world: (
-            world.office.call("create_folder", {"folder_name": "Done"}),
-            world.office.call("move_email", {"email_id": "2", "target_folder": "Done"}),
-        ),
-        "moved or removed",
-    ),
-    "a new user": (
-        call("create_user", email="new@mcp.com", name="New", password="x"),
-        "users of the mail server",
-    ),
-    "the roster was changed": (
-        call(
-            "write_data_to_excel", filepath=ROSTER, sheet_name=SHEET, data=[["x"]], start_cell="E1"
-        ),
-        "was changed",
-    ),
-    "a directory in place of the roster": (folder_at(ROSTER), "is gone"),
     "a very long mail": (again(body=lambda body, _: "x" * 200_000), "should have the ID"),
     "from another account": (to_student, "not from the mailbox"),
 }

@@ -15,7 +15,7 @@ from agentgym.office.email.server import Email
 from benchmarks.text_policies import find_reminders
 from benchmarks.texts import documents, variety
 from tests.envs.loca.exam_reader import after, days_in, spell_in
-from tests.envs.loca.office import Change, call, file_of, final_state_tests, fresh
+from tests.envs.loca.office import Change, final_state_tests, fresh
 
 TASK = "SetConfCrDdl"
 
@@ -50,10 +50,6 @@ def old_deadline(world: SetConfCrDdl) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one reminder is missing": (
-        lambda world: world.office.call("delete_event", {"eventId": events(world)[0]["id"]}),
-        "there is no right reminder",
-    ),
     "a reminder twice": (again, "a duplicate"),
     "the old deadline": (old_deadline, "not a requested reminder"),
     "at the deadline": (
@@ -98,17 +94,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
         "not a requested reminder",
     ),
-    "an event for another conference": (
-        call(
-            "create_event",
-            summary="ZZZ camera-ready",
-            start={"dateTime": "2025-10-01T00:00:00Z"},
-            end={"dateTime": "2025-10-01T01:00:00Z"},
-        ),
-        "a duplicate",
-    ),
-    "a mail was sent": (call("send_email", to=ME, subject="x", body="y"), "was sent"),
-    "the note was changed": (file_of(NOTE, "x"), "was changed"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -212,5 +197,3 @@ def test_size_and_knobs() -> None:
     assert len(world.truth["reminders"]) == 3
     mails = world.office.get(Email).messages(ME)
     assert not any(re.search("postponed|[0-9] days later", mail.body) for mail in mails)
-    with pytest.raises(ValueError, match=r"extension_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, extension_rate=2)

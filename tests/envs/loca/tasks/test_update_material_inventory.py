@@ -13,7 +13,6 @@ import pytest
 from agentgym.envs.loca.tasks.update_material_inventory import (
     RECIPES,
     STOCK,
-    TITLE,
     UpdateMaterialInventory,
 )
 from agentgym.envs.loca.writing.order_notes import amend, notes_book
@@ -22,7 +21,7 @@ from agentgym.office.woocommerce.server import WooCommerce
 from benchmarks.text_policies import find_pieces
 from benchmarks.texts import documents, variety
 from tests.envs.loca.note_reader import amended
-from tests.envs.loca.office import Change, carry_out, file_of, final_state_tests, fresh, solved
+from tests.envs.loca.office import Change, carry_out, final_state_tests, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
 from tests.envs.loca.phrases import check_readings
@@ -108,22 +107,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: enter(world, f"A{len(table(world)) + 1}", [table(world)[1]]),
         "should not be there",
     ),
-    "another header": (lambda world: enter(world, "C1", [["Stock"]]), "has the columns"),
-    "a remark beside": (lambda world: enter(world, "G2", [["checked"]]), "to the right"),
-    "a recipe was changed": (
-        cell("E", lambda value: value + 1, RECIPES),
-        "a protected spreadsheet",
-    ),
-    "a sheet was added": (
-        lambda world: world.office.call(
-            "create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}
-        ),
-        "a protected spreadsheet",
-    ),
-    "another spreadsheet": (
-        lambda world: world.office.call("create_spreadsheet", {"title": TITLE}),
-        "a protected spreadsheet",
-    ),
     "one piece less": (stock(-1), "has the stock"),
     "one piece more": (stock(1), "has the stock"),
     "stock for a product without material": (
@@ -134,19 +117,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: update(world, 1, manage_stock=False),
         "has the stock",
     ),
-    "a product is gone": (
-        lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}),
-        "gone",
-    ),
-    "a price was changed": (
-        lambda world: update(world, 1, regular_price="5.00"),
-        "something other than product stock",
-    ),
-    "an order was completed": (
-        lambda world: order(world, 1, status="completed"),
-        "something other than product stock",
-    ),
-    "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -336,10 +306,6 @@ def test_size_and_knobs() -> None:
     assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is discontinued
     assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
     assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
-    with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, edge_rate=2)
-    with pytest.raises(ValueError, match="materials must be an integer"):
-        fresh(TASK, materials=1)
 
 
 def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:

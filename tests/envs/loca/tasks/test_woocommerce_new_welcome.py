@@ -14,10 +14,8 @@ from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
     DATASET,
     FROM,
     LETTER,
-    ME,
     NOW,
     TABLE,
-    TEMPLATE,
 )
 from agentgym.envs.loca.writing.order_notes import notes_book
 from agentgym.office.email.server import Email
@@ -30,7 +28,6 @@ from tests.envs.loca.office import (
     Change,
     call,
     carry_out,
-    file_of,
     final_state_tests,
     fresh,
     solved,
@@ -153,10 +150,6 @@ def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Ch
     return apply
 
 
-def unsent(world: Any) -> None:
-    again(lambda mail: {**mail, "to": ME, "subject": "x"})(world)
-
-
 def mail(**changes: Any) -> Change:
     return again(lambda held: {**held, **changes})
 
@@ -195,29 +188,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         sql(f"UPDATE {CRM} SET welcome_email_sent = TRUE WHERE welcome_email_sent = FALSE"), "welcome_email_sent"
     ),
     "an old row is gone": (sql(f"DELETE FROM {CRM} WHERE woocommerce_id >= 90000"), "is missing"),
-    "the table is gone": (sql(f"DROP TABLE {CRM}"), "not found"),
-    "the table has another column": (sql(f"ALTER TABLE {CRM} ADD COLUMN note STRING"), "other columns"),
-    "labels of the table": (sql(f"ALTER TABLE {CRM} SET OPTIONS (labels = [('a', 'b')])"), "was altered"),
-    "a date on which the table expires": (
-        sql(f"ALTER TABLE {CRM} SET OPTIONS (expiration_timestamp = TIMESTAMP '2030-01-01')"), "was altered"
-    ),
-    "another table was changed": (sql(f"DELETE FROM {CRM}_2024 WHERE TRUE"), "was changed"),
-    "a mail is missing": (unsent, "is missing"),
     "a mail to a customer with several orders": (mail_to(with_several), "should not be there"),
-    "a mail twice": (lambda world: call("send_email", to=world.truth["letters"][0][0], subject="x", body="y")(world),
-                     "should not be there"),
-    "a copy to somebody": (mail(cc=ME), "should not be there"),
     "a hidden copy": (mail(bcc="a@example.com"), "should not be there"),
-    "another subject": (mail(subject="Welcome"), "does not match the template"),
     "names in braces left": (mail(body=LETTER.partition("\n")[2]), "does not match the template"),
     "a sentence more": (again(lambda held: {**held, "body": held["body"] + "\nBest wishes"}), "does not match the template"),
     "a number changed": (again(lambda held: {**held, "body": held["body"].replace("10 %", "15 %")}), "does not match the template"),
-    "an attachment": (mail(attachments=[TEMPLATE]), "has attachments"),
-    "a user more": (call("create_user", email="x@woocommerce.local", name="X", password="long-enough-1"), "a user was added"),
-    "the shop was changed": (call("woo_orders_notes_create", orderId=1, note="welcomed"), "something in the shop"),
-    "an order was completed": (call("woo_orders_update", orderId=1, orderData={"status": "on-hold"}), "something in the shop"),
-    "the template was changed": (file_of(TEMPLATE, b"\xff"), "was changed"),
-    "the credentials are gone": (lambda world: world.office.context.files.remove(CREDENTIALS), "is gone"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "a row written anew": lambda world: [
@@ -313,9 +288,3 @@ def test_one_order_and_knobs() -> None:
         assert world.score() == 1.0
         assert len(world.truth["letters"]) == 1
     assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0
-    with pytest.raises(ValueError, match=r"known must be an integer in \[0, 5000\], got -1"):
-        fresh(TASK, known=-1)
-    with pytest.raises(
-        ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"
-    ):
-        fresh(TASK, incomplete_rate=11)

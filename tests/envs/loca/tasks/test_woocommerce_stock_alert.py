@@ -12,10 +12,7 @@ from agentgym.envs.loca.catalog import products_book
 from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     ALERTS,
     COLUMNS,
-    CONTACTS,
     SUPPLIERS,
-    TEMPLATE,
-    TITLE,
     WoocommerceStockAlert,
 )
 from agentgym.office.email.server import Email
@@ -23,17 +20,13 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     Change,
-    call,
     carry_out,
     enter,
-    file_of,
     final_state_tests,
     fresh,
-    no_file,
     resend,
     solved,
     unsent,
-    update_product,
 )
 from tests.envs.loca.phrases import check_readings
 
@@ -125,26 +118,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "no contact": (lambda world: last(world, 7, lambda _: ""), "Supplier Contact of"),
     "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "expected"),
-    "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
-    "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
-    "another sheet was changed": (
-        lambda world: enter(world, world.truth["sheet"], SUPPLIERS, "B2", [["x"]]),
-        "a protected spreadsheet",
-    ),
-    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "a protected spreadsheet"),
-    "one mail is missing": (unsent, "is missing"),
-    "one mail twice": (
-        lambda world: resend(world, world.office.get(Email).sent()[0]),
-        "should not be there",
-    ),
-    "a copy to somebody": (
-        lambda world: mail(world, cc="admin@woocommerce.local"),
-        "should not be there",
-    ),
-    "to somebody else": (
-        lambda world: mail(world, to="someone@example.com"),
-        "should not be there",
-    ),
     "a field of the template is left": (
         lambda world: mail(world, body="Supplier: {supplier_name}"),
         "does not match the template",
@@ -153,12 +126,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
         "does not match the template",
     ),
-    "the stock was changed": (
-        lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
-        "in the shop was changed",
-    ),
-    "the template was changed": (file_of(TEMPLATE, b"\xff\x00"), "was changed"),
-    "the contacts are gone": (no_file(CONTACTS), "is gone"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -299,7 +266,3 @@ def test_size_and_knobs() -> None:
     assert not world.truth["old"]
     assert len(fresh(TASK, size=1).truth["new"]) == 1
     assert len(fresh(TASK, size=2, low_stock=9).truth["new"]) == 2
-    with pytest.raises(ValueError, match=r"hidden_rate must be a number in \[0.0, 1.0\], got 3"):
-        fresh(TASK, hidden_rate=3)
-    with pytest.raises(ValueError, match="low_stock must be an integer"):
-        fresh(TASK, low_stock=0)
