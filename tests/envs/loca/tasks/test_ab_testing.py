@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import json
 from collections import Counter
@@ -104,12 +103,10 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "the log was emptied": ("A", call("logging_delete_log", log_name=LOG), "was removed"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, tuple[str, Change]] = {
-    "backwards": ("A", rewrite(lambda rows: [rows[0], *rows[:0:-1]])),
     "with the sign of percent": ("B", cells(lambda cell: f"{cell}%")),
     "more decimals": (
         "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
     ),
-    "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),

@@ -93,7 +93,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the log was emptied": (call("logging_delete_log", log_name=LOG), "was removed"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "with the sign of percent": rewrite(each_cell(2, lambda drop: f"{drop} %")),
     "more decimals": lambda world: rewrite(
         lambda rows: [

@@ -205,15 +205,8 @@ EQUIVALENTS: dict[str, Change] = {
         lambda files, *_: {f"{name.rpartition('/')[0]}/": b"" for name in files} | files,
     ),
     "another text and HTML": again(body="x", html_body="<p>x</p>"),
-    "the address with a name and in capitals": lambda world: again(
-        to=f"Prof <{world.office.get(Email).sent()[0].to.upper()}>"
-    )(world),
     "the awards merged by another program": award_mail(merged(in_order)),
     "the outbox is cleared": no_file("outbox"),
-    "the copies in Sent are removed": lambda world: [
-        world.office.call("delete_email", {"email_id": mail.id})
-        for mail in world.office.get(Email).messages(ME, "Sent")
-    ],
     "the archive is changed after it was sent": lambda world: world.office.context.files.write(
         f"outbox/1/{world.truth['root']}.zip", "x"
     ),

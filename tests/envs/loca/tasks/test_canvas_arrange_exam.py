@@ -107,7 +107,6 @@ EQUIVALENTS: dict[str, Change] = {
     "times with seconds": each(TIME, lambda text: text if text == TBD else f"{text}:00"),
     "numbers as text": each(DURATION, str),
     "another case": each(BOOKS, str.lower),
-    "blank rows": rewrite(lambda rows: [row for each in rows for row in (each, [None] * 11)]),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -97,11 +96,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "everything in quotation marks": rewrite(
-        lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL
-    ),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
-    "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
 }
 
 

@@ -133,7 +133,6 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "0.01 off": cells(lambda v: v + 0.01),
     "0.01 below": cells(lambda v: v - 0.01),
     "floats for whole years": rewrite(lambda rows: [rows[0], *([float(row[0]), *row[1:]] for row in rows[1:])]),
-    "empty rows below": rewrite(lambda rows: [*rows, [], [None]]),
     "in floating point": lambda world: totals(world, lambda w, u, v: w * v * (1 if u == "bn" else 0.001)),
     "formatted": lambda world: world.office.call(
         "format_range", {"filepath": RESULT, "sheet_name": SHEET, "start_cell": "A1", "end_cell": "C3", "bold": True,

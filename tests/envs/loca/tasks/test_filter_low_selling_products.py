@@ -165,14 +165,6 @@ EQUIVALENTS: dict[str, Change] = {
     "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(
         world
     ),
-    "the address as it is in capitals": lambda world: mail(
-        world, to=world.office.get(Email).sent()[-1].to.upper()
-    ),
-    "other line ends in a mail": (
-        lambda world: mail(
-            world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n"
-        )
-    ),
     "a product was moved twice": lambda world: update(
         world, moves(world), categories=[{"id": outlet(world)}]
     ),

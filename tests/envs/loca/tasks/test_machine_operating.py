@@ -4,7 +4,6 @@ result.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -135,7 +134,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
-    "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "moments without a zone": cells("timestamp", lambda cell: cell.removesuffix("Z")),
     "moments as the console shows them": cells(
         "timestamp", lambda cell: cell.replace("T", " ").replace("Z", " UTC")
@@ -147,9 +145,6 @@ EQUIVALENTS: dict[str, Change] = {
     "more decimals": cells("reading", lambda cell: f"{float(cell):.4f}"),
     "ranges with other blanks and zeros": cells(
         "normal_range", lambda cell: "-".join(f"{float(limit):.2f}" for limit in cell.split(" - "))
-    ),
-    "Windows line ends and quotation marks": rewrite(
-        lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL
     ),
     "a table written to as it was": call(
         "bigquery_run_query",

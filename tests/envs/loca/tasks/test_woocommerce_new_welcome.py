@@ -206,12 +206,6 @@ EQUIVALENTS: dict[str, Change] = {
     "rows in another order": sql(
         f"CREATE OR REPLACE TABLE {CRM} AS SELECT * FROM {CRM} ORDER BY id DESC"
     ),
-    "other line ends and blanks": again(
-        lambda held: {**held, "body": held["body"].replace("\n", "\r\n") + "\n"}
-    ),
-    "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
-    "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
-    "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
 }
 
 

@@ -133,17 +133,6 @@ EQUIVALENTS: dict[str, Change] = {
     "numbers with a point": lambda world: last(world, 4, lambda value: f"'{value}.0"),
     "a formula": lambda world: last(world, 4, lambda value: f"={value - 1}+1"),
     "blanks around": lambda world: last(world, 6, lambda value: f" {value} "),
-    "other line ends in a mail": (
-        lambda world: mail(
-            world,
-            body="\r\n\r\n"
-            + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n")
-            + "\r\n",
-        )
-    ),
-    "a mail with the address in full": lambda world: mail(
-        world, to=f"The Manager <{world.truth['manager'].upper()}>"
-    ),
 }
 
 
