@@ -15,6 +15,11 @@ import numpy as np
 ItemT = TypeVar("ItemT")
 
 
+def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
+    """Draw an integer from `[low, high)`, or from `[0, low)`."""
+    return int(rng.integers(low, high))
+
+
 def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
     """Draw one item."""
     # Same draw as `rng.choice`, without its slow conversion to an array.

@@ -24,6 +24,7 @@ from agentgym.envs.loca.calls import PROGRAMS, canonical_call, is_read, things_c
 from agentgym.envs.loca.checks import file_failures
 from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
+from agentgym.envs.loca.draws import whole
 from agentgym.envs.loca.plan import CLAIM, Plan, PlanStep
 from agentgym.envs.loca.progress import Noticed, Progress
 from agentgym.envs.loca.protected_state import (
@@ -185,15 +186,25 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Return the calls that read everything relevant; None means the plan's reading steps."""
         return None
 
+    # Draws for `draw`.
+
+    def whole(self, low: int, high: int | None = None) -> int:
+        """Draw an integer from `[low, high)`, or from `[0, low)`."""
+        return whole(self.rng, low, high)
+
+    def chance(self, probability: float) -> bool:
+        """Draw whether an event of this probability happens."""
+        return bool(self.rng.random() < probability)
+
     # The world.
 
     def generate(self) -> None:
         """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
-        drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
+        drawn = draw_state(kind, self.config, whole(self.rng, 2**63))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
-        self.office.context.seed = int(self.rng.integers(2**63))
+        self.office.context.seed = whole(self.rng, 2**63)
         self.max_turns = self.config.budget(drawn.steps)
         self.opening = draw_opening(self.rng, type(self).__name__, self.text, self.start)
         self._files_seen = self.files.version()

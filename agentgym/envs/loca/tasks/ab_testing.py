@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
     storage_state,
     write_csv,
 )
-from agentgym.envs.loca.draws import text_of
+from agentgym.envs.loca.draws import pick, text_of
 from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
@@ -214,7 +214,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             DATASET,
             "scenario_owners",
             {"scenario": "STRING", "owner": "STRING"},
-            [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names],
+            [(name, pick(self.rng, ["Ada", "Bo", "Chen"])) for name in names],
         )
         for name in names[:3]:
             for dataset, table in (
@@ -225,25 +225,18 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
         for bucket in self.rng.permutation(
             ["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"]
-        )[: 2 + int(self.rng.integers(2))]:
+        )[: 2 + self.whole(2)]:
             cloud.storage.add_bucket(str(bucket))
-            cloud.storage.put_object(
-                str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}"
-            )
-        for _ in range(int(self.rng.integers(1, 4))):
+            cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {self.whole(100, 999)}")
+        for _ in range(self.whole(1, 4)):
             winner = (
-                PAYLOAD
-                if self.rng.random() < 0.5
-                else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+                PAYLOAD if self.chance(0.5) else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
             )
             cloud.logging.log(
                 LOG,
                 winner,
                 "INFO",
-                self.start
-                - timedelta(
-                    days=int(self.rng.integers(12, 25)), seconds=int(self.rng.integers(9999))
-                ),
+                self.start - timedelta(days=self.whole(12, 25), seconds=self.whole(9999)),
             )
 
     @classmethod

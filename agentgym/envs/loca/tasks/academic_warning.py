@@ -93,9 +93,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
-        classes = [
-            f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids
-        ]
+        classes = [f"Class {chr(65 + self.whole(max(3, min(26, size // 50))))}" for _ in ids]
         students = list(zip(ids, names, classes, strict=True))
         # Four students left before the quiz; four joined after the exams.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
@@ -160,7 +158,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
         past: list[int | None] = [
-            None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
+            None if self.chance(self.config.absence_rate) else round(10 * float(score))
             for score in abilities
         ]
         if not any(past):

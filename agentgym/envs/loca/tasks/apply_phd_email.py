@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     same_subject,
     set_failures,
 )
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of, whole
 from agentgym.envs.loca.plan import Plan, PlanStep, mail_of, read, read_folder, write
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
@@ -109,7 +109,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
-        student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
+        student = f"{whole(rng, 2019, 2024)}{whole(rng, 100_000):05}"
         names = people(rng, size + 3)
         self._mails = Correspondence(rng, self.start, names[size:])
         letters, awards = draw_papers(rng, self.files, name, student, names[size:])
@@ -155,7 +155,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
             return [write.request("ask", tree)]
-        if self.rng.random() < 0.5:
+        if self.chance(0.5):
             return [write.refusal(), write.request("ask", tree)]
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
@@ -165,19 +165,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             return [write.request("shown", self._tree())]
         if kind < _SHOWN_RATE + 0.3 * self.config.repeat_rate:
             return [write.request("ask", self._tree()), write.withdrawal()]
-        return [
-            write.refusal() for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))
-        ]
+        return [write.refusal() for _ in range(1 + int(self.chance(self.config.repeat_rate / 2)))]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
+        sender = f"{professor} <{box}>" if self.chance(0.8) else box
         write, moment, mails = self._mails, self._moment(), []
         for text in texts:
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
-            moment += timedelta(minutes=int(self.rng.integers(60, 2_000)))
-        if self.rng.random() < self.config.automatic_rate:
-            moment = mails[0].date + timedelta(minutes=int(self.rng.integers(-2_000, 4_000)))
+            moment += timedelta(minutes=self.whole(60, 2_000))
+        if self.chance(self.config.automatic_rate):
+            moment = mails[0].date + timedelta(minutes=self.whole(-2_000, 4_000))
             mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", write.absence(), moment))
         return mails
 
@@ -185,7 +183,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
 
     def _moment(self) -> datetime:
-        return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
+        return self.start - timedelta(minutes=self.whole(6_000, 30_000))
 
     def plan(self) -> Plan:
         """Merge the awards, make all archives and send them."""

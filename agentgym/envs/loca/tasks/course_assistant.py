@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     parts_of,
     same_subject,
 )
-from agentgym.envs.loca.draws import LAST, address, load_texts, people, text_of
+from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
 from agentgym.envs.loca.plan import Plan, cell_rows, mail_of, read, read_folder, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
@@ -118,17 +118,17 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""
         students = self._students(size)
-        sure = int(self.rng.integers(size))  # this student certainly needs a reminder
+        sure = self.whole(size)  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            attempts = int(self.rng.random() < self.config.attempt_rate)
-            attempts *= 1 + int(self.rng.random() < 0.2)
+            attempts = int(self.chance(self.config.attempt_rate))
+            attempts *= 1 + int(self.chance(0.2))
             mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
-            submitted = k != sure and self.rng.random() < self.config.submission_rate
+            submitted = k != sure and self.chance(self.config.submission_rate)
             mails += [
                 self._mail(student, students, counts=True)
-                for _ in range(submitted * (1 + (self.rng.random() < 0.15)))
+                for _ in range(submitted * (1 + (self.chance(0.15))))
             ]
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
@@ -156,19 +156,16 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         """Draw often similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
-            namesake = names[int(self.rng.integers(k))]
+            namesake = names[self.whole(k)]
             kind = self.rng.random()
             if kind < 0.04:
                 names[k] = namesake
             elif kind < 0.12:
                 names[k] = f"{namesake} {self.rng.choice(LAST)}"
         span = min(100_000, 5 * size + 100)
-        numbers = int(self.rng.integers(100_001 - span)) + self.rng.choice(
-            span, size, replace=False
-        )
+        numbers = self.whole(100_001 - span) + self.rng.choice(span, size, replace=False)
         states = [
-            WITHDRAWN if self.rng.random() < self.config.withdrawal_rate else ENROLLED
-            for _ in names
+            WITHDRAWN if self.chance(self.config.withdrawal_rate) else ENROLLED for _ in names
         ]
         marks = self.rng.permutation(size)
         return [
@@ -177,38 +174,38 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        speaks = self.rng.random() < self.config.draft_rate
+        speaks = self.chance(self.config.draft_rate)
         draft = speaks and not counts
         # Otherwise the subject or the file is wrong.
-        right_subject = counts or draft or self.rng.random() < 0.4
-        subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
+        right_subject = counts or draft or self.chance(0.4)
+        subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
         )  # fmt: skip
         attachments: dict[str, bytes] = {}
         if counts or draft or not right_subject:
-            attachments[str(self.rng.choice(FILES))] = _slides()
-        elif self.rng.random() < 0.5:
-            attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
-        other = students[int(self.rng.integers(len(students)))].name
+            attachments[pick(self.rng, FILES)] = _slides()
+        elif self.chance(0.5):
+            attachments[pick(self.rng, OTHER_FILES)] = b"This file cannot be shown.\n"
+        other = students[self.whole(len(students))].name
         says, values = functools.partial(self._says, other=other), lambda: self._values(other)
-        count = int(self.rng.integers(3, 6))
+        count = self.whole(3, 6)
         texts = presentations_book().write_some("remark", self.rng, count, values)
         texts.append(says("attached"))
         if speaks:
-            place = int(self.rng.integers(len(texts) + 1))
+            place = self.whole(len(texts) + 1)
             texts.insert(place, says("final" if counts else "not_final"))
         body = (
             f"{says('greeting')}\n\n{says('story')} {' '.join(texts)}\n\n"
             f"{says('closing')}\n{student.name}"
         )
         sender = student.email
-        if self.rng.random() < self.config.private_rate:
-            sender = f"{student.name.split()[-1].lower()}.{int(self.rng.integers(10, 10_000))}@home.example.org"
+        if self.chance(self.config.private_rate):
+            sender = f"{student.name.split()[-1].lower()}.{self.whole(10, 10_000)}@home.example.org"
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
-        count = int(self.rng.integers(1, 3))
+        count = self.whole(1, 3)
         more = presentations_book().write_some("news_more", self.rng, count, dict)
         body = f"{self._says('greeting')}\n\n{self._says('news')} {' '.join(more)}\n\nThe office"
         sender = "Office <office@department.example.org>"
@@ -219,13 +216,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _values(self, other: str) -> dict[str, Any]:
         return {
-            "number": int(self.rng.integers(13, 90)),
-            "few_number": int(self.rng.integers(4, 13)),
+            "number": self.whole(13, 90),
+            "few_number": self.whole(4, 13),
             "other_name": other,
         }
 
     def _moment(self) -> Any:
-        return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
+        return self.start - timedelta(minutes=self.whole(30, 20_000))
 
     def plan(self) -> Plan:
         """Read the roster and all mails, then send the reminders."""

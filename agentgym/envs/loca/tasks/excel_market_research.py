@@ -118,13 +118,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         names = self.rng.choice(markets, raw, replace=False).tolist()
         categories = [f"{field}{line}" for field in FIELDS for line in LINES]
         own = self.rng.choice(categories, internal, replace=False).tolist()
-        target = int(self.rng.integers(internal))
+        target = self.whole(internal)
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
         weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
         used = [k for k, weight in enumerate(weights[target]) if weight]
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
-        last = int(self.rng.integers(2015, 2025))
+        last = self.whole(2015, 2025)
         data = {
             last - years + 1 + t: row for t, row in enumerate(_values(self.rng, years, raw, units))
         }
@@ -161,8 +161,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
         spare = min(3, len(years) - 2)
-        first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
-        last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
+        first = years[0] + self.whole(0, spare + 1) * int(self.chance(0.5))
+        last = max(first + 1, years[-1] - self.whole(0, 3))
         older = [
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
             for k in self.rng.integers(len(own), size=2)
@@ -191,7 +191,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             for name, row in zip(own, weights, strict=True)
         ]
         order = self.rng.permutation(len(names)).tolist()
-        years = sorted(data, reverse=bool(self.rng.random() < 0.4))
+        years = sorted(data, reverse=bool(self.chance(0.4)))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
         table += [[year, *(float(data[year][k]) for k in order)] for year in years]
         form: list[list[Any]] = [

@@ -172,21 +172,21 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        if product["excluded"] or self.rng.random() < self.config.note_rate:
+        if product["excluded"] or self.chance(self.config.note_rate):
             # Some products that stay anyway mention it too.
-            stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
+            stays = product["excluded"] or (role == "other" and self.chance(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
-        regular = Decimal(2 * int(self.rng.integers(3, 150)))
-        percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
-        sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
+        regular = Decimal(2 * self.whole(3, 150))
+        percent = Decimal(5 * self.whole(4, 21)) / 2
+        sale = "" if self.chance(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
-        sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
+        days = DAYS + 1 if self.chance(0.15) else self.whole(DAYS + 1, 365)
+        sold = SALES - 1 if self.chance(0.2) else self.whole(0, SALES)
         product = {
             "since": _day(days),
             "sold": sold,
@@ -194,7 +194,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "excluded": False,
             **self._prices(),
         }
-        if before and self.rng.random() < self.config.tie_rate:
+        if before and self.chance(self.config.tie_rate):
             twin = pick(self.rng, before)
             double = {
                 "regular": f"{2 * Decimal(twin['regular']):.2f}",
@@ -204,25 +204,23 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 "since": twin["since"],
                 **(double if Decimal(twin["regular"]) < 10_000 else {}),
             }
-        return product | (
-            {"since": before[-1]["since"]} if before and self.rng.random() < 0.3 else {}
-        )
+        return product | ({"since": before[-1]["since"]} if before and self.chance(0.3) else {})
 
     def _other(self, others: int) -> dict[str, Any]:
-        old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
+        old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
             (old, SALES, {}),
-            (int(self.rng.integers(1, DAYS)), int(self.rng.integers(0, 16)), {}),
-            (old, int(self.rng.integers(SALES, 100)), {}),
+            (self.whole(1, DAYS), self.whole(0, 16), {}),
+            (old, self.whole(SALES, 100), {}),
             (old, few, {"stock_status": "outofstock"}),
-            (old, few, {"status": str(self.rng.choice(["draft", "private"]))}),
+            (old, few, {"status": pick(self.rng, ["draft", "private"])}),
         ]
         kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
-        if others < 2 or self.rng.random() < self.config.boundary_rate:
-            kind = others if others < 2 else int(self.rng.integers(2))
+        if others < 2 or self.chance(self.config.boundary_rate):
+            kind = others if others < 2 else self.whole(2)
         days, sold, state = kinds[kind]
-        excluded = others >= 2 and self.rng.random() < self.config.excluded_rate
+        excluded = others >= 2 and self.chance(self.config.excluded_rate)
         if excluded:
             days, sold, state = old, few, {}
         return {
@@ -234,14 +232,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        sold = product["sold"] + int(self.rng.integers(0, 300))
+        sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
             "name": product["name"], "sku": product["sku"], "description": product["description"],
             "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
-            "date_created": since + timedelta(minutes=int(self.rng.integers(0, 1440))),
+            "date_created": since + timedelta(minutes=self.whole(0, 1440)),
             "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
-            "total_sales": sold + int(self.rng.integers(0, 200)), **product["state"],
+            "total_sales": sold + self.whole(0, 200), **product["state"],
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
@@ -251,7 +249,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
-            if k and self.rng.random() < 0.08:
+            if k and self.chance(0.08):
                 # One person has subscribed twice, with different spellings of the address.
                 twice = pick(self.rng, entries)
                 entries.append(

@@ -174,7 +174,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
-            kinds = self.rng.choice(list(SENSORS), int(self.rng.integers(2, 7)), replace=False)
+            kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
             machine = f"M{int(next(numbers)):03}"
             sensors += [(machine, str(kind)) for kind in kinds]
         return sensors[:size]
@@ -199,19 +199,17 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
         for places in (inside, np.arange(len(minutes))):
-            if self.rng.random() < self.config.anomaly_rate:
+            if self.chance(self.config.anomaly_rate):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.rng.random() < self.config.anomaly_rate:  # barely out of range
+        if self.chance(self.config.anomaly_rate):  # barely out of range
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
-        if sure or self.rng.random() < self.config.anomaly_rate:
+        if sure or self.chance(self.config.anomaly_rate):
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
             values[ends] = self._out(limits)
-            extra = [
-                (moment, self._out(limits)) for moment in OUTSIDE if sure or self.rng.random() < 0.5
-            ]
+            extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.chance(0.5)]
             extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(limits))]
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
         return [
@@ -233,22 +231,20 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _spell(self, limits: Range) -> list[int]:
         low, high = limits
         width = high - low
-        kind = int(self.rng.integers(4))
+        kind = self.whole(4)
         if kind == 0:  # a spike
             return [
                 high + round(width * float(part)) + 1
-                for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))
+                for part in self.rng.uniform(0.1, 0.8, self.whole(1, 3))
             ]
         if kind == 1:  # a drift
             return [
                 int(value)
-                for value in np.linspace(
-                    high - width // 3, high + width // 3, int(self.rng.integers(4, 10))
-                )
+                for value in np.linspace(high - width // 3, high + width // 3, self.whole(4, 10))
             ]
         if kind == 2:  # it swings
-            return [self._out(limits) for _ in range(int(self.rng.integers(3, 7)))]
-        return [0] * int(self.rng.integers(2, 5))  # it fails
+            return [self._out(limits) for _ in range(self.whole(3, 7))]
+        return [0] * self.whole(2, 5)  # it fails
 
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
@@ -256,7 +252,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:
-                machines[machine] = str(self.rng.choice(KINDS))
+                machines[machine] = pick(self.rng, KINDS)
         rows = [
             (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
             for (machine, kind), (low, high) in sorted(ranges.items())
@@ -266,7 +262,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             for row in rows[:: max(1, len(rows) // 10)]
         ]
         summary = [
-            (machine, name, f"Hall {int(self.rng.integers(1, 9))}")
+            (machine, name, f"Hall {self.whole(1, 9)}")
             for machine, name in sorted(machines.items())
         ]
         self.rng.shuffle(rows)
@@ -290,10 +286,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
             cloud.storage.add_bucket(bucket)
             cloud.storage.put_object(bucket, REPORT, text)
-        if self.rng.random() < 0.5:
+        if self.chance(0.5):
             cloud.storage.add_bucket(BUCKET, "EU")
             cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
-            if self.rng.random() < 0.5:
+            if self.chance(0.5):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:

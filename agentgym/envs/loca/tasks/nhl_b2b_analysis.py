@@ -21,7 +21,7 @@ from agentgym.envs.loca.checks import (
     number,
     table_failures,
 )
-from agentgym.envs.loca.draws import shuffled, text_of
+from agentgym.envs.loca.draws import shuffled, text_of, whole
 from agentgym.envs.loca.plan import (
     Plan,
     PlanStep,
@@ -251,7 +251,7 @@ def _season(
         order = shuffled(rng, teams)
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
-            : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
+            : whole(rng, 0, 1 + max(1, len(teams) // 3))
         ]
         tired = set()
         for visitor, home in pairs[: count - len(games)]:

@@ -106,14 +106,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
-            mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
+            mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
             # The first invoice is unpaid: at least one mail is due.
             invoice, pdf = draw_invoice(
                 self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
             )
             invoices.append(invoice)
             pdfs.append(pdf)
-        is_entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
+        is_entered = [k > 0 and self.chance(self.config.entered_rate) for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
@@ -130,7 +130,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             )
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
         snowflake.set_comment(
-            PAYMENTS, FLAG, str(self.rng.choice(["", "1 = open", "0=Outstanding, 1=Paid"]))
+            PAYMENTS, FLAG, pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
         )
         email.add_users(
             [
@@ -161,9 +161,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return dict(sorted(names.items()))
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        cents = int(self.rng.integers(5_000, 5_000_000))
-        paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
-        day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
+        cents = self.whole(5_000, 5_000_000)
+        paid = cents if self.chance(0.9) else cents * self.whole(0, 10) // 10
+        day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=self.whole(0, 150))
         facts = {"id": key, "mail": pick(self.rng, mails), "day": day.isoformat()}
         return _row({**facts, "cents": cents, "paid": paid})
 

@@ -210,9 +210,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
-            chosen = self.rng.choice(
-                list(materials), int(self.rng.integers(2, most + 1)), replace=False
-            )
+            chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
             recipes[f"{kind.upper()}-{place:03d}"] = {
                 str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
                 for m in chosen
@@ -229,12 +227,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
-            return step * int(self.rng.integers(1, 500))
+            return step * self.whole(1, 500)
         need = pick(self.rng, needs)
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
         if self.rng.random() >= self.config.edge_rate:
-            return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
-        if self.rng.random() < 0.25:
+            return need * counts[0] + step * self.whole(0, max(1, need // step))
+        if self.chance(0.25):
             return need * counts[0] - step
         # Counts that floating-point arithmetic gets wrong come first.
         hard = [
@@ -251,8 +249,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         kinds += self.rng.choice(list(OTHERS), rest, p=list(OTHERS.values())).tolist()
         orders = []
         for k, kind in enumerate(kinds):
-            items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
-            lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
+            items = [self._sku(skus) for _ in range(self.whole(1, 4))]
+            lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
             # At least one product is always possible, and some order just misses being counted.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
@@ -270,7 +268,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
+        withdrawn = kind == "withdrawn" or (kind != "new" and self.chance(1 / 6))
         note, pieces = draw_order_note(
             self.rng,
             {_name(sku): count for sku, count in lines.items()},
@@ -281,25 +279,23 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
-        if self.rng.random() < 1 / 6:
-            return skus[len(skus) - 1 - int(self.rng.integers(2))]
-        return skus[int(self.rng.integers(len(skus) - 2))]
+        if self.chance(1 / 6):
+            return skus[len(skus) - 1 - self.whole(2)]
+        return skus[self.whole(len(skus) - 2)]
 
     def _dates(self, kind: str, first: bool) -> dict[str, Any]:
-        after = LAST_UPDATE + timedelta(
-            seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
-        )
-        before = LAST_UPDATE - timedelta(seconds=int(self.rng.integers(1, 240 * 3_600)))
+        after = LAST_UPDATE + timedelta(seconds=1 if first else self.whole(1, 62 * 3_600))
+        before = LAST_UPDATE - timedelta(seconds=self.whole(1, 240 * 3_600))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
-        if self.rng.random() < 0.2:
-            late += timedelta(days=int(self.rng.integers(1, 6)))
+        if self.chance(0.2):
+            late += timedelta(days=self.whole(1, 6))
         if kind == "unpaid":
             return {
-                "status": str(self.rng.choice(["pending", "on-hold", "failed"])),
+                "status": pick(self.rng, ["pending", "on-hold", "failed"]),
                 "date_created": after,
             }
         paid = {"old": before, "exact": LAST_UPDATE}.get(kind, after)
-        status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
+        status = {"done": "completed", "void": pick(self.rng, ["cancelled", "refunded"])}.get(
             kind, "processing"
         )
         return {
@@ -323,8 +319,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
-            home = {"address_1": f"{int(self.rng.integers(1, 200))} {self.rng.choice(LAST)} Street", "city": "Springfield",
-                    "postcode": f"{int(self.rng.integers(10_000, 99_999))}", "country": "US"}  # fmt: skip
+            home = {"address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street", "city": "Springfield",
+                    "postcode": f"{self.whole(10_000, 99_999)}", "country": "US"}  # fmt: skip
             mail = address(name, k, "example.com")
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})

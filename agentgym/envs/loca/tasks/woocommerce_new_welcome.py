@@ -29,7 +29,7 @@ from agentgym.envs.loca.checks import (
     says,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people, shuffled, text_of
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Piece,
     Plan,
@@ -135,7 +135,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """Draw customers with orders, the table and two files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
-        shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
+        shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
         everybody = self._customers(len(histories) + others)
@@ -217,10 +217,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return {
             "new at the edge": [FROM],
             "new after the edge": [inside[0], before],
-            "new and old": [inside[0], *old[: 1 + int(self.rng.integers(2))]],
-            "several": inside[: 2 + int(self.rng.integers(2))],
+            "new and old": [inside[0], *old[: 1 + self.whole(2)]],
+            "several": inside[: 2 + self.whole(2)],
             "several at the edge": [inside[0], FROM],
-            "old": old[: 1 + int(self.rng.integers(2))],
+            "old": old[: 1 + self.whole(2)],
             "old at the edge": [before],
         }.get(story, inside[:1])
 
@@ -228,13 +228,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
-            mail = address(
-                name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"]))
-            )
+            mail = address(name, k + 1, pick(self.rng, ["mail.example.com", "post.example.org"]))
             person = {"first_name": first, "last_name": last, "email": mail}
             home = {
-                "phone": f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}",
-                "city": str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"])),
+                "phone": f"+49 170 {self.whole(1_000_000, 9_999_999)}",
+                "city": pick(self.rng, ["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]),
                 "country": "DE",
             }
             customers.append({**person, "billing": {**person, **home}})
@@ -247,7 +245,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
+        prices = [self.whole(500, 6000) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
@@ -256,7 +254,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         records += self._incomplete(owners, customers, len(records))
         totals: dict[tuple[int, datetime], str] = {}
         for record in records:
-            place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
+            place, count = self.whole(len(products)), self.whole(1, 4)
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
                 totals[_moment(record)] = in_decimals(count * prices[place])
@@ -279,8 +277,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             zip(owners, customers, histories, strict=True)
         ):
             for moment in moments:
-                created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
-                declined = k != sure and self.rng.random() < self.config.declined_rate
+                created = moment - timedelta(minutes=self.whole(30, 14_400))
+                declined = k != sure and self.chance(self.config.declined_rate)
                 if declined:
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
@@ -292,19 +290,19 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
         for _ in range(round(self.config.incomplete_rate * completed)):
-            k = int(self.rng.integers(len(owners)))
-            created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            declined = bool(self.rng.random() < self.config.declined_rate)
+            k = self.whole(len(owners))
+            created = NOW - timedelta(minutes=self.whole(30, 10_000))
+            declined = bool(self.chance(self.config.declined_rate))
             note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
+                   "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
         rows = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
-            day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
-            sent, when = bool(self.rng.random() < 0.8), f"{day:%Y-%m-%d}"
+            day = NOW - timedelta(days=self.whole(8, 200))
+            sent, when = bool(self.chance(0.8)), f"{day:%Y-%m-%d}"
             rows.append(
                 {
                     **_row(int(number), *customers[int(place)], day),
@@ -316,7 +314,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
-        password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
+        password = PASSWORD.format(self.whole(1000, 9999))
         self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         self.files.write(TEMPLATE, LETTER)
         return password

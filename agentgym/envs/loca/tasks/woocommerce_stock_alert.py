@@ -27,7 +27,7 @@ from agentgym.envs.loca.checks import (
     table_failures,
     values_of,
 )
-from agentgym.envs.loca.draws import LAST, address, people, shuffled, text_of
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.plan import (
     Plan,
     fill_letter,
@@ -136,10 +136,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # Every state has a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
-            if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
+            if stock["role"] == "gone" or self.chance(self.config.outlook_rate):
                 kind = "gone" if stock["role"] == "gone" else "stays"
                 product["description"] = add_note(self.rng, product["description"], kind)
-            supplier = str(self.rng.choice(list(suppliers)))
+            supplier = pick(self.rng, list(suppliers))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
         ids = shop.products.add_all([_record(product) for product in products])
@@ -183,7 +183,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
-            box = str(self.rng.choice(["sales", "orders", "info"]))
+            box = pick(self.rng, ["sales", "orders", "info"])
             suppliers[f"SUP-{serial + 100}"] = {
                 "Supplier Name": name,
                 "Supplier Contact": address(
@@ -193,8 +193,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        threshold, rates = int(self.rng.integers(8, 51)), self.config
-        edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
+        threshold, rates = self.whole(8, 51), self.config
+        edge, below = self.rng.random() < rates.boundary_rate, self.whole(0, threshold)
         product = {
             "role": role,
             "threshold": threshold,
@@ -206,24 +206,24 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if edge:
                 return {**product, "stock": threshold - 1}
             # Backorders make some stock negative.
-            return {**product, "stock": -2 if self.rng.random() < 0.05 else below}
+            return {**product, "stock": -2 if self.chance(0.05) else below}
         if not first and self.rng.random() < rates.gone_rate:
             return {**product, "role": "gone"}
-        kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
+        kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
         if edge or first:
             return {**product, "stock": threshold}
         if kind < rates.reported_rate:
             return {
                 **product,
                 "role": "reported",
-                "stock": below if self.rng.random() < 0.7 else plenty,
+                "stock": below if self.chance(0.7) else plenty,
             }
         if kind < rates.reported_rate + rates.hidden_rate:
-            return {**product, "status": str(self.rng.choice(["draft", "private"]))}
-        return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
+            return {**product, "status": pick(self.rng, ["draft", "private"])}
+        return {**product, "stock": None if self.chance(0.08) else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
+        return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
         names = people(self.rng, len(ROLES))
