@@ -15,18 +15,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    bigquery_failures,
-    bigquery_state,
-    exact,
-    file_state,
-    log_state,
-    number,
-    write_csv,
-)
+from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write_csv
 from agentgym.envs.loca.draws import people, text_of
-from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import query_rows
+from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall

@@ -18,11 +18,12 @@ from agentgym.envs.loca.checks import (
     loose,
     number,
     open_output,
-    sent_failures,
     table_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
-from agentgym.envs.loca.plan import Plan, look_at_workbook, read, read_folder, remove_sheets, write
+from agentgym.envs.loca.fragments import look_at_workbook, read_folder, remove_sheets
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
 from agentgym.envs.loca.writing.exam_notices import (

@@ -17,7 +17,8 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
-from agentgym.envs.loca.plan import Plan, PlanStep, read, settle_file
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, read
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,

@@ -12,17 +12,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    digest,
-    file_state,
-    hides_text,
-    mail_failures,
-    mail_places,
-    parts_of,
-    same_subject,
-)
+from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
 from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
-from agentgym.envs.loca.plan import Plan, cell_rows, mail_of, read, read_folder, write
+from agentgym.envs.loca.fragments import mail_of, read_folder
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import cell_rows
+from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses

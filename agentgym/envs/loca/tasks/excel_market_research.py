@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +17,9 @@ from pydantic import Field
 
 from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
 from agentgym.envs.loca.draws import pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    cell_rows,
-    look_at_workbook,
-    read,
-    read_metadata,
-    remove_sheets,
-    write,
-)
+from agentgym.envs.loca.fragments import look_at_workbook, remove_sheets
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write
+from agentgym.envs.loca.results import cell_rows, read_metadata
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
@@ -237,42 +231,19 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 functools.partial(_read_weights, target=request["target"]),
             ),
         ]
-        names, weights = (
-            parts[0]["names"],
-            next(part["weights"] for part in parts if part["weights"]),
-        )
-        used = {
-            name: Decimal(str(weight))
-            for name, weight in zip(names, weights, strict=True)
-            if weight
-        }
-        headers = {
-            match[1]: (k, match[2])
-            for k, head in enumerate(heads)
-            if (match := _HEAD.fullmatch(head))
-        }
-        columns = [headers[name][0] for name in used]
+        used, columns, factors = _used_columns(parts, heads)
         pages = yield _pieces(
             VALUES,
             2,
             sizes[VALUES],
             lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows],
         )
-        factors = [
-            weight * (1000 if headers[name][1] == "bn" else 1) for name, weight in used.items()
-        ]
-        data = {
-            row[0]: _with_sum([Decimal(str(value)) for value in row[1:]], factors)
-            for part in pages
-            for row in part
-        }
+        data = {}
+        for row in itertools.chain.from_iterable(pages):
+            data[row[0]] = _with_sum([Decimal(str(value)) for value in row[1:]], factors)
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
         for year in range(request["first"], request["last"] + 1):
-            pairs = zip(data.get(year - 1, ()), data[year], strict=False)
-            growth: list[Any] = [
-                float(round((new - old) / old * 100, 2)) for old, new in pairs
-            ] or [NONE] * len(data[year])
-            table.append([year, *growth])
+            table.append([year, *_growth(data, year)])
         sheets = yield from look_at_workbook(RESULT, form)
         rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
         if sheets is None or any(_table_failures(sheets.get(form, []), table[0], rows)):
@@ -364,6 +335,31 @@ def _pieces(
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
+
+
+def _used_columns(
+    parts: Sequence[Mapping[str, Any]], heads: Sequence[str]
+) -> tuple[list[str], list[int], list[Decimal]]:
+    """Return name, column and factor of each raw category with a weight."""
+    weights = next(part["weights"] for part in parts if part["weights"])
+    places = {}
+    for k, head in enumerate(heads):
+        if match := _HEAD.fullmatch(head):
+            places[match[1]] = (k, 1000 if match[2] == "bn" else 1)
+    used, columns, factors = [], [], []
+    for name, weight in zip(parts[0]["names"], weights, strict=True):
+        if weight:
+            used.append(name)
+            columns.append(places[name][0])
+            factors.append(Decimal(str(weight)) * places[name][1])
+    return used, columns, factors
+
+
+def _growth(data: Mapping[int, Sequence[Decimal]], year: int) -> list[Any]:
+    if year - 1 not in data:
+        return [NONE] * len(data[year])
+    pairs = zip(data[year - 1], data[year], strict=True)
+    return [float(round((new - old) / old * 100, 2)) for old, new in pairs]
 
 
 def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:

@@ -24,16 +24,8 @@ from agentgym.envs.loca.checks import (
     write_csv,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Plan,
-    fill_letter,
-    look,
-    read,
-    read_shop,
-    send_letter,
-    settle_file,
-    write,
-)
+from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
+from agentgym.envs.loca.plan import Plan, look, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
@@ -289,12 +281,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             perPage=100,
         )
         if not outlet:
-            outlet = yield write(
+            outlet = yield create(
+                "categories",
                 f"Create the category {OUTLET}.",
                 self.outputs[0],
+                "id",
                 "woo_products_categories_create",
-                thing="categories",
-                learn=lambda text: json.loads(text)["id"],
                 categoryData={"name": OUTLET},
             )
         steps = yield from settle_file(OFFERS, rows)

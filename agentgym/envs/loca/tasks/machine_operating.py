@@ -12,29 +12,16 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    as_text,
+from agentgym.envs.loca.checks import CsvTable, as_text, file_state, number
+from agentgym.envs.loca.draws import pick, shuffled, text_of
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import cell_rows, listed_items, query_rows, read_metadata
+from agentgym.envs.loca.service_checks import (
     bigquery_failures,
     bigquery_state,
-    file_state,
-    number,
     storage_failures,
     storage_state,
-)
-from agentgym.envs.loca.draws import pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    cell_rows,
-    listed_items,
-    look,
-    look_on,
-    query_rows,
-    read,
-    read_metadata,
-    settle_file,
-    write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.files.workspace import Workspace

@@ -22,17 +22,9 @@ from agentgym.envs.loca.checks import (
     table_failures,
 )
 from agentgym.envs.loca.draws import shuffled, text_of, whole
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    look,
-    look_on,
-    over,
-    read,
-    settle_file,
-    sheet_values,
-    write,
-)
+from agentgym.envs.loca.fragments import create, over, settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -165,13 +157,13 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             yield file
             return
         if not seen:
-            spreadsheet = yield write(
+            spreadsheet = yield create(
+                "spreadsheets",
                 f"Make the spreadsheet {RESULT}.",
                 self.outputs[0],
+                "spreadsheetId",
                 "create_spreadsheet",
-                thing="spreadsheets",
                 title=RESULT,
-                learn=lambda text: json.loads(text)["spreadsheetId"],
             )
             seen = {"id": spreadsheet, "sheet": "Sheet1", "table": []}
         data = over(seen["table"], table)

@@ -14,9 +14,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import file_state, sent_failures
+from agentgym.envs.loca.checks import file_state
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
-from agentgym.envs.loca.plan import Plan, look, read, read_folder, write
+from agentgym.envs.loca.fragments import read_folder
+from agentgym.envs.loca.plan import Plan, look, read, write
+from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day

@@ -16,26 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.catalog import cents, in_decimals
-from agentgym.envs.loca.checks import (
-    digest,
-    exact,
-    file_state,
-    is_blank,
-    number,
-    other_sheet_failures,
-    other_sheets,
-    table_failures,
-    values_of,
-)
+from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Plan,
-    find_spreadsheet,
-    read_shop,
-    read_table,
-    settle_sheet,
-    write,
-)
+from agentgym.envs.loca.fragments import find_spreadsheet, read_shop, read_table, settle_sheet
+from agentgym.envs.loca.plan import Plan, write
+from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet

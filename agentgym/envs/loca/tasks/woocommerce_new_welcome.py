@@ -4,46 +4,47 @@ table 7).
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.calls import Effects
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
-    bigquery_failures,
-    bigquery_state,
     digest,
     file_state,
-    identical,
     parts_of,
-    row_failures,
     same_subject,
     says,
     set_failures,
 )
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Piece,
-    Plan,
-    fill_letter,
-    look,
-    query_rows,
-    read,
-    read_shop,
-    same_letter,
-    write,
-)
+from agentgym.envs.loca.fragments import fill_letter, read_shop, send_letter
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import query_rows
+from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.tasks.customer_rows import (
+    BILLING,
+    CREDENTIALS,
+    DATASET,
+    FROM,
+    NOW,
+    TABLE,
+    TEMPLATE,
+    TODAY,
+    TYPES,
+    customer_failures,
+    row_of,
+    settle_rows,
+    without_own,
+)
 from agentgym.envs.loca.writing.order_notes import declines_mails, draw_mail_wish
-from agentgym.office.context import iso
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
@@ -51,24 +52,7 @@ from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
-DATASET, TABLE, TEMPLATE, CREDENTIALS = (
-    "woocommerce_crm",
-    "customers",
-    "welcome_email_template.md",
-    "admin_credentials.txt",
-)
-NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)  # inclusive, as in the task prompt
-TODAY = f"{NOW:%Y-%m-%d}"
-TYPES = {
-    "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
-    "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
-    "metadata": "STRING",
-}  # fmt: skip
-# Columns that are also fields of a billing address.
-BILLING = ("email", "first_name", "last_name", "phone")
 LETTER = text_of("letters", "WoocommerceNewWelcome")
-CHUNK = 200  # rows per statement, to keep statements short
 
 PRODUCTS = (
     "Atlas",
@@ -171,7 +155,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
                 new.append(
                     {
-                        **_row(last + len(new) + 1, owner, customer, min(moments)),
+                        **row_of(last + len(new) + 1, owner, customer, min(moments)),
                         "welcome_email_sent": True,
                     }
                 )
@@ -305,7 +289,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             sent, when = bool(self.chance(0.8)), f"{day:%Y-%m-%d}"
             rows.append(
                 {
-                    **_row(int(number), *customers[int(place)], day),
+                    **row_of(int(number), *customers[int(place)], day),
                     "welcome_email_sent": sent,
                     "welcome_email_date": when if sent else None,
                     "sync_date": when,
@@ -347,44 +331,21 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
-        table = yield replace(step, mark_own=_without_own)
-        last = max((row[0] for row in table), default=0)
+        table = yield replace(step, mark_own=without_own)
         known_owners = {row[1] for row in table}
-        rows: list[dict[str, Any]] = []
+        last = max((row[0] for row in table), default=0)
+        rows = []
         mails = []
-        by_owner: dict[int, list[dict[str, Any]]] = {}
-        for order in orders:
-            by_owner.setdefault(order["customer_id"], []).append(order)
-        for owner in sorted(by_owner.keys() - known_owners):
-            own_orders = by_owner[owner]
-            # In the shop's time zone, as its tools return them.
-            local = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
-            dates = [moment - timedelta(hours=hours) for moment in local]
-            recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
-            if len(recent) == 1 and not own_orders[recent[0]]["declined"]:
-                order, moment = own_orders[recent[0]], dates[recent[0]]
-                rows.append(
-                    {
-                        **_row(last + len(rows) + 1, owner, order, min(dates)),
-                        "welcome_email_sent": True,
-                    }
-                )
-                mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield (yield from _settle_rows(self.outputs[0], rows, known_owners))
+        for owner, order, moment, first in _new_orders(orders, known_owners, hours):
+            row = row_of(last + len(rows) + 1, owner, order, first)
+            rows.append({**row, "welcome_email_sent": True})
+            mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+        yield (yield from settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
         yield [
-            write(
-                f"Welcome {to}.",
-                self.outputs[1],
-                "send_email",
-                same=("to",),
-                accepts=same_letter(subject, body),
-                to=to,
-                subject=subject,
-                body=body,
-            )
+            send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body))
             for to, subject, body in mails
         ]
 
@@ -412,7 +373,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from _row_failures(rows, truth["rows"])
+        yield from customer_failures(rows, truth["rows"])
         yield from self._mail_failures(email)
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -436,67 +397,24 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 yield f"the mail to {mail.to} has attachments"
 
 
-def _row_failures(
-    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    cells = dict.fromkeys(TYPES, identical)
-    yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
-
-
-def _without_own(
-    rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]]
-) -> list[list[int]]:
-    return [row for row in rows if row not in own]
-
-
-def _settle_rows(
-    output: str, rows: Sequence[Mapping[str, Any]], known_owners: Collection[int]
-) -> Piece:
-    seen = yield look(
-        "tables",
-        "Look at the new rows.",
-        query_rows,
-        "bigquery_run_query",
-        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(known_owners)}",
-        max_results=10_000,
-    )
-    if seen is not None and not any(_row_failures(seen, rows)):
-        return []
-    change = functools.partial(write, thing="tables")
-    if seen:
-        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(known_owners)}"
-        label = "Remove the new rows, some of which are wrong."
-        yield change(label, output, "bigquery_run_query", query=query)
-    return [
-        change(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-               output, "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]))
-        for k in range(0, len(rows), CHUNK)
-    ]  # fmt: skip
-
-
-def _own_rows(known_owners: Collection[int]) -> str:
-    owners = ", ".join(map(str, sorted(known_owners)))
-    others = f" OR woocommerce_id NOT IN ({owners})" if owners else " OR TRUE"
-    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{others}"
+def _new_orders(
+    orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
+) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
+    """Yield owner, order, its moment and that of the owner's first order."""
+    by_owner: dict[int, list[dict[str, Any]]] = {}
+    for order in orders:
+        by_owner.setdefault(order["customer_id"], []).append(order)
+    for owner in sorted(by_owner.keys() - known_owners):
+        # In the shop's time zone, as its tools return them.
+        local = [datetime.fromisoformat(f"{each['date_completed']}Z") for each in by_owner[owner]]
+        dates = [moment - timedelta(hours=hours) for moment in local]
+        recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
+        if len(recent) == 1 and not by_owner[owner][recent[0]]["declined"]:
+            yield owner, by_owner[owner][recent[0]], dates[recent[0]], min(dates)
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
     return order["customer_id"], order["date_completed"]
-
-
-def _row(
-    number: int, owner: int, person: Mapping[str, Any], first_order: datetime
-) -> dict[str, Any]:
-    return {
-        "id": number,
-        "woocommerce_id": owner,
-        **{name: person["billing"][name] for name in BILLING},
-        "first_order_date": iso(first_order),
-        "welcome_email_sent": False,
-        "welcome_email_date": TODAY,
-        "sync_date": TODAY,
-        "metadata": None,
-    }
 
 
 def _letter(
@@ -509,24 +427,6 @@ def _letter(
         "completed_date": f"{moment:%Y-%m-%d}",
     }
     return values["email"], *fill_letter(template, values)
-
-
-def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
-    names = ", ".join(TYPES)
-    form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-    return (
-        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
-        f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
-    )
-
-
-def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    # JSON and GoogleSQL write these values alike.
-    tuples = []
-    for row in rows:
-        values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]
-        tuples.append(f"({', '.join(values)})")
-    return ", ".join(tuples)
 
 
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:

@@ -20,25 +20,21 @@ from agentgym.envs.loca.checks import (
     is_blank,
     named_rows,
     number,
-    other_sheet_failures,
-    other_sheets,
     says,
     set_failures,
     table_failures,
-    values_of,
 )
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
-from agentgym.envs.loca.plan import (
-    Plan,
+from agentgym.envs.loca.fragments import (
     fill_letter,
     find_spreadsheet,
-    read,
     read_shop,
     read_table,
     send_letter,
     settle_sheet,
-    write,
 )
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet

@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.tasks.payable_invoice_checker import (
-    COMMENT,
-    FLAG,
-    FOLDER,
-    INVOICES,
-    ME,
-    PAYMENTS,
-    SUBJECT,
-)
+from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS
+from agentgym.envs.loca.tasks.payable_invoice_checker import FOLDER, ME, SUBJECT
 from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf

@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
-    CREDENTIALS,
-    DATASET,
-    FROM,
-    LETTER,
-    NOW,
-    TABLE,
-)
+from agentgym.envs.loca.tasks.customer_rows import CREDENTIALS, DATASET, FROM, NOW, TABLE
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import LETTER
 from agentgym.envs.loca.writing.order_notes import notes_book
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
