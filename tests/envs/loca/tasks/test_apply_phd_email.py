@@ -33,8 +33,6 @@ from agentgym.envs.loca.writing.applications import (
 from agentgym.office.email.messages import addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf, write_pdf
-from benchmarks.text_policies import find_professors
-from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     carry_out,
@@ -45,7 +43,6 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
-from tests.envs.loca.phrases import check_readings
 from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"
@@ -239,24 +236,6 @@ def positive(text: str) -> bool:
     return ROOT in text and not NOT_NOW.search(text)
 
 
-VALUES = {
-    "number": 17,
-    "few_number": 4,
-    "big_number": 4711,
-    "date": "2024-05-06",
-    "later_date": "2024-06-05",
-    "time": "18:00",
-    "name": "Mary Costa",
-    "one_person": "Ada Beck",
-    "other_person": "Jan Ito",
-}
-
-
-def test_each_sentence_asks_or_does_not() -> None:
-    book = replies_book()
-    check_readings(book, ASKING, VALUES, others=book.kinds.keys() - set(ASKING))
-
-
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
     """`positive` relies on it."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
@@ -266,18 +245,9 @@ def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
             assert all(bool(NOT_NOW.search(text)) == (kind == "shown") for text in texts), texts
 
 
-def test_texts_do_not_repeat() -> None:
-    count, distinct, _, words = variety(documents(fresh(TASK, 128_000, 0))["mails"])
-    assert int(count) > 400
-    assert int(distinct) >= 300
-    assert int(words) >= 600
+def test_papers_have_many_sentences() -> None:
     for book in papers_books().values():
         assert sum(map(len, book.kinds.values())) >= 100
-
-
-def test_fields_and_telling_words_do_not_find_the_professors() -> None:
-    scores = [find_professors(fresh(TASK, 64_000, seed)) for seed in range(3)]
-    assert max(scores) < 0.8
 
 
 @pytest.mark.parametrize("kind", ["letter", "award"])

@@ -20,11 +20,10 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     QUIZ_FILE,
     START,
 )
-from agentgym.envs.loca.writing.coursework import coursework_book, read_posts
+from agentgym.envs.loca.writing.coursework import read_posts
 from agentgym.envs.loca.writing.news import course_news, idle_values
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
-from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     Rows,
@@ -35,7 +34,6 @@ from tests.envs.loca.office import (
     one_cell,
     solved,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 24_000, "seed": 4}
@@ -105,7 +103,6 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(
 )
 
 
-DECIDING = ("policy", "corrected", "revoked", "dropped", "restored", "kept", "voluntary", "counted")
 VOLUNTARY = re.compile(
     r"one is voluntary|may skip this |this is up to you|Nobody has to|nothing more|lose nothing|Not part of"
     r"|no obligation|Extra practice only|not required of|Feel free to leave|you do not have to|optional, as|that you may leave"
@@ -121,21 +118,6 @@ STAYS = re.compile(
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    values = {
-        "code": "CS131-2",
-        "title": "CS131-2 Unit Quiz 1",
-        "points_number": 80,
-        "old_number": 90,
-        "name": "Ancient Rome",
-        "number": 17,
-        "few_number": 3,
-        "part_number": 2,
-    }
-    book = coursework_book()
-    check_readings(book, DECIDING, values, others=book.kinds.keys() - set(DECIDING))
 
 
 def test_other_announcements_drop_nothing() -> None:
@@ -194,16 +176,6 @@ def test_the_truth_by_the_tables(seed: int) -> None:
     for kind, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
         titles = {row["title"] for row in left if row["kind"] == kind}
         assert titles == {row[title] for row in world.truth[kind]}
-
-
-def test_texts_do_not_repeat() -> None:
-    """In the published state all assignments have the same text."""
-    texts = documents(fresh(TASK, 128_000, 0))
-    assert texts.keys() == {"announcements", "assignments", "quizzes", "questions", "submissions"}
-    for kind, own in texts.items():
-        _, distinct, _, words = (float(cell.replace(",", "")) for cell in variety(own))
-        assert distinct >= 100, kind
-        assert words >= 200, kind
 
 
 def test_one_course_and_all_or_nothing() -> None:

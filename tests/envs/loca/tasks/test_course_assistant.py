@@ -18,7 +18,6 @@ from agentgym.envs.loca.tasks.course_assistant import (
     SHEET,
     SUBJECT,
     WITHDRAWN,
-    presentations_book,
 )
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
@@ -32,7 +31,6 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -191,23 +189,6 @@ DRAFT = re.compile(
     r"|not done yet|that counts will come|I still owe|only what I have so far|, not my slides|still running|yet to finish the"
     r"|last year's example, not mine|before I submit the real"
 )
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    values = {"number": 17, "few_number": 5, "other_name": "Ada Beck"}
-    book, deciding = presentations_book(), ("not_final", "final")
-    check_readings(book, deciding, values, others=book.kinds.keys() - set(deciding))
-
-
-def test_no_word_of_a_mail_tells_whether_its_file_is_final() -> None:
-    """Mails of both kinds mention drafts, versions and gaps."""
-    words = {kind: set[str]() for kind in ("not_final", "final")}
-    for kind, found in words.items():
-        for phrase in presentations_book().kinds[kind]:
-            for form in phrase.forms():
-                found |= set(re.findall("[a-z]+", form.lower()))
-    shared = {"draft", "final", "version", "placeholder", "finished", "slides", "handout", "gaps"}
-    assert shared <= words["not_final"] & words["final"]
 
 
 def looks_right(mail: Mail, number: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.catalog import products_book
 from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     ALERTS,
     COLUMNS,
@@ -28,7 +27,6 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceStockAlert"
 
@@ -215,31 +213,6 @@ def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
             }
             assert told & {str(p.get(field)) for p in ordinary if p["id"] not in low}
     assert 0.4 < sum(places) / len(places) < 0.6
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    book, values = products_book(), {"number": 17, "few_number": 5}
-    check_readings(book, book.kinds.keys() - {"about"}, values, others=["about"])
-
-
-def test_no_word_of_a_description_tells_whether_a_product_is_still_ordered() -> None:
-    """Descriptions of both kinds mention endings, batches and closed makers."""
-    words = {kind: set[str]() for kind in products_book().kinds}
-    for kind, phrases in products_book().kinds.items():
-        for phrase in phrases:
-            for form in phrase.forms():
-                words[kind] |= set(re.findall("[a-z]+", form.lower()))
-    assert {
-        "discontinued",
-        "longer",
-        "ordered",
-        "last",
-        "batch",
-        "closed",
-        "line",
-        "sold",
-        "ended",
-    } <= (words["gone"] & words["stays"])
 
 
 @pytest.mark.exhaustive
