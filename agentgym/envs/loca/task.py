@@ -92,7 +92,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     """Office work through the tools of the servers, until the agent calls `claim_done`.
 
     The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
-    else 0. The pending calls of the reference plan are optimal.
+    else 0. The pending calls of the reference plan are optimal while following it leads to the full
+    score. After changes of the agent's own, the plan is played in a copy of the office to find out.
 
     Step labels: a call is `productive` if it is optimal or its reply reduces the number of
     failures, and `harmful` if its reply increases that number or it claims too early. Any other
@@ -192,7 +193,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Draw an integer from `[low, high)`, or from `[0, low)`."""
         return whole(self.rng, low, high)
 
-    def chance(self, probability: float) -> bool:
+    def happens(self, probability: float) -> bool:
         """Draw whether an event of this probability happens."""
         return bool(self.rng.random() < probability)
 

@@ -229,7 +229,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {self.whole(100, 999)}")
         for _ in range(self.whole(1, 4)):
             winner = (
-                PAYLOAD if self.chance(0.5) else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+                PAYLOAD if self.happens(0.5) else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
             )
             cloud.logging.log(
                 LOG,

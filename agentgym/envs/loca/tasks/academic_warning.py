@@ -152,7 +152,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
         past: list[int | None] = [
-            None if self.chance(self.config.absence_rate) else round(10 * float(score))
+            None if self.happens(self.config.absence_rate) else round(10 * float(score))
             for score in abilities
         ]
         if not any(past):

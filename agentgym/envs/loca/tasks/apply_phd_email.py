@@ -151,7 +151,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
             return [write.request("ask", tree)]
-        if self.chance(0.5):
+        if self.happens(0.5):
             return [write.refusal(), write.request("ask", tree)]
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
@@ -161,16 +161,16 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             return [write.request("shown", self._tree())]
         if kind < _SHOWN_RATE + 0.3 * self.config.repeat_rate:
             return [write.request("ask", self._tree()), write.withdrawal()]
-        return [write.refusal() for _ in range(1 + int(self.chance(self.config.repeat_rate / 2)))]
+        return [write.refusal() for _ in range(1 + int(self.happens(self.config.repeat_rate / 2)))]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        sender = f"{professor} <{box}>" if self.chance(0.8) else box
+        sender = f"{professor} <{box}>" if self.happens(0.8) else box
         write, moment, mails = self._mails, self._moment(), []
         for text in texts:
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
             moment += timedelta(minutes=self.whole(60, 2_000))
-        if self.chance(self.config.automatic_rate):
+        if self.happens(self.config.automatic_rate):
             moment = mails[0].date + timedelta(minutes=self.whole(-2_000, 4_000))
             mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", write.absence(), moment))
         return mails

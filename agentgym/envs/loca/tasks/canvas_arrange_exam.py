@@ -161,7 +161,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         credit = self.whole(2, 6)
         setting, posts = self._posts(section)
         exam = Exam(
-            proctor=f"{other} ({other_box})" if self.chance(0.25) else None,
+            proctor=f"{other} ({other_box})" if self.happens(0.25) else None,
             books=books if kind == "Email" else None,
         )
         if kind == "none":
@@ -178,7 +178,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 posted_at=START - timedelta(days=90 - 5 * j),
                 author=teacher,
             )
-        reference = listed["code"] if self.chance(0.6) else course.name
+        reference = listed["code"] if self.happens(0.6) else course.name
         letters = self._letters(kind, reference, listed, notices)
         takes = kind in ("Email", "Announcement") and exam.held
         row = _row(listed, credit, replace(exam, books=books), kind) if takes else None
@@ -208,7 +208,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             "midterm": self._says("midterm", date=midterm, place=place),
             "project": self._says("project", date=project),
         }
-        topics = [topic for topic in ANCHORS if self.chance(0.5)]
+        topics = [topic for topic in ANCHORS if self.happens(0.5)]
         others = [topic for topic in course_news().topics if topic not in ANCHORS]
         topics += shuffled(self.rng, others, POSTS - len(topics))
         posts = [
@@ -251,7 +251,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 text = told(self.rng, [self._says("about", course=reference), *head])
                 letters.append((text, 9_000 - 900 * j - self.whole(800)))
         exempt = kind == "exempt"
-        if exempt or (kind != "none" and self.chance(self.config.exemption_rate)):
+        if exempt or (kind != "none" and self.happens(self.config.exemption_rate)):
             text = self._exemption(reference, exempt)
             letters.append((text, self.whole(1, 8_000)))
         return [

@@ -171,13 +171,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     ) -> tuple[list[Post], set[str]]:
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
         score, need = self.whole(70, 100), None
-        if self.chance(self.config.exemption_rate):
+        if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
             # Half of the scores are decisive: the threshold itself, or a point below it.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
-        if need is not None or self.chance(0.5):
+        if need is not None or self.happens(0.5):
             notes.append(f"My entrance assessment of {code}: {score} points.")
         posts = with_news(self.rng, merged(self.rng, threads), self._news())
         return posts, set(titles) if need is not None and score >= need else closed
@@ -192,7 +192,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw one of few deadlines, many of which tie, and whether it is in the future."""
-        past = not sure and self.chance(self.config.past_rate)
+        past = not sure and self.happens(self.config.past_rate)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
@@ -236,7 +236,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
-        return not sure and self.chance(self.config.voluntary_rate)
+        return not sure and self.happens(self.config.voluntary_rate)
 
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
@@ -250,7 +250,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
-            submitted = not sure and self.chance(self.config.submission_rate)
+            submitted = not sure and self.happens(self.config.submission_rate)
             if submitted:
                 canvas.assignments.add_submission(
                     assignment,

@@ -117,13 +117,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            attempts = int(self.chance(self.config.attempt_rate))
-            attempts *= 1 + int(self.chance(0.2))
+            attempts = int(self.happens(self.config.attempt_rate))
+            attempts *= 1 + int(self.happens(0.2))
             mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
-            submitted = k != sure and self.chance(self.config.submission_rate)
+            submitted = k != sure and self.happens(self.config.submission_rate)
             mails += [
                 self._mail(student, students, counts=True)
-                for _ in range(submitted * (1 + (self.chance(0.15))))
+                for _ in range(submitted * (1 + (self.happens(0.15))))
             ]
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
@@ -160,7 +160,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         span = min(100_000, 5 * size + 100)
         numbers = self.whole(100_001 - span) + self.rng.choice(span, size, replace=False)
         states = [
-            WITHDRAWN if self.chance(self.config.withdrawal_rate) else ENROLLED for _ in names
+            WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED for _ in names
         ]
         marks = self.rng.permutation(size)
         return [
@@ -169,10 +169,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        speaks = self.chance(self.config.draft_rate)
+        speaks = self.happens(self.config.draft_rate)
         draft = speaks and not counts
         # Otherwise the subject or the file is wrong.
-        right_subject = counts or draft or self.chance(0.4)
+        right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
@@ -180,7 +180,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         attachments: dict[str, bytes] = {}
         if counts or draft or not right_subject:
             attachments[pick(self.rng, FILES)] = _slides()
-        elif self.chance(0.5):
+        elif self.happens(0.5):
             attachments[pick(self.rng, OTHER_FILES)] = b"This file cannot be shown.\n"
         other = students[self.whole(len(students))].name
         says, values = functools.partial(self._says, other=other), lambda: self._values(other)
@@ -195,7 +195,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             f"{says('closing')}\n{student.name}"
         )
         sender = student.email
-        if self.chance(self.config.private_rate):
+        if self.happens(self.config.private_rate):
             sender = f"{student.name.split()[-1].lower()}.{self.whole(10, 10_000)}@home.example.org"
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 

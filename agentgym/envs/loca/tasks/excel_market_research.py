@@ -155,7 +155,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
         spare = min(3, len(years) - 2)
-        first = years[0] + self.whole(0, spare + 1) * int(self.chance(0.5))
+        first = years[0] + self.whole(0, spare + 1) * int(self.happens(0.5))
         last = max(first + 1, years[-1] - self.whole(0, 3))
         older = [
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
@@ -185,7 +185,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             for name, row in zip(own, weights, strict=True)
         ]
         order = self.rng.permutation(len(names)).tolist()
-        years = sorted(data, reverse=bool(self.chance(0.4)))
+        years = sorted(data, reverse=bool(self.happens(0.4)))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
         table += [[year, *(float(data[year][k]) for k in order)] for year in years]
         form: list[list[Any]] = [

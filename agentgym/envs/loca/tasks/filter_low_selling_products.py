@@ -164,21 +164,21 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        if product["excluded"] or self.chance(self.config.note_rate):
+        if product["excluded"] or self.happens(self.config.note_rate):
             # Some products that stay anyway mention it too.
-            stays = product["excluded"] or (role == "other" and self.chance(0.5))
+            stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
         regular = Decimal(2 * self.whole(3, 150))
         percent = Decimal(5 * self.whole(4, 21)) / 2
-        sale = "" if self.chance(0.1) else f"{regular * (100 - percent) / 100:.2f}"
+        sale = "" if self.happens(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        days = DAYS + 1 if self.chance(0.15) else self.whole(DAYS + 1, 365)
-        sold = SALES - 1 if self.chance(0.2) else self.whole(0, SALES)
+        days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
+        sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
         product = {
             "since": _day(days),
             "sold": sold,
@@ -186,7 +186,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "excluded": False,
             **self._prices(),
         }
-        if before and self.chance(self.config.tie_rate):
+        if before and self.happens(self.config.tie_rate):
             twin = pick(self.rng, before)
             double = {
                 "regular": f"{2 * Decimal(twin['regular']):.2f}",
@@ -196,7 +196,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 "since": twin["since"],
                 **(double if Decimal(twin["regular"]) < 10_000 else {}),
             }
-        return product | ({"since": before[-1]["since"]} if before and self.chance(0.3) else {})
+        return product | ({"since": before[-1]["since"]} if before and self.happens(0.3) else {})
 
     def _other(self, others: int) -> dict[str, Any]:
         old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
@@ -209,10 +209,10 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             (old, few, {"status": pick(self.rng, ["draft", "private"])}),
         ]
         kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
-        if others < 2 or self.chance(self.config.boundary_rate):
+        if others < 2 or self.happens(self.config.boundary_rate):
             kind = others if others < 2 else self.whole(2)
         days, sold, state = kinds[kind]
-        excluded = others >= 2 and self.chance(self.config.excluded_rate)
+        excluded = others >= 2 and self.happens(self.config.excluded_rate)
         if excluded:
             days, sold, state = old, few, {}
         return {
@@ -241,7 +241,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
-            if k and self.chance(0.08):
+            if k and self.happens(0.08):
                 # One person has subscribed twice, with different spellings of the address.
                 twice = pick(self.rng, entries)
                 entries.append(

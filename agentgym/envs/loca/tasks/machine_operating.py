@@ -186,17 +186,17 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
         for places in (inside, np.arange(len(minutes))):
-            if self.chance(self.config.anomaly_rate):
+            if self.happens(self.config.anomaly_rate):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.chance(self.config.anomaly_rate):  # barely out of range
+        if self.happens(self.config.anomaly_rate):  # barely out of range
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
-        if sure or self.chance(self.config.anomaly_rate):
+        if sure or self.happens(self.config.anomaly_rate):
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
             values[ends] = self._out(limits)
-            extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.chance(0.5)]
+            extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.happens(0.5)]
             extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(limits))]
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
         return [
@@ -273,10 +273,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
             cloud.storage.add_bucket(bucket)
             cloud.storage.put_object(bucket, REPORT, text)
-        if self.chance(0.5):
+        if self.happens(0.5):
             cloud.storage.add_bucket(BUCKET, "EU")
             cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
-            if self.chance(0.5):
+            if self.happens(0.5):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:

@@ -113,7 +113,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             )
             invoices.append(invoice)
             pdfs.append(pdf)
-        is_entered = [k > 0 and self.chance(self.config.entered_rate) for k in range(size)]
+        is_entered = [k > 0 and self.happens(self.config.entered_rate) for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
@@ -162,7 +162,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
         cents = self.whole(5_000, 5_000_000)
-        paid = cents if self.chance(0.9) else cents * self.whole(0, 10) // 10
+        paid = cents if self.happens(0.9) else cents * self.whole(0, 10) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=self.whole(0, 150))
         facts = {"id": key, "mail": pick(self.rng, mails), "day": day.isoformat()}
         return _row({**facts, "cents": cents, "paid": paid})

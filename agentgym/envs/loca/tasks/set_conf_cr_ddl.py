@@ -122,7 +122,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             tracks = shuffled(self.rng, TRACKS, 2)
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
-            for track in tracks[: 1 + int(self.chance(0.4))]:
+            for track in tracks[: 1 + int(self.happens(0.4))]:
                 final, letters = self._deadlines(key, track, alone=track == tracks[0])
                 mails += letters
                 if track == targets.get(key):
@@ -142,15 +142,15 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
         day = (date(2025, 9, 30) + timedelta(days=self.whole(0, 45))).isoformat()
         stories = [self._due(key, track, day, alone)]
-        if self.chance(self.config.extension_rate):
+        if self.happens(self.config.extension_rate):
             days = self.whole(2, 11)
-            kind, sign = ("extended", 1) if self.chance(0.75) else ("advanced", -1)
+            kind, sign = ("extended", 1) if self.happens(0.75) else ("advanced", -1)
             stories.append(self._says(kind, key=key, track=track, days=days))
-            if self.chance(0.25):
+            if self.happens(0.25):
                 stories.append(self._says("withdrawn", key=key, track=track))
             else:
                 day = shift_day(day, sign * days)
-        if self.chance(0.6):
+        if self.happens(0.6):
             stories.insert(self.whole(1, len(stories) + 1), self._filler("reminder"))
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []

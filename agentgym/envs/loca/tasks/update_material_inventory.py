@@ -217,7 +217,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
         if self.rng.random() >= self.config.edge_rate:
             return need * counts[0] + step * self.whole(0, max(1, need // step))
-        if self.chance(0.25):
+        if self.happens(0.25):
             return need * counts[0] - step
         # Counts that floating-point arithmetic gets wrong come first.
         hard = [
@@ -253,7 +253,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        withdrawn = kind == "withdrawn" or (kind != "new" and self.chance(1 / 6))
+        withdrawn = kind == "withdrawn" or (kind != "new" and self.happens(1 / 6))
         note, pieces = draw_order_note(
             self.rng,
             {_name(sku): count for sku, count in lines.items()},
@@ -264,7 +264,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
-        if self.chance(1 / 6):
+        if self.happens(1 / 6):
             return skus[len(skus) - 1 - self.whole(2)]
         return skus[self.whole(len(skus) - 2)]
 
@@ -272,7 +272,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         after = LAST_UPDATE + timedelta(seconds=1 if first else self.whole(1, 62 * 3_600))
         before = LAST_UPDATE - timedelta(seconds=self.whole(1, 240 * 3_600))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
-        if self.chance(0.2):
+        if self.happens(0.2):
             late += timedelta(days=self.whole(1, 6))
         if kind == "unpaid":
             return {

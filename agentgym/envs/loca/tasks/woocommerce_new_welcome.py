@@ -262,7 +262,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ):
             for moment in moments:
                 created = moment - timedelta(minutes=self.whole(30, 14_400))
-                declined = k != sure and self.chance(self.config.declined_rate)
+                declined = k != sure and self.happens(self.config.declined_rate)
                 if declined:
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
@@ -276,17 +276,17 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for _ in range(round(self.config.incomplete_rate * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
-            declined = bool(self.chance(self.config.declined_rate))
+            declined = bool(self.happens(self.config.declined_rate))
             note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
                    "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
-        rows = []
+        rows: list[dict[str, Any]] = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=self.whole(8, 200))
-            sent, when = bool(self.chance(0.8)), f"{day:%Y-%m-%d}"
+            sent, when = bool(self.happens(0.8)), f"{day:%Y-%m-%d}"
             rows.append(
                 {
                     **row_of(int(number), *customers[int(place)], day),
@@ -334,7 +334,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         table = yield replace(step, mark_own=without_own)
         known_owners = {row[1] for row in table}
         last = max((row[0] for row in table), default=0)
-        rows = []
+        rows: list[dict[str, Any]] = []
         mails = []
         for owner, order, moment, first in _new_orders(orders, known_owners, hours):
             row = row_of(last + len(rows) + 1, owner, order, first)

@@ -132,7 +132,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # Every state has a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
-            if stock["role"] == "gone" or self.chance(self.config.outlook_rate):
+            if stock["role"] == "gone" or self.happens(self.config.outlook_rate):
                 kind = "gone" if stock["role"] == "gone" else "stays"
                 product["description"] = add_note(self.rng, product["description"], kind)
             supplier = pick(self.rng, list(suppliers))
@@ -202,7 +202,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if edge:
                 return {**product, "stock": threshold - 1}
             # Backorders make some stock negative.
-            return {**product, "stock": -2 if self.chance(0.05) else below}
+            return {**product, "stock": -2 if self.happens(0.05) else below}
         if not first and self.rng.random() < rates.gone_rate:
             return {**product, "role": "gone"}
         kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
@@ -212,11 +212,11 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             return {
                 **product,
                 "role": "reported",
-                "stock": below if self.chance(0.7) else plenty,
+                "stock": below if self.happens(0.7) else plenty,
             }
         if kind < rates.reported_rate + rates.hidden_rate:
             return {**product, "status": pick(self.rng, ["draft", "private"])}
-        return {**product, "stock": None if self.chance(0.08) else plenty}
+        return {**product, "stock": None if self.happens(0.08) else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
