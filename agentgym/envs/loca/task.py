@@ -25,6 +25,7 @@ from agentgym.envs.loca.checks import file_failures
 from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.draws import whole
+from agentgym.envs.loca.outlook import Outlook
 from agentgym.envs.loca.plan import CLAIM, Plan, PlanStep
 from agentgym.envs.loca.progress import Noticed, Progress
 from agentgym.envs.loca.protected_state import (
@@ -139,8 +140,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
         self._files_seen: Any = None  # the version of the workspace after the last change
-        self._deviations = 0  # changes other than the calls of the plan
-        self._outlook = _Outlook()
+        self.deviations = 0  # changes other than the calls of the plan
+        self._outlook = Outlook()
 
     @functools.cached_property
     def office(self) -> Office:
@@ -360,7 +361,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
-        if not self._deviations or self._outlook.plan_succeeds(self):
+        if not self.deviations or self._outlook.plan_succeeds(self):
             return pending
         return [] if self._outlook.count(self) else [CLAIM]
 
@@ -438,7 +439,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         is_planned = any(step.call == call for step in [*self.progress.pending(), CLAIM])
         before, self._files_seen = self._files_seen, self.files.version()
         if not is_planned and (call.name not in PROGRAMS or before != self._files_seen):
-            self._deviations += 1
+            self.deviations += 1
         changed = {}
         for thing in {*(f"file {path}" for path in self.outputs), *self.remade}:
             full = self.files.resolve(thing.removeprefix("file "))
@@ -468,44 +469,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             if _order(step) == subtask:
                 return step.call
         return None
-
-
-class _Outlook:
-    """Failures and prospects of a task, cached because labels need them twice per step."""
-
-    def __init__(self) -> None:
-        self._version: object = None
-        self._failures = Counter[str]()
-        self._deviations = 0  # how many of them the verdict covers
-        self._succeeds = True
-        self._hopeful: Counter[str] | None = None  # the failures at the last good verdict
-
-    def count(self, task: OfficeTask[Any]) -> int:
-        """Return the number of failures."""
-        version = task.office.version()
-        if version != self._version:
-            self._version, self._failures = version, Counter(task.all_failures())
-        return self._failures.total()
-
-    def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
-        """Return whether the plan still succeeds; it is played only after doubtful changes."""
-        if self._deviations != task._deviations:
-            self.count(task)
-            self._deviations = task._deviations
-            # A change that only removes failures is progress in another form.
-            if self._hopeful is None or not self._failures < self._hopeful:
-                self._succeeds = task.plan_succeeds()
-            self._hopeful = self._failures if self._succeeds else None
-        return self._succeeds
-
-    def __eq__(self, other: object) -> bool:
-        # The cache is not part of the state.
-        return isinstance(other, _Outlook)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[type[_Outlook], tuple[()]]:
-        return _Outlook, ()
 
 
 def _files_below(path: str, version: Any) -> Mapping[str, bytes]:
